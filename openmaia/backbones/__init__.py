@@ -1,0 +1,1 @@
+"""Models that answer chat messages, and the doubles that speak the same protocol."""

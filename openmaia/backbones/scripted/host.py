@@ -1,0 +1,210 @@
+"""The experimenter as a Backbone: reads the messages, decides which stage comes next, writes its code or its answer."""
+
+from collections.abc import Sequence
+
+from openmaia.backbones.eyes import Eyes, Sight, bright_part
+from openmaia.backbones.scripted.prompts import screen
+from openmaia.backbones.scripted.judge import Finding, Hypothesis, answer, exemplar_evidence, finding, hypotheses
+from openmaia.backbones.scripted.transcript import Shown, Transcript, read
+from openmaia.messages import Chat, Message, Reply, Role
+from openmaia.pictures import phrases
+from openmaia.pictures.vocabulary import BY_NAME, Kind
+
+CONTEXTS = 4
+"""Pictures per hypothesis and per control group in the controlled test."""
+
+EXEMPLARS = """\
+for name in ("top", "random"):
+    for rank, (activation, image) in enumerate(tools.dataset_exemplars(system, kind=name)):
+        print(f"{name} {rank}: {float(activation):.5g} z={activation.z:.3g}")
+        tools.display(image.original)
+        if name == "top":
+            tools.display(image.masked)
+"""
+MEASURE = """\
+prompts = [
+    {prompts},
+]
+for start in range(0, len(prompts), 100):
+    part = prompts[start:start + 100]
+    activations, images = system.call_neuron(tools.text2image(part))
+    for prompt, activation in zip(part, activations):
+        print(f"{stage} {{float(activation):.5g}} z={{activation.z:.3g}} | {{prompt}}")
+"""
+EDIT = """\
+bases = [
+    {prompts},
+]
+orders = [
+    {orders},
+]
+images, captions = tools.edit_images(bases, orders)
+activations, images = system.call_neuron(images)
+for base, order, before, after in zip(bases, orders, activations[0::2], activations[1::2]):
+    print(f"edit {{float(before):.5g}} z={{before.z:.3g}} | {{base}} => as drawn")
+    print(f"edit {{float(after):.5g}} z={{after.z:.3g}} | {{base}} => {{order}}")
+tools.display(*images[:6])
+"""
+
+
+class ScriptedBackbone:
+    """seed and conversation of a request change nothing: all that is random is in the pictures."""
+
+    def __init__(self, eyes: Eyes):
+        self._eyes = eyes
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [self._reply(chat) for chat in chats]
+
+    def _reply(self, chat: Chat) -> Reply:
+        is_viewer = chat.messages[0].role is not Role.SYSTEM
+        text = self._view(chat.messages[-1]) if is_viewer else self._experiment(chat.messages)
+        heard = sum(len(message.text.split()) for message in chat.messages)
+        return Reply(text=text, prompt_tokens=heard, generated_tokens=len(text.split()))
+
+    def _experiment(self, messages: Sequence[Message]) -> str:
+        seen = read(messages)
+        if seen.replies > 8 or (seen.is_last_call and not seen.of("screen")):
+            return _write([], answer_text="[DESCRIPTION]: NONE")
+        if not seen.exemplars:
+            return _write([], code=EXEMPLARS)
+        if not seen.of("screen"):
+            return _write(self._first_guesses(seen), code=_measure("screen", [shot.prompt for shot in screen()]))
+        candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
+        if not candidates:
+            return _write([], answer_text="[DESCRIPTION]: NONE")
+        if not seen.of("control") and not seen.is_last_call:
+            wanted = [p for h in candidates for group in _test(h, candidates) for p in group]
+            return _write([h.name for h in candidates], code=_measure("control", wanted))
+        found = _judge(seen, candidates)
+        kept = answer(found)
+        if kept and not seen.of("edit") and not seen.is_last_call:
+            return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
+        kept = _confirmed(kept, seen)
+        return _write([f.hypothesis.name for f in kept], answer_text=_answer_text(kept))
+
+    def _evidence(self, seen: Transcript) -> dict[str, float]:
+        top, chance = (self._sights([e for e in seen.exemplars if e.kind == kind]) for kind in ("top", "random"))
+        return exemplar_evidence(top, chance)
+
+    def _sights(self, exemplars: Sequence[Shown]) -> list[Sight]:
+        """What is visible in the whole picture or in its bright part, whichever shows more of a word."""
+        sights: list[Sight] = []
+        for exemplar in exemplars:
+            if exemplar.original is None:
+                continue
+            pixels = exemplar.original.pixels
+            sight = self._eyes.see(pixels)
+            if exemplar.masked is not None and exemplar.masked.pixels.shape == pixels.shape:
+                part = bright_part(pixels, exemplar.masked.pixels)
+                if part is not pixels:
+                    closer = self._eyes.see(part)
+                    sight = {word: max(sight[word], closer[word]) for word in sight}
+            sights.append(sight)
+        return sights
+
+    def _first_guesses(self, seen: Transcript) -> list[str]:
+        evidence = self._evidence(seen)
+        return [w for w, e in sorted(evidence.items(), key=lambda item: (-item[1], item[0]))[:6] if e > 0.3]
+
+    def _view(self, message: Message) -> str:
+        """describe_images and summarize_images: the words it sees most of."""
+        sights = [self._eyes.see(picture.pixels) for picture in message.pictures]
+        if not sights:
+            return "No image was given."
+        mean = {word: sum(sight[word] for sight in sights) / len(sights) for word in sights[0]}
+        seen = [w for w, e in sorted(mean.items(), key=lambda item: (-item[1], item[0]))[:4] if e > 0.15]
+        return f"Visible: {', '.join(seen)}." if seen else "Nothing in the vocabulary is visible."
+
+
+def _test(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
+    """[pictures of it, control group, …]: matched in everything but the word, and for a pair in one word each."""
+    avoid = [word for other in others for word in other.words]
+    if len(hypothesis.words) == 1:
+        word = hypothesis.words[0]
+        rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
+        own = [phrases.single(word, index, avoid) for index in range(CONTEXTS)]
+        return [own, [phrases.single(rival, index, avoid) for index, rival in enumerate(rivals)]]
+    colour, carrier = hypothesis.words
+    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
+    colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
+    return [
+        [phrases.figure(carrier, colour)] * CONTEXTS,
+        [phrases.figure(other, colour) for other in carriers],
+        [phrases.figure(carrier, other) for other in colours],
+    ]
+
+
+def _judge(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Finding]:
+    values: dict[str, list[float]] = {}
+    for prompt, z in [*seen.of("control"), *seen.of("screen")]:
+        values.setdefault(prompt, []).append(z)
+
+    def measured(group: Sequence[str]) -> list[float]:
+        return [z for prompt in dict.fromkeys(group) for z in values.get(prompt, [])]
+
+    groups = [(h, _test(h, candidates)) for h in candidates]
+    return [finding(h, measured(own), [measured(group) for group in controls]) for h, (own, *controls) in groups]
+
+
+def _edit(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> str:
+    """Take the concept away from a picture of it: the activation must fall."""
+    avoid = [word for candidate in candidates for word in candidate.words]
+    pairs: list[tuple[str, str]] = []
+    for found in kept:
+        words = found.hypothesis.words
+        for index in range(3):
+            base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
+            pairs.append((base, _order(words[0], index, avoid)))
+    bases, orders = ([pair[side] for pair in pairs] for side in (0, 1))
+    return EDIT.format(prompts=_listing(bases), orders=_listing(orders))
+
+
+def _order(word: str, index: int, avoid: Sequence[str]) -> str:
+    rival = phrases.rival(word, index, avoid)
+    match BY_NAME[word].kind:
+        case Kind.COLOUR:
+            return f"change the color to {rival}"
+        case Kind.PATTERN | Kind.SCENE:
+            return f"change the background to {rival}"
+        case _:
+            return f"replace the {word} with {phrases.article(rival)}"
+
+
+def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
+    """Without those whose edits raised the activation. The strongest stays if all would go."""
+    after: dict[str, list[float]] = {}
+    before: dict[str, list[float]] = {}
+    for key, z in seen.of("edit"):
+        base, _, order = key.partition(" => ")
+        (before if order == "as drawn" else after).setdefault(base, []).append(z)
+
+    def fell(found: Finding) -> bool:
+        words = found.hypothesis.words
+        bases = [base for base in before if all(word in base for word in words)]
+        return not bases or sum(sum(before[b]) - sum(after.get(b, before[b])) for b in bases) > 0
+
+    return [found for found in kept if fell(found)] or list(kept[:1])
+
+
+def _measure(stage: str, wanted: Sequence[str]) -> str:
+    return MEASURE.format(stage=stage, prompts=_listing(wanted))
+
+
+def _listing(items: Sequence[str]) -> str:
+    return ",\n    ".join(repr(item) for item in items)
+
+
+def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> str:
+    listed = "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1)) or "none yet"
+    body = f"[CODE]:\n```python\n{code}```" if code else answer_text
+    return f"[HYPOTHESIS LIST]:\n{listed}\n\n{body}"
+
+
+def _answer_text(kept: Sequence[Finding]) -> str:
+    if not kept:
+        return "[DESCRIPTION]: NONE"
+    names = [found.hypothesis.name for found in kept]
+    effects = ", ".join(f"{f.hypothesis.name}: {f.effect:+.2f} deviations above matched controls" for f in kept)
+    labels = "\n".join(f"[LABEL {n}]: {name}" for n, name in enumerate(names, start=1))
+    return f"[DESCRIPTION]: The unit responds to {' and to '.join(names)} ({effects}).\n{labels}"

@@ -1,0 +1,72 @@
+"""What the experimenter finds in the messages: numbers in texts, and pictures."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openmaia.images import Picture
+from openmaia.messages import Message, Role
+
+EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) z=(?P<z>\S+)$", re.MULTILINE)
+MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) z=(?P<z>\S+) \| (?P<key>.*)$", re.MULTILINE)
+VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
+UNDRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Shown:
+    """An exemplar: z is the activation in standard deviations above the dataset's mean."""
+
+    kind: str
+    z: float
+    original: Picture | None = None
+    masked: Picture | None = None
+
+
+@dataclass(slots=True)
+class Transcript:
+    """measured: by stage, (what was shown, z). undrawn: prompts that the generator could not draw as asked."""
+
+    exemplars: list[Shown] = field(default_factory=list[Shown])
+    measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
+    undrawn: set[str] = field(default_factory=set[str])
+    replies: int = 0
+    is_last_call: bool = False
+
+    def of(self, stage: str) -> list[tuple[str, float]]:
+        """Without what the generator could not draw."""
+        return [(key, z) for key, z in self.measured.get(stage, []) if key.split(" => ")[0] not in self.undrawn]
+
+
+def read(messages: Sequence[Message]) -> Transcript:
+    transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
+    for message in messages[2:]:
+        if message.role is Role.USER:
+            _observe(message, transcript)
+    last = messages[-1].text if transcript.replies else ""
+    transcript.is_last_call = "[DESCRIPTION]" in last
+    return transcript
+
+
+def _observe(message: Message, transcript: Transcript) -> None:
+    view = ""
+    for part in message.parts:
+        if isinstance(part, Picture):
+            _attach(part, view, transcript)
+            continue
+        for found in EXEMPLAR.finditer(part):
+            transcript.exemplars.append(Shown(kind=found["kind"], z=float(found["z"])))
+        for found in MEASURED.finditer(part):
+            transcript.measured.setdefault(found["stage"], []).append((found["key"], float(found["z"])))
+        transcript.undrawn.update(found["prompt"][1:-1] for found in UNDRAWN.finditer(part))
+        label = VIEW.search(part)
+        view = label["view"] if label else ""
+
+
+def _attach(picture: Picture, view: str, transcript: Transcript) -> None:
+    if not transcript.exemplars:
+        return
+    if view == "masked":
+        transcript.exemplars[-1].masked = picture
+    else:
+        transcript.exemplars[-1].original = picture

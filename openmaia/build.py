@@ -1,0 +1,249 @@
+"""From a config to the services it describes. Heavy modules are imported here, on demand, and nowhere below."""
+
+import hashlib
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from openmaia.agent.loop import Options
+from openmaia.config import Config, to_dict
+from openmaia.errors import UsageError
+from openmaia.images import Picture, flatten
+from openmaia.pictures.library import Item, Library
+from openmaia.sandbox import Limits as SandboxLimits
+from openmaia.services import Backbone, Editor, Generator, Services
+from openmaia.store.exemplars import ExemplarStore
+from openmaia.store.records import dumps
+from openmaia.units import TargetInfo, Unit
+
+if TYPE_CHECKING:
+    from openmaia.dissection.exemplars import Progress
+    from openmaia.targets.closed_form import ClosedFormTarget
+    from openmaia.targets.hooked import NetworkTarget
+
+    ReadableTarget = NetworkTarget | ClosedFormTarget
+
+Role = Literal["target", "generator", "editor", "backbone"]
+Say = Callable[[str], None]
+
+LARGEST = 640
+"""Pixels of a dataset picture's longer side: more than any network here looks at."""
+
+
+def host(role: Role, config: Config) -> Any:
+    """The plain object behind a service; remote/ puts it into an actor, everybody else just calls it."""
+    match role:
+        case "target":
+            return target(config)
+        case "generator":
+            return generator(config)
+        case "editor":
+            return editor(config)
+        case "backbone":
+            return backbone(config)
+
+
+def target(config: Config) -> "ReadableTarget":
+    match config.target.kind:
+        case "network":
+            from openmaia.targets.hooked import NetworkTarget
+            from openmaia.targets.networks import load
+
+            network = load(config.target.network, config.target.weights, _preset(config))
+            return NetworkTarget(config.target.name, network, config.target.layers)
+        case "closed_form":
+            from openmaia.targets.closed_form import ClosedFormTarget
+
+            return ClosedFormTarget(config.target.name, shuffled=config.target.shuffled)
+        case kind:
+            raise _unknown("target.kind", kind, "network", "closed_form")
+
+
+def _preset(config: Config) -> Literal["weights", "published"]:
+    if config.target.preprocess == "weights":
+        return "weights"
+    if config.target.preprocess == "published":
+        return "published"
+    raise _unknown("target.preprocess", config.target.preprocess, "weights", "published")
+
+
+def generator(config: Config) -> Generator:
+    match config.generator.kind:
+        case "collage":
+            from openmaia.generators.collage import CollageGenerator
+
+            return CollageGenerator(library(config), config.generator.size)
+        case kind:
+            raise _unknown("generator.kind", kind, "collage")
+
+
+def editor(config: Config) -> Editor:
+    match config.editor.kind:
+        case "collage":
+            from openmaia.generators.collage import CollageEditor
+
+            return CollageEditor(library(config), config.generator.size)
+        case kind:
+            raise _unknown("editor.kind", kind, "collage")
+
+
+def backbone(config: Config) -> Backbone:
+    match config.backbone.kind:
+        case "scripted":
+            from openmaia.backbones.eyes import Eyes
+            from openmaia.backbones.scripted import ScriptedBackbone
+            from openmaia.targets.networks import classifier
+
+            if config.backbone.eyes == config.target.network:
+                raise UsageError(
+                    f"backbone.eyes={config.backbone.eyes!r} is the network under study; the experimenter must see "
+                    "with another one, such as efficientnet_lite2"
+                )
+            return ScriptedBackbone(Eyes(classifier(config.backbone.eyes)))
+        case "replay":
+            from openmaia.backbones.replay import ReplayBackbone
+
+            return ReplayBackbone(config.backbone.record)
+        case kind:
+            raise _unknown("backbone.kind", kind, "scripted", "replay")
+
+
+def backbone_name(config: Config) -> str:
+    """As it stands in records: the scripted experimenter is named with the eyes it sees through."""
+    match config.backbone.kind:
+        case "scripted":
+            return f"scripted (no language model; eyes: {config.backbone.eyes})"
+        case kind:
+            return kind
+
+
+def services(config: Config, store: ExemplarStore) -> Services:
+    """All of them in this process."""
+    return Services(
+        target=target(config),
+        exemplars=store,
+        generator=generator(config),
+        editor=editor(config),
+        backbone=backbone(config),
+    )
+
+
+def options(config: Config) -> Options:
+    box = config.sandbox
+    return Options(
+        config=to_dict(config),
+        backbone=backbone_name(config),
+        run_seed=config.seed,
+        soft_turns=config.limits.soft_turns,
+        turns=config.limits.turns,
+        minutes=config.limits.minutes,
+        tokens=config.limits.tokens,
+        reply_tokens=config.limits.reply_tokens,
+        images_per_call=config.limits.images_per_call,
+        sandbox=SandboxLimits(
+            seconds=box.seconds,
+            cpu_seconds=box.cpu_seconds,
+            memory_mb=box.memory_mb,
+            processes=box.processes,
+            output_bytes=box.output_bytes,
+            scratch_mb=box.scratch_mb,
+            frame_mb=box.frame_mb,
+        ),
+        allow_none=box.allow_none,
+        user_tools=user_tools(config.tools),
+    )
+
+
+def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for name in names:
+        module, colon, attribute = name.partition(":")
+        try:
+            tool = getattr(importlib.import_module(module), attribute) if colon else None
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"tools: {name!r} cannot be imported: {error}") from error
+        if not callable(tool):
+            raise UsageError(f"tools: {name!r} is no function; expected package.module:function")
+        found[attribute] = tool
+    return found
+
+
+def library(config: Config, say: Say = lambda line: None) -> Library:
+    """The pictures, fetched at the first call. Raises UsageError for a folder that is missing or holds none."""
+    match config.pictures.kind:
+        case "packages":
+            from openmaia.pictures.packages import fetch
+
+            return Library.open(fetch(Path(config.paths.cache).expanduser(), say))
+        case "folder":
+            return Library.open(Path(config.pictures.folder).expanduser())
+        case kind:
+            raise _unknown("pictures.kind", kind, "packages", "folder")
+
+
+def dataset(config: Config, pictures: Library) -> list[Item]:
+    """The pictures that exemplars come from: everything of the explore half."""
+    items = [*pictures.photos("explore"), *pictures.cutouts("explore"), *pictures.textures("explore")]
+    items.sort(key=lambda item: item.digest)
+    return items[: config.pictures.limit or None]
+
+
+def exemplar_store(config: Config, info: TargetInfo, items: Sequence[Item]) -> ExemplarStore:
+    """Where the exemplars of this network, on these pictures, under these settings are kept."""
+    facts = {
+        "network": info.digest,
+        "preprocess": config.target.preprocess,
+        "shuffled": config.target.shuffled,
+        "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
+        "k": config.exemplars.k,
+        "quantile": config.exemplars.quantile,
+    }
+    key = hashlib.sha256(dumps(facts).encode()).hexdigest()
+    return ExemplarStore.at(config.paths.exemplars, info.name, config.pictures.kind, key)
+
+
+def make_exemplars(
+    config: Config, units: Sequence[Unit], say: Say = lambda line: None, progress: "Progress" = lambda done, total: None
+) -> ExemplarStore:
+    """Computes what the store lacks."""
+    from openmaia.dissection.exemplars import dissect
+
+    reader = target(config)
+    items = dataset(config, library(config, say))
+    store = exemplar_store(config, reader.info(), items)
+    layers = {unit.layer: {u.index for u in units if u.layer == unit.layer} for unit in units}
+    owed = [
+        Unit(target=config.target.name, layer=layer, index=index)
+        for layer, indices in layers.items()
+        if indices - store.units(layer)
+        for index in sorted(indices | store.units(layer))
+    ]
+    if not owed:
+        return store
+    found = dissect(
+        reader,
+        _pictures(items),
+        len(items),
+        owed,
+        k=config.exemplars.k,
+        quantile=config.exemplars.quantile,
+        progress=progress,
+    )
+    manifest = {"target": config.target.name, "network": reader.info().digest, "preprocess": config.target.preprocess}
+    for layer in dict.fromkeys(unit.layer for unit in owed):
+        store.write(layer, [u for u in found if u.unit.layer == layer], manifest)
+    return store
+
+
+def _pictures(items: Sequence[Item]) -> Iterator[Picture]:
+    import numpy as np
+
+    for item in items:
+        image = item.load()
+        image.thumbnail((LARGEST, LARGEST))
+        yield Picture.of(np.asarray(flatten(image)), [item.digest])
+
+
+def _unknown(key: str, given: str, *known: str) -> UsageError:
+    return UsageError(f"{key}={given!r} is not known; expected {' or '.join(known)}")

@@ -1,0 +1,1 @@
+"""Exemplars: which dataset pictures excite a unit, how much, and where."""

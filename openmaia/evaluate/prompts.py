@@ -1,0 +1,47 @@
+"""The rule-based prompt writer: for each label a picture of it, and one that differs in nothing but the label's words.
+
+It is no language model. It knows the vocabulary's words and their kinds; of any other label it makes "a photo of …".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openmaia.pictures import phrases
+from openmaia.pictures.vocabulary import Kind, Word, find
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """positive and neutral are drawn from one seed, so that layout, size and ground are the same."""
+
+    label: str
+    positive: str
+    neutral: str
+
+
+def write(labels: Sequence[str], n: int) -> list[Pair]:
+    """n pairs, the labels taking turns."""
+    words = [find(label) for label in labels]
+    avoid = [word.name for found in words for word in found]
+    return [_pair(labels[i % len(labels)], words[i % len(labels)], i // len(labels), avoid) for i in range(n)]
+
+
+def _pair(label: str, words: Sequence[Word], index: int, avoid: Sequence[str]) -> Pair:
+    colour = next((w.name for w in words if w.kind is Kind.COLOUR), "")
+    carrier = next((w.name for w in words if w.kind in (Kind.SHAPE, Kind.PATTERN)), "")
+    things = [w.name for w in words if w.kind in (Kind.OBJECT, Kind.SCENE)]
+    if colour and carrier:
+        # A picture that has one half of the combination is no neutral picture of it, but the hardest one; both change.
+        positive = phrases.figure(carrier, colour)
+        neutral = phrases.figure(phrases.rival(carrier, index, avoid), phrases.rival(colour, index, avoid))
+    elif len(things) > 1:
+        others = [phrases.rival(thing, index + at, avoid) for at, thing in enumerate(things)]
+        positive, neutral = (" next to ".join(map(phrases.article, names)) for names in (things, others))
+    elif words:
+        word = (things or [words[0].name])[0]
+        positive = phrases.single(word, index, avoid)
+        neutral = phrases.single(phrases.rival(word, index, avoid), index, avoid)
+    else:
+        positive = f"a photo of {label}"
+        neutral = phrases.single(phrases.rival("cup", index, avoid), index, avoid)
+    return Pair(label=label, positive=positive, neutral=neutral)

@@ -1,0 +1,1 @@
+"""Makers and editors of images."""

@@ -1,0 +1,140 @@
+"""A scene -> a picture. Layout, parts and ground are drawn from separate streams of the seed, so that two scenes of one
+seed that differ in a noun share size, place and ground: the matched pair that an evaluation needs."""
+
+from functools import lru_cache
+
+import numpy as np
+from PIL import Image
+
+from openmaia.generators.collage import paint
+from openmaia.generators.collage.lexicon import Lexicon
+from openmaia.generators.collage.scene import Figure, Scene, is_vocabulary
+from openmaia.images import Picture, flatten
+from openmaia.pictures.library import Item
+from openmaia.pictures.vocabulary import Kind, of_kind
+
+PLAIN = ("grey", "white", "brown", "green", "blue")
+"""Grounds where a prompt names none."""
+
+
+class Composer:
+    def __init__(self, lexicon: Lexicon, size: int):
+        self._lexicon, self._size = lexicon, size
+        self._load = lru_cache(maxsize=256)(_load)
+
+    def compose(self, scene: Scene) -> Picture:
+        sources: list[str] = []
+        layout, parts, ground = (np.random.default_rng([scene.seed, stream]) for stream in range(3))
+        canvas = self._ground(scene, ground, sources)
+        for figure, (x, y, side) in zip(scene.figures, self._layout(scene, layout), strict=True):
+            stamp = self._stamp(figure, side, parts, sources)
+            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
+        return Picture.of(np.asarray(canvas), sources, recipe=scene.dumps())
+
+    def paste(self, base: Image.Image, scene: Scene, sources: list[str]) -> Picture:
+        """The figures of a scene on a picture of which nothing is known."""
+        layout, parts = (np.random.default_rng([scene.seed, stream]) for stream in range(2))
+        canvas = base.resize((self._size, self._size))
+        for figure, (x, y, side) in zip(scene.figures, self._layout(scene, layout), strict=True):
+            stamp = self._stamp(figure, side, parts, sources)
+            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
+        return Picture.of(np.asarray(canvas), sources)
+
+    def _ground(self, scene: Scene, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        name, size = scene.ground, self._size
+        if name in paint.COLOURS:
+            return paint.plain(paint.COLOURS[name], size, rng)
+        if is_vocabulary(name, Kind.PATTERN):
+            ink, paper = _inks(scene.ground_colour, rng)
+            return paint.pattern(name, ink, paper, size, rng)
+        if name in paint.GROUNDS:
+            return self._scenery(name, rng, sources)
+        photo = self._photo(scene, rng)
+        if photo is not None:
+            sources.append(photo.digest)
+            return _crop(self._load(photo), size, rng)
+        return paint.plain(paint.COLOURS[PLAIN[rng.integers(len(PLAIN))]], size, rng)
+
+    def _scenery(self, name: str, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        textures = self._lexicon.textures(name)
+        if textures and rng.random() < 0.5:
+            item = textures[rng.integers(len(textures))]
+            sources.append(item.digest)
+            tile = flatten(self._load(item))
+            canvas = Image.new("RGB", (self._size, self._size))
+            for x in range(0, self._size, tile.width):
+                for y in range(0, self._size, tile.height):
+                    canvas.paste(tile, (x, y))
+            return canvas
+        return paint.ground(name, self._size, rng)
+
+    def _photo(self, scene: Scene, rng: paint.Rng) -> Item | None:
+        """Of a lone object without attributes, where a photograph shows it and no cut-out can."""
+        if len(scene.figures) != 1 or scene.figures[0].colour or self._lexicon.cutouts(scene.figures[0].what):
+            return None
+        photos = self._lexicon.photos(scene.figures[0].what)
+        return photos[rng.integers(len(photos))] if photos else None
+
+    def _layout(self, scene: Scene, rng: paint.Rng) -> list[tuple[float, float, int]]:
+        """Centre and side of each figure, in pixels."""
+        count, size = len(scene.figures), self._size
+        usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
+        columns = 1 if count == 1 else 2 if count < 5 else 3
+        rows = -(-count // columns)
+        places: list[tuple[float, float, int]] = []
+        for index, figure in enumerate(scene.figures):
+            jitter = rng.uniform(-0.04, 0.04, 2)
+            side = (figure.size or usual) * rng.uniform(0.92, 1.08)
+            x = (index % columns + 0.5) / columns + figure.place[0] + jitter[0]
+            y = (index // columns + 0.5) / rows + figure.place[1] + jitter[1]
+            places.append((x * size, y * size, max(round(side * size), 8)))
+        return places
+
+    def _stamp(self, figure: Figure, side: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        colour = paint.COLOURS.get(figure.colour)
+        shape = figure.what if is_vocabulary(figure.what, Kind.SHAPE) else ""
+        if not figure.what:
+            shapes = of_kind(Kind.SHAPE)
+            shape = shapes[rng.integers(len(shapes))].name
+        if shape or is_vocabulary(figure.what, Kind.SCENE):
+            return paint.shape(shape or "square", self._fill(figure, side, rng), side, rng)
+        items = self._lexicon.cutouts(figure.what)
+        photos = [] if items else self._lexicon.photos(figure.what)
+        item = (items or photos)[rng.integers(len(items or photos))]
+        if photos and len(sources) == 1 and sources[0] in {photo.digest for photo in photos}:
+            return Image.new("RGBA", (1, 1))  # the photograph is the ground already
+        sources.append(item.digest)
+        image = self._load(item)
+        stamp = image.crop(image.getbbox()) if image.mode == "RGBA" else _crop(image, side, rng).convert("RGBA")
+        scale = side / max(stamp.size)
+        stamp = stamp.resize((max(round(stamp.width * scale), 1), max(round(stamp.height * scale), 1)))
+        return paint.tinted(stamp, colour) if colour else stamp.convert("RGBA")
+
+    def _fill(self, figure: Figure, side: int, rng: paint.Rng) -> Image.Image:
+        if is_vocabulary(figure.what, Kind.SCENE):
+            return paint.ground(figure.what, side, rng)
+        ink, paper = _inks(figure.colour, rng)
+        if figure.pattern:
+            return paint.pattern(figure.pattern, ink, paper, max(side, 64), rng)
+        return paint.plain(ink, side, rng)
+
+
+def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
+    """An ink of the colour named, or any, and a paper that it stands out from."""
+    names = sorted(paint.COLOURS)
+    ink = colour or names[rng.integers(len(names))]
+    paper = "white" if sum(paint.COLOURS[ink]) < 480 else "black"
+    return paint.COLOURS[ink], paint.COLOURS[paper]
+
+
+def _crop(image: Image.Image, size: int, rng: paint.Rng) -> Image.Image:
+    """A random square of at least 80 % of the shorter side."""
+    side = min(image.size) * rng.uniform(0.8, 1.0)
+    x, y = rng.uniform(0, image.width - side), rng.uniform(0, image.height - side)
+    return flatten(image).resize((size, size), Image.Resampling.BICUBIC, box=(x, y, x + side, y + side))
+
+
+def _load(item: Item) -> Image.Image:
+    image = item.load()
+    image.thumbnail((512, 512))
+    return image

@@ -1,0 +1,30 @@
+"""Which licence a file of a Debian package is under, from the package's machine-readable copyright file (DEP-5)."""
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+Rules = list[tuple[str, str]]
+"""(pattern, licence) in the order of the file: the last match counts."""
+
+_FIELD = re.compile(r"^(Files|License):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
+
+
+def parse(text: str) -> Rules:
+    rules: Rules = []
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        fields = dict(_FIELD.findall(paragraph))
+        if "Files" in fields and "License" in fields:
+            licence = fields["License"].split("\n")[0].strip()
+            rules.extend((pattern, licence) for pattern in fields["Files"].split())
+    return rules
+
+
+def licence(rules: Rules, path: str) -> str:
+    """The word "unknown" where no rule matches. Endings do not count: a.jpg may ship as a.webp."""
+    bare = str(PurePosixPath(path).with_suffix(""))
+    for pattern, name in reversed(rules):
+        stem = pattern if pattern.endswith("*") else str(PurePosixPath(pattern).with_suffix(""))
+        if fnmatchcase(path, pattern) or fnmatchcase(bare, stem):
+            return name
+    return "unknown"

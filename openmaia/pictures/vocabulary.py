@@ -1,0 +1,82 @@
+"""The closed vocabulary of the embedded default: words, their kinds, and what else people call them.
+
+It holds words only. Which pictures a word can be drawn with is the collage's business, and by which network evidence it
+is seen is the eyes'.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    COLOUR = "colour"
+    PATTERN = "pattern"
+    SHAPE = "shape"
+    OBJECT = "object"
+    SCENE = "scene"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    name: str
+    kind: Kind
+    aliases: tuple[str, ...] = ()
+
+
+def _words(kind: Kind, table: str) -> tuple[Word, ...]:
+    rows = (row.split(",") for row in table.split(";"))
+    return tuple(
+        Word(name=row[0].strip(), kind=kind, aliases=tuple(alias.strip() for alias in row[1:])) for row in rows
+    )
+
+
+WORDS: tuple[Word, ...] = (
+    *_words(
+        Kind.COLOUR,
+        "red; orange; yellow; green; blue; purple, violet; pink; brown; black; white; grey, gray",
+    ),
+    *_words(
+        Kind.PATTERN,
+        "horizontal stripes, horizontal lines, horizontally striped; vertical stripes, vertical lines, vertically striped;"
+        "diagonal stripes, diagonal lines, diagonally striped; checkerboard, checkered, checks; dots, dotted, polka dots;"
+        "grid, mesh, net; rings, concentric circles; noise, grainy, speckles",
+    ),
+    *_words(Kind.SHAPE, "circle, disc, disk, round shape; square, box shape; triangle, triangular shape; star; cross; bar"),
+    *_words(
+        Kind.OBJECT,
+        "bird; chicken, hen, rooster; penguin; fish; insect; dog, fox; horse, donkey, zebra; cow, bull, bison;"
+        "sheep, goat, ram; pig, boar; big cat, lion, tiger; monkey, ape, gorilla; rodent, rabbit, mouse; mammal, animal;"
+        "lizard, frog, reptile; apple; citrus, orange fruit, lemon; fruit; vegetable; flower, blossom; tree, plant;"
+        "guitar, violin, string instrument; drum; ball; car, automobile; vehicle; tool; wrench, pliers; cup, mug, teapot;"
+        "gravestone, tombstone; planet; road sign, traffic sign; building, monument, tower",
+    ),
+    *_words(Kind.SCENE, "grass, meadow, lawn; sand, beach, desert; water, sea; sky; snow; wood; brick, brick wall; stone, rock"),
+)
+
+BY_NAME: Mapping[str, Word] = {word.name: word for word in WORDS}
+
+
+def of_kind(*kinds: Kind) -> list[Word]:
+    return [word for word in WORDS if word.kind in kinds]
+
+
+def find(text: str) -> list[Word]:
+    """Vocabulary words in a text, in their order, each once; a longer name wins over one that it contains."""
+    found: dict[str, tuple[int, Word]] = {}
+    rest = " " + re.sub(r"[^a-z-]+", " ", text.lower()) + " "
+    for name, word in _NAMES:
+        match = re.search(rf"(?<=[ -]){re.escape(name)}(?:e?s)?(?=[ -])", rest)
+        if match:
+            rest = rest[: match.start()] + "_" * len(match[0]) + rest[match.end() :]
+            found.setdefault(word.name, (match.start(), word))
+    return [word for _, word in sorted(found.values(), key=lambda item: item[0])]
+
+
+def _names(words: Sequence[Word]) -> list[tuple[str, Word]]:
+    spelled = [(name, word) for word in words for name in (word.name, *word.aliases)]
+    return sorted(spelled, key=lambda item: -len(item[0]))
+
+
+_NAMES = _names(WORDS)

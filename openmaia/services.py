@@ -1,0 +1,140 @@
+"""What one investigation may call. Each service is a Protocol that does not know where it runs.
+
+All of them take lists: one call carries everything that one tool call needs, and whoever serves it batches further.
+Every request is idempotent (whatever is random in it is in its seed), so that a retry is safe.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.images import Picture
+from openmaia.messages import Chat, Reply
+from openmaia.units import TargetInfo, Unit
+
+ExemplarKind = Literal["top", "bottom", "random", "ladder"]
+Half = Literal["explore", "test"]
+Map = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    unit: Unit
+    picture: Picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """The answer of a unit to a picture.
+
+    value: the spatial maximum (probability for an output unit), 5 significant digits. raw: the logit behind a
+    probability. map: (h, w) before the maximum, None where the layer has no space. box: (left, top, right, bottom) in
+    pixels of the picture, the part the network saw.
+    """
+
+    value: float
+    raw: float | None = None
+    map: Map | None = None
+    box: tuple[float, float, float, float]
+
+
+class Target(Protocol):
+    def info(self) -> TargetInfo: ...
+
+    def probe(self, probes: Sequence[Probe]) -> list[Activation]:
+        """Different units and layers may be mixed in one call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """half: which half of the picture collection a collage may take its parts from; a diffusion model ignores it."""
+
+    prompt: str
+    seed: int
+    half: Half = "explore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    picture: Picture
+    instruction: str
+    seed: int
+    half: Half = "explore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """undrawn: the words of the prompt or instruction that the maker knows it has not drawn."""
+
+    picture: Picture
+    undrawn: tuple[str, ...] = ()
+
+
+class Generator(Protocol):
+    def generate(self, requests: Sequence[Generation]) -> list[Drawn]: ...
+
+
+class Editor(Protocol):
+    def edit(self, requests: Sequence[Edit]) -> list[Drawn]: ...
+
+
+class Backbone(Protocol):
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemplar:
+    """A dataset picture as the network saw it. map: (h, w) float16 or float32, None where the layer has no space."""
+
+    kind: ExemplarKind
+    rank: int
+    activation: float
+    picture: Picture
+    map: Map | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitExemplars:
+    """threshold: the unit's mask threshold. maxima: 101 percentiles (0 to 100) of the per-picture activations."""
+
+    unit: Unit
+    threshold: float
+    maxima: npt.NDArray[np.float64]
+    mean: float
+    std: float
+    exemplars: tuple[Exemplar, ...]
+
+    def of_kind(self, kind: ExemplarKind) -> tuple[Exemplar, ...]:
+        return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
+
+    def percentile(self, activation: float) -> float:
+        """Share of dataset pictures, in percent, that excite the unit less. A constant unit answers 50."""
+        below = np.searchsorted(self.maxima, activation, side="left")
+        above = np.searchsorted(self.maxima, activation, side="right")
+        if below != above:
+            return float(below + above - 1) / 2
+        if below in (0, len(self.maxima)):
+            return 0.0 if below == 0 else 100.0
+        low, high = self.maxima[below - 1], self.maxima[below]
+        return float(below - 1 + (activation - low) / (high - low))
+
+    def z_score(self, activation: float) -> float:
+        """Standard deviations above the mean of the per-picture activations; 0 for a constant unit."""
+        return (activation - self.mean) / self.std if self.std > 0 else 0.0
+
+
+class Exemplars(Protocol):
+    def read(self, unit: Unit) -> UnitExemplars: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    target: Target
+    exemplars: Exemplars
+    generator: Generator
+    editor: Editor
+    backbone: Backbone

@@ -1,0 +1,1 @@
+"""What is kept: run directories, records, the journal of running investigations, exemplars."""

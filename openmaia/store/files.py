@@ -1,0 +1,100 @@
+"""Files below one root, on a local disk or an object store, written so that a name holds a whole file or none."""
+
+import os
+import tempfile
+import urllib.parse
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from openmaia.errors import StoreError, UsageError
+
+
+def safe(name: str) -> str:
+    """Any name as one path component: what is not a plain character is percent-encoded, leading dots too."""
+    quoted = urllib.parse.quote(name, safe=" ,=+@")
+    return "%2E" + quoted[1:] if quoted.startswith(".") else quoted
+
+
+class Files:
+    """root: a local path, or any URL pyarrow knows (s3://, gs://, …)."""
+
+    def __init__(self, root: str):
+        self.root = root
+        if "://" in root:
+            self._fs, self._base = fs.FileSystem.from_uri(root)
+        else:
+            self._fs, self._base = fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
+
+    @property
+    def local(self) -> Path | None:
+        return Path(self._base) if isinstance(self._fs, fs.LocalFileSystem) else None
+
+    def path(self, name: str) -> str:
+        return f"{self._base}/{name}" if name else self._base
+
+    def create(self) -> None:
+        """Makes the root and proves that it can be written. Raises UsageError where it cannot."""
+        try:
+            self._fs.create_dir(self._base, recursive=True)
+            self.write(".canary", b"openmaia")
+            self.delete(".canary")
+        except (OSError, StoreError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise UsageError(f"{self.root} cannot be written ({reason}); give another folder or mend its rights") from error
+
+    def write(self, name: str, data: bytes) -> None:
+        """Atomic: a rename on a file system, one PUT on an object store."""
+        target = self.path(name)
+        try:
+            if self.local is None:
+                with self._fs.open_output_stream(target) as stream:
+                    stream.write(data)
+                return
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=Path(target).parent, prefix=".writing-")
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(temporary, target)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{target} could not be written: {error}") from error
+
+    def read(self, name: str) -> bytes | None:
+        """None where there is no such file."""
+        try:
+            with self._fs.open_input_stream(self.path(name)) as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self.path(name)} could not be read: {error}") from error
+
+    def names(self, folder: str) -> list[str]:
+        """Names of all whole files below a folder, relative to the root, sorted."""
+        selector = fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True)
+        infos = self._fs.get_file_info(selector)
+        found = (info.path for info in infos if info.type == fs.FileType.File)
+        start = len(self._base.rstrip("/")) + 1
+        return sorted(path[start:] for path in found if not path.rsplit("/", 1)[-1].startswith("."))
+
+    def exists(self, name: str) -> bool:
+        return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
+
+    def delete(self, name: str) -> None:
+        try:
+            self._fs.delete_file(self.path(name))
+        except FileNotFoundError:
+            return
+
+    def delete_folder(self, name: str) -> None:
+        try:
+            self._fs.delete_dir(self.path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return

@@ -1,0 +1,214 @@
+"""Records and turns as Parquet: one row per turn, the rest of the record in the file's metadata."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from openmaia.errors import StoreError
+from openmaia.images import Picture
+from openmaia.messages import Part
+from openmaia.store.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
+from openmaia.units import Unit
+
+Quality = Literal["exact", "webp"]
+
+_PART = pa.struct([("text", pa.string()), ("picture", pa.string())])
+_ENTRY = pa.struct(
+    [("id", pa.string()), ("original", pa.string()), ("mask", pa.binary()), ("activation", pa.string())]
+)
+_CALL = pa.struct(
+    [
+        ("ordinal", pa.int32()),
+        ("name", pa.string()),
+        ("arguments", pa.string()),
+        ("arguments_digest", pa.string()),
+        ("result", pa.string()),
+        ("error", pa.string()),
+        ("entries", pa.list_(_ENTRY)),
+        ("shown", pa.list_(_PART)),
+        ("asked", pa.list_(pa.string())),
+        ("activations", pa.list_(pa.float64())),
+        ("seconds", pa.float64()),
+    ]
+)
+_PICTURE = pa.struct(
+    [("digest", pa.string()), ("data", pa.binary()), ("sources", pa.list_(pa.string())), ("recipe", pa.string())]
+)
+_SCHEMA = pa.schema(
+    [
+        ("index", pa.int32()),
+        ("reply", pa.string()),
+        ("code", pa.string()),
+        ("hypotheses", pa.list_(pa.string())),
+        ("forgiven", pa.list_(pa.string())),
+        ("status", pa.string()),
+        ("calls", pa.list_(_CALL)),
+        ("observation", pa.list_(_PART)),
+        ("output_digest", pa.string()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("generated_tokens", pa.int64()),
+        ("backbone_seconds", pa.float64()),
+        ("experiment_seconds", pa.float64()),
+        ("pictures", pa.list_(_PICTURE)),
+    ]
+)
+_HEADER = b"openmaia"
+
+
+def write_turn(turn: Turn) -> bytes:
+    """For the journal: pictures exactly as they were, so that a replay is exact."""
+    return _to_parquet([_row(turn, "exact")], {"version": VERSION})
+
+
+def read_turn(data: bytes) -> Turn:
+    rows, _ = _from_parquet(data)
+    return _turn(rows[0])
+
+
+def write_record(record: Record) -> bytes:
+    """For keeping: pictures as WebP, with the digest of the exact pixels."""
+    header = asdict(replace(record, turns=()))
+    del header["turns"]
+    header["summary"] = summary(record)
+    return _to_parquet([_row(turn, "webp") for turn in record.turns], header)
+
+
+def read_record(data: bytes) -> Record:
+    rows, header = _from_parquet(data)
+    turns = hydrated([_turn(row) for row in rows])
+    known = {field.name for field in fields(Record)}
+    values = {key: value for key, value in header.items() if key in known}
+    values |= {"unit": Unit(**header["unit"]), "stop": Stop(header["stop"]), "turns": turns}
+    return Record(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+
+def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Each turn holds the pictures that it saw first; this gives later mentions their pixels too."""
+    known: dict[str, Picture] = {}
+
+    def parts(values: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(value if isinstance(value, str) else known.get(value.digest, value) for value in values)
+
+    whole: list[Turn] = []
+    for turn in turns:
+        known.update(turn.pictures)
+        calls = tuple(replace(call, shown=parts(call.shown)) for call in turn.calls)
+        whole.append(replace(turn, calls=calls, observation=parts(turn.observation)))
+    return tuple(whole)
+
+
+def read_header(path: str) -> dict[str, Any]:
+    """Unit, ending, labels and sums, from the file's footer alone."""
+    try:
+        metadata = pq.read_schema(path).metadata
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{path} is not a record of OpenMAIA: {error}") from error
+    return _header(metadata)
+
+
+def summary(record: Record) -> dict[str, Any]:
+    return {
+        "target": record.unit.target,
+        "layer": record.unit.layer,
+        "index": record.unit.index,
+        "replicate": record.replicate,
+        "stop": record.stop.value,
+        "cause": record.cause,
+        "turns": len(record.turns),
+        "tools": record.tool_calls,
+        "labels": list(record.labels),
+        "description": record.description,
+        "seconds": round(record.seconds, 3),
+        "tokens": record.tokens,
+        "backbone": record.backbone,
+        "sandbox": record.sandbox,
+    }
+
+
+def _row(turn: Turn, quality: Quality) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(turn, name) for name in _SCHEMA.names}
+    row["calls"] = [
+        {name: getattr(call, name) for name in _CALL.names}
+        | {
+            "entries": [asdict(e) | {"activation": json.dumps(e.activation)} for e in call.entries],
+            "shown": [_part(p) for p in call.shown],
+        }
+        for call in turn.calls
+    ]
+    row["observation"] = [_part(p) for p in turn.observation]
+    row["pictures"] = [
+        {"digest": digest, "data": p.data if quality == "exact" else p.webp(), "sources": p.sources, "recipe": p.recipe}
+        for digest, p in sorted(turn.pictures.items())
+    ]
+    return row
+
+
+def _part(part: Part) -> dict[str, str | None]:
+    if isinstance(part, str):
+        return {"text": part, "picture": None}
+    return {"text": None, "picture": part.digest}
+
+
+def _turn(row: dict[str, Any]) -> Turn:
+    pictures = {p["digest"]: Kept(**p) for p in row["pictures"]}
+
+    def parts(values: list[dict[str, Any]]) -> tuple[Part, ...]:
+        return tuple(
+            v["text"] if v["picture"] is None else pictures.get(v["picture"]) or Kept(digest=v["picture"], data=b"")
+            for v in values
+        )
+
+    def call(values: dict[str, Any]) -> ToolCall:
+        entries = tuple(ImageEntry(**e | {"activation": json.loads(e["activation"])}) for e in values["entries"])
+        kept = {key: value for key, value in values.items() if key != "activations"}
+        return ToolCall(**kept | {"entries": entries, "shown": parts(values["shown"]), "asked": tuple(values["asked"])})
+
+    return Turn(
+        **row
+        | {
+            "calls": tuple(call(values) for values in row["calls"]),
+            "observation": parts(row["observation"]),
+            "hypotheses": tuple(row["hypotheses"]),
+            "forgiven": tuple(row["forgiven"]),
+            "pictures": pictures,
+        }
+    )
+
+
+class Kept(Picture):
+    """A picture from a file: its digest is the one of the exact pixels, also where the data is lossy. data is empty
+    where an earlier turn holds it."""
+
+    def __init__(self, *, digest: str, data: bytes, sources: Sequence[str] = (), recipe: str = ""):
+        super().__init__(data=data, sources=tuple(sources), recipe=recipe)
+        self.__dict__["digest"] = digest
+
+
+def _to_parquet(rows: list[dict[str, Any]], header: dict[str, Any]) -> bytes:
+    schema = _SCHEMA.with_metadata({_HEADER: json.dumps(header, ensure_ascii=False).encode()})
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _from_parquet(data: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    try:
+        table = pq.read_table(io.BytesIO(data))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"damaged Parquet file: {error}") from error
+    return cast(list[dict[str, Any]], table.to_pylist()), _header(table.schema.metadata)
+
+
+def _header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
+    if not metadata or _HEADER not in metadata:
+        raise StoreError("this Parquet file is not a record of OpenMAIA")
+    header = cast(dict[str, Any], json.loads(metadata[_HEADER]))
+    if header.get("version") != VERSION:
+        raise StoreError(f"a record of version {header.get('version')}; this OpenMAIA reads version {VERSION}")
+    return header

@@ -1,0 +1,158 @@
+"""The record of one investigation: everything that happened, and the product of a run."""
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from openmaia.images import Picture
+from openmaia.messages import Part
+from openmaia.units import Unit
+
+VERSION = 1
+
+
+class Stop(StrEnum):
+    """How an investigation ended."""
+
+    ANSWER = "answer"
+    ABSTAIN = "abstain"
+    """The agent answered that there is nothing to describe."""
+    LIMIT = "limit"
+    """Out of turns, time or tokens; the record holds what there was."""
+    STOPPED = "stopped"
+    """By a person, in a notebook."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageEntry:
+    """An image under the name by which the agent knew it. original: a digest, leading into Turn.pictures. mask: one bit
+    per pixel, packed row by row; None where there is none."""
+
+    id: str
+    original: str
+    mask: bytes | None
+    activation: dict[str, float | bool] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """arguments and result: JSON, binary values replaced by their digests. error: what the agent was told instead of a
+    result. entries, shown, asked: what the call did besides (tools/toolbox.py, Effect)."""
+
+    ordinal: int
+    name: str
+    arguments: str
+    arguments_digest: str
+    result: str | None
+    error: str | None
+    entries: tuple[ImageEntry, ...]
+    shown: tuple[Part, ...]
+    asked: tuple[str, ...]
+    seconds: float
+
+    @property
+    def activations(self) -> tuple[float, ...]:
+        return tuple(float(e.activation["value"]) for e in self.entries if e.activation is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One reply and the experiment in it. status: of the experiment ("" where there was none); output_digest: of its
+    observation, by which a replay is compared. pictures: all that this turn saw first, by digest."""
+
+    index: int
+    reply: str
+    code: str
+    hypotheses: tuple[str, ...]
+    forgiven: tuple[str, ...]
+    status: str
+    calls: tuple[ToolCall, ...]
+    observation: tuple[Part, ...]
+    output_digest: str
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    backbone_seconds: float
+    experiment_seconds: float
+    pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
+
+    @property
+    def seconds(self) -> float:
+        return self.backbone_seconds + self.experiment_seconds
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.generated_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """description: "" where there is none. cause: which limit, or what a replay found. config: resolved, as a dict.
+    prompts: the opening messages. notes: what a reader must know (a lower sandbox level, a restart)."""
+
+    unit: Unit
+    replicate: int
+    stop: Stop
+    cause: str
+    description: str
+    labels: tuple[str, ...]
+    backbone: str
+    task: str
+    sandbox: str
+    prompts: tuple[str, ...]
+    turns: tuple[Turn, ...]
+    config: dict[str, Any]
+    started: float
+    notes: tuple[str, ...] = ()
+    version: int = VERSION
+
+    @property
+    def seconds(self) -> float:
+        return sum(turn.seconds for turn in self.turns)
+
+    @property
+    def tokens(self) -> int:
+        return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def tool_calls(self) -> dict[str, int]:
+        """Calls by tool."""
+        names = [call.name for turn in self.turns for call in turn.calls]
+        return {name: names.count(name) for name in sorted(set(names))}
+
+    @property
+    def pictures(self) -> dict[str, Picture]:
+        return {digest: picture for turn in self.turns for digest, picture in turn.pictures.items()}
+
+
+def comparable(record: Record) -> dict[str, Any]:
+    """The record without what may differ between two equal investigations: times, and the machine's config sections."""
+
+    def part(value: Part) -> str:
+        return value if isinstance(value, str) else f"picture {value.digest}"
+
+    return {
+        "unit": str(record.unit),
+        "replicate": record.replicate,
+        "answer": (record.stop.value, record.cause, record.description, list(record.labels)),
+        "prompts": list(record.prompts),
+        "turns": [
+            {
+                "reply": turn.reply,
+                "status": turn.status,
+                "observation": [part(p) for p in turn.observation],
+                "calls": [
+                    (c.name, c.arguments, c.result, c.error, [part(p) for p in c.shown], [e.original for e in c.entries])
+                    for c in turn.calls
+                ],
+                "tokens": turn.tokens,
+            }
+            for turn in record.turns
+        ],
+    }
+
+
+def dumps(value: Any) -> str:
+    """Canonical JSON: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

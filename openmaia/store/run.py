@@ -1,0 +1,214 @@
+"""The run directory: one config, many records, and what is still owed."""
+
+import json
+import os
+import re
+import socket
+import time
+import urllib.parse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from openmaia.config import Config, differing_keys, to_dict, to_yaml
+from openmaia.errors import StoreError, UsageError
+from openmaia.store.files import Files, safe
+from openmaia.store.journal import FolderJournal
+from openmaia.store.parquet import read_header, read_record, write_record
+from openmaia.store.records import Record, dumps
+from openmaia.units import Unit
+
+LEASE_SECONDS = 60.0
+"""A driver that has not renewed its lease for this long is taken for dead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Owed:
+    """One investigation: a unit, and which of its replicates."""
+
+    unit: Unit
+    replicate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    files: Files
+
+    @classmethod
+    def create(cls, config: Config) -> "Run":
+        """The run's directory, new or resumed.
+
+        Raises UsageError where it cannot be written or belongs to another config (naming the keys that differ).
+        """
+        run = cls(Files(f"{config.paths.runs}/{config.name}"))
+        run.files.create()
+        before = run.files.read("config.yaml")
+        if before is not None:
+            changed = differing_keys(yaml.safe_load(before), to_dict(config))
+            if changed:
+                raise UsageError(
+                    f"{run.files.root} holds a run of another config: {', '.join(changed)} differ. "
+                    "Give the run another name (name=…), or take back the change"
+                )
+        run.files.write("config.yaml", to_yaml(config).encode())
+        return run
+
+    @classmethod
+    def open(cls, path: str) -> "Run":
+        run = cls(Files(path))
+        if run.files.read("config.yaml") is None:
+            raise UsageError(f"{path} is not a run directory: it has no config.yaml; give for example runs/demo")
+        return run
+
+    @property
+    def name(self) -> str:
+        return self.files.root.rstrip("/").rsplit("/", 1)[-1]
+
+    def config(self) -> dict[str, Any]:
+        return yaml.safe_load(self.files.read("config.yaml") or b"{}")
+
+    # -- the plan ----------------------------------------------------------------------------------------------------
+
+    def set_plan(self, units: Sequence[Unit], replicates: int) -> None:
+        wanted = [Owed(unit=unit, replicate=r) for r in range(replicates) for unit in units]
+        rows = [[o.unit.target, o.unit.layer, o.unit.index, o.replicate] for o in wanted]
+        self.files.write("plan.json", dumps(rows).encode())
+
+    def plan(self) -> list[Owed]:
+        """Everything the run was asked for, finished or not."""
+        rows = json.loads(self.files.read("plan.json") or b"[]")
+        return [Owed(unit=Unit(target=t, layer=y, index=i), replicate=r) for t, y, i, r in rows]
+
+    def owed(self) -> list[Owed]:
+        done = self.done()
+        return [owed for owed in self.plan() if owed not in done]
+
+    def done(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("records")}
+
+    def running(self) -> set[Owed]:
+        """Begun, and neither finished nor failed."""
+        begun = {_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal")}
+        return begun - self.done() - set(self.failures())
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def publish(self, record: Record) -> None:
+        """The record becomes visible whole; only then are its journal and an earlier failure forgotten."""
+        owed = Owed(unit=record.unit, replicate=record.replicate)
+        self.files.write(f"records/{_name(owed)}.parquet", write_record(record))
+        self.journal(owed).clear()
+        self.files.delete(f"failures/{_name(owed)}.json")
+
+    def record(self, owed: Owed) -> Record:
+        data = self.files.read(f"records/{_name(owed)}.parquet")
+        if data is None:
+            raise UsageError(f"{self.files.root} has no record of {owed.unit} (replicate {owed.replicate})")
+        return read_record(data)
+
+    def headers(self) -> list[dict[str, Any]]:
+        """Summaries of all finished investigations, from the files' footers alone."""
+        names = self.files.names("records")
+        return [read_header(self.files.path(name))["summary"] for name in names]
+
+    def journal(self, owed: Owed) -> FolderJournal:
+        return FolderJournal(self.files, f"journal/{_name(owed)}")
+
+    def fail(self, owed: Owed, cause: str) -> None:
+        failure = {"cause": cause, "time": time.time()}
+        self.files.write(f"failures/{_name(owed)}.json", dumps(failure).encode())
+
+    def failures(self) -> dict[Owed, str]:
+        found = {name: self.files.read(name) for name in self.files.names("failures")}
+        return {_parse(name): json.loads(data)["cause"] for name, data in found.items() if data is not None}
+
+    def write_summary(self) -> None:
+        """summary.parquet, derived from the records and evaluations."""
+        scores = self.scores()
+        rows: list[dict[str, Any]] = []
+        for row in self.headers():
+            key = Owed(unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"])
+            rows.append(row | {"tools": dumps(row["tools"])} | scores.get(key, {}))
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(rows), buffer)
+        self.files.write("summary.parquet", buffer.getvalue().to_pybytes())
+
+    def write_evaluation(self, owed: Owed, data: bytes) -> None:
+        self.files.write(f"evaluation/{_name(owed)}.parquet", data)
+
+    def evaluation(self, owed: Owed) -> bytes | None:
+        return self.files.read(f"evaluation/{_name(owed)}.parquet")
+
+    def scores(self) -> dict[Owed, dict[str, Any]]:
+        """The statistics of each evaluation, from the files' footers."""
+        found: dict[Owed, dict[str, Any]] = {}
+        for name in self.files.names("evaluation"):
+            metadata = pq.read_schema(self.files.path(name)).metadata or {}
+            found[_parse(name)] = json.loads(metadata[b"openmaia"])["scores"]
+        return found
+
+    # -- one driver per run ------------------------------------------------------------------------------------------
+
+    def take_lease(self) -> "Lease":
+        """Raises UsageError while another driver is alive."""
+        held = self.files.read("driver.json")
+        if held is not None:
+            other = json.loads(held)
+            age = time.time() - other["time"]
+            if age < LEASE_SECONDS and not _is_dead_here(other):
+                raise UsageError(
+                    f"{self.files.root} is being driven by process {other['pid']} on {other['host']} (seen {age:.0f} s "
+                    f"ago). Wait for it, stop it, or try again {LEASE_SECONDS:.0f} s after it died"
+                )
+        lease = Lease(self.files)
+        lease.renew()
+        return lease
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    files: Files
+
+    def renew(self) -> None:
+        holder = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
+        self.files.write("driver.json", dumps(holder).encode())
+
+    def release(self) -> None:
+        self.files.delete("driver.json")
+
+
+def _is_dead_here(holder: dict[str, Any]) -> bool:
+    """Whether the holder ran on this host and its process is gone (or is this one, after a restart in place)."""
+    if holder["host"] != socket.gethostname():
+        return False
+    if holder["pid"] == os.getpid():
+        return True
+    try:
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _name(owed: Owed) -> str:
+    return f"{safe(owed.unit.target)}/{safe(owed.unit.layer)}/{owed.unit.index}-{owed.replicate}"
+
+
+def _parse(name: str) -> Owed:
+    match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(\d+)-(\d+)\.\w*", name)
+    if not match:
+        raise StoreError(f"{name} does not belong into a run directory; remove it")
+    target, layer, index, replicate = match.groups()
+    unit = Unit(target=urllib.parse.unquote(target), layer=urllib.parse.unquote(layer), index=int(index))
+    return Owed(unit=unit, replicate=int(replicate))
+
+
+def read_records(run: Run) -> Iterable[Record]:
+    for owed in sorted(run.done()):
+        yield run.record(owed)

@@ -1,0 +1,1 @@
+"""Networks whose units are read through forward hooks, and units computed from the pixels."""

@@ -1,0 +1,81 @@
+"""From a picture to what a network sees: geometry first (a picture again), then numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image
+
+from openmaia.images import Pixels
+
+Preset = Literal["weights", "published"]
+Box = tuple[float, float, float, float]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocess:
+    """size: (height, width) of the input. crop: the share of the shorter side that is kept, None for no crop at all
+    (the shorter side becomes `size`, the longer one follows). mean, std: on a scale of 0 to 1."""
+
+    size: tuple[int, int]
+    crop: float | None
+    resample: Image.Resampling
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    def view(self, pixels: Pixels) -> tuple[Pixels, Box]:
+        """The part of a picture that the network sees, at the network's size, and where it lies in the picture.
+
+        A picture that has the input size already passes unchanged: so an exemplar, kept as the network saw it, gives
+        its stored activation again.
+        """
+        height, width = pixels.shape[:2]
+        if (height, width) == self.size:
+            return pixels, (0.0, 0.0, float(width), float(height))
+        if self.crop is None:
+            return self._whole(pixels)
+        aspect = self.size[1] / self.size[0]
+        kept_height = min(height, width / aspect) * self.crop
+        kept_width = kept_height * aspect
+        left, top = (width - kept_width) / 2, (height - kept_height) / 2
+        box = (left, top, left + kept_width, top + kept_height)
+        seen = Image.fromarray(pixels).resize((self.size[1], self.size[0]), self.resample, box=box)
+        return np.asarray(seen), box
+
+    def _whole(self, pixels: Pixels) -> tuple[Pixels, Box]:
+        height, width = pixels.shape[:2]
+        scale = min(self.size) / min(height, width)
+        shape = (round(width * scale), round(height * scale))
+        seen = pixels if scale == 1 else np.asarray(Image.fromarray(pixels).resize(shape, self.resample))
+        return seen, (0.0, 0.0, float(width), float(height))
+
+    def tensor(self, view: Pixels) -> torch.Tensor:
+        """(height, width, 3) uint8 -> (3, height, width) float32, normalised."""
+        values = torch.from_numpy(np.array(view)).permute(2, 0, 1).float() / 255
+        mean, std = torch.tensor(self.mean).view(3, 1, 1), torch.tensor(self.std).view(3, 1, 1)
+        return (values - mean) / std
+
+
+def published(size: tuple[int, int]) -> Preprocess:
+    """What the published MAIA code does with ResNet and DINO: shorter side to the input size, no crop, bilinear,
+    ImageNet's mean and deviation."""
+    return Preprocess(
+        size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """module: in evaluation mode. labels: names of its outputs, empty where unknown."""
+
+    module: torch.nn.Module
+    preprocess: Preprocess
+    labels: tuple[str, ...] = ()
+
+
+Factory = Callable[[], Network]

@@ -1,0 +1,1 @@
+"""What is asked about a unit: prompts as files, and the grammar of the answers."""

@@ -1,0 +1,122 @@
+"""Reads what a model wrote. It forgives what models really write, and says what it forgave."""
+
+import re
+from dataclasses import dataclass
+
+SECTION = re.compile(
+    r"^[ \t#>*_`-]*\[(?P<name>CODE|HYPOTHESIS LIST|HYPOTHESES|HYPOTHESIS|DESCRIPTION|LABELS?(?:[ \t]*\d+)?|REASONING|BIAS)\]"
+    r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
+    re.MULTILINE | re.IGNORECASE,
+)
+FENCE = re.compile(r"^[ \t]*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+.-]*)[^\n]*\n", re.MULTILINE)
+ABSTENTION = re.compile(r"^\W*(none|n/a|unknown)\W*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """code: "" for no experiment. description: None while there is no answer, "" where the agent abstained."""
+
+    code: str
+    hypotheses: tuple[str, ...]
+    description: str | None
+    labels: tuple[str, ...]
+    sections: dict[str, str]
+    forgiven: tuple[str, ...]
+
+
+def parse(reply: str) -> Parsed:
+    forgiven: list[str] = []
+    code, prose = _take_code(reply, forgiven)
+    sections = _sections(prose, forgiven)
+    description = _description(sections)
+    labels = tuple(text for name, text in sections.items() if name.startswith("LABEL") and text)
+    if description and not labels:
+        forgiven.append("no label: the description serves as one")
+        labels = (description,)
+    if description is not None and code:
+        forgiven.append("a description beside an experiment: the description ends the investigation, the code is not run")
+        code = ""
+    listed = sections.get("HYPOTHESIS LIST") or sections.get("HYPOTHESES") or sections.get("HYPOTHESIS") or ""
+    return Parsed(
+        code=code,
+        hypotheses=tuple(_items(listed)),
+        description=description,
+        labels=labels if description else (),
+        sections=sections,
+        forgiven=tuple(dict.fromkeys(forgiven)),
+    )
+
+
+def _take_code(reply: str, forgiven: list[str]) -> tuple[str, str]:
+    """All fenced blocks, joined in order, and the prose around them."""
+    blocks: list[str] = []
+    prose: list[str] = []
+    at = 0
+    while opening := FENCE.search(reply, at):
+        prose.append(reply[at : opening.start()])
+        closing = re.compile(rf"^[ \t]*{re.escape(opening['fence'])}[ \t]*$", re.MULTILINE).search(reply, opening.end())
+        end = closing.start() if closing else len(reply)
+        block = reply[opening.end() : end]
+        language = opening["language"].lower()
+        if language in ("python", "py", "python3", "tool_code", ""):
+            blocks.append(block)
+        else:
+            prose.append(block)
+        if language != "python" and block in blocks[-1:]:
+            forgiven.append(f"a fence marked {language!r} instead of 'python'")
+        if opening["fence"][0] == "~":
+            forgiven.append("a fence of ~~~ instead of ```")
+        if not closing:
+            forgiven.append("a fence that was never closed")
+        at = closing.end() if closing else len(reply)
+    prose.append(reply[at:])
+    if len(blocks) > 1:
+        forgiven.append(f"{len(blocks)} code blocks: run as one experiment, in order")
+    text = "".join(prose)
+    if not blocks:
+        return _unfenced(text, forgiven), text
+    return "\n".join(blocks).strip("\n"), text
+
+
+def _unfenced(prose: str, forgiven: list[str]) -> str:
+    """[CODE]: followed by bare lines that compile as Python and call an instrument."""
+    opening = re.search(r"^[ \t*]*\[CODE\][*]*[ \t]*:?", prose, re.MULTILINE | re.IGNORECASE)
+    if not opening:
+        return ""
+    following = SECTION.search(prose, opening.end())
+    code = prose[opening.end() : following.start() if following else None].strip()
+    if not re.search(r"\b(tools|system)\.", code):
+        return ""
+    try:
+        compile(code, "reply", "exec")
+    except (SyntaxError, ValueError):
+        return ""
+    forgiven.append("code without a fence")
+    return code
+
+
+def _sections(prose: str, forgiven: list[str]) -> dict[str, str]:
+    """Text by section name; of a repeated section the last one counts, as in the published code."""
+    found: dict[str, str] = {}
+    matches = list(SECTION.finditer(prose))
+    for match, following in zip(matches, [*matches[1:], None], strict=True):
+        name = re.sub(r"[ \t]+", " ", match["name"].upper())
+        if name != "CODE" and not match["colon"]:
+            forgiven.append(f"[{name}] without a colon")
+        if "*" in match[0] or "#" in match[0]:
+            forgiven.append(f"[{name}] in bold or as a heading")
+        text = prose[match.end() : following.start() if following else None]
+        found[name] = re.sub(r"[*_]{2,}", "", text).strip().strip("`").strip()
+    return found
+
+
+def _description(sections: dict[str, str]) -> str | None:
+    text = sections.get("DESCRIPTION")
+    if text is None or not text or re.fullmatch(r"[\s.…<>\[\]]*|\(?to be determined\)?\.?", text, re.IGNORECASE):
+        return None
+    return "" if ABSTENTION.match(text) else " ".join(text.split())
+
+
+def _items(text: str) -> list[str]:
+    lines = (re.sub(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:)\s*", "", line.strip(), flags=re.I) for line in text.splitlines())
+    return [line for line in lines if line]

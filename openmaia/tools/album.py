@@ -1,0 +1,50 @@
+"""The images of one investigation, under the names by which the agent's code knows them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.errors import ToolError
+from openmaia.images import Picture, darken_outside
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """mask: (height, width), where the unit rose above its threshold; None for a picture it has not been shown or a
+    layer without space. activation: the unit's answer as the agent sees it (value, percentile, z, fired)."""
+
+    id: str
+    original: Picture
+    mask: Mask | None = None
+    activation: dict[str, float | bool] | None = None
+
+    def view(self, name: str) -> Picture:
+        """`masked` is drawn when somebody looks: most images are only measured."""
+        if name != "masked" or self.mask is None:
+            return self.original
+        return Picture.of(darken_outside(self.original.pixels, self.mask), self.original.sources)
+
+
+class Album:
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+
+    def add(
+        self, original: Picture, mask: Mask | None = None, activation: dict[str, float | bool] | None = None
+    ) -> Entry:
+        entry = Entry(id=f"image-{len(self.entries) + 1}", original=original, mask=mask, activation=activation)
+        self.entries[entry.id] = entry
+        return entry
+
+    def restore(self, entries: tuple[Entry, ...]) -> None:
+        """Puts back what a replayed call had added."""
+        self.entries.update((entry.id, entry) for entry in entries)
+
+    def get(self, id: object) -> Entry:
+        entry = self.entries.get(id) if isinstance(id, str) else None
+        if entry is None:
+            raise ToolError(f"there is no image {id!r}; use the images that the tools returned")
+        return entry

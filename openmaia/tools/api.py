@@ -1,0 +1,250 @@
+"""What the agent's code sees: `system`, `tools` and the images they hand out.
+
+This file runs in two places: its source is sent into the sandbox, whose process sees nothing else of this package, and
+it is imported as it is for a person in a notebook. It therefore imports only the standard library (NumPy and Pillow
+where a picture is touched) and reaches the rest of the world through one function, `call`. The signatures and
+docstrings of System, Tools and Image are what the prompt shows: api_text.py reads them.
+"""
+
+import io
+from typing import Any, Callable
+
+Call = Callable[..., Any]
+
+
+class Activation(float):
+    """A number that also knows how high it is for this unit.
+
+    percentile: share (0 to 100) of the dataset's pictures that excite the unit less. z: standard deviations above the
+    mean over those pictures. fired: whether the unit rose above its mask threshold anywhere in the image.
+    """
+
+    percentile: float
+    z: float
+    fired: bool
+
+    def __new__(cls, value: float, percentile: float = 0.0, z: float = 0.0, fired: bool = False) -> "Activation":
+        self = super().__new__(cls, value)
+        self.percentile, self.z, self.fired = percentile, z, fired
+        return self
+
+    def __repr__(self) -> str:
+        return f"{float(self):.4g} (percentile {self.percentile:.0f})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else repr(self)
+
+
+class View:
+    """One rendering of an image, named explicitly: `image.original` or `image.masked`."""
+
+    def __init__(self, image: "Image", name: str):
+        self.image, self.name = image, name
+
+    def pil(self) -> Any:
+        """This rendering as a Pillow image (RGB)."""
+        return self.image.pil(self.name)
+
+    def _repr_png_(self) -> bytes:
+        return self.image._png(self.name)
+
+    def __repr__(self) -> str:
+        return f"<{self.image.id}.{self.name}>"
+
+
+class Image:
+    """An image. `.original` is the picture itself; `.masked` darkens it to a quarter wherever the unit stays below its
+    threshold (the same as `.original` for an image the unit has not been shown). `.pil()` gives a Pillow image (RGB) of
+    the original, `.masked.pil()` of the masked rendering.
+    """
+
+    def __init__(self, call: Call, id: str, activation: Activation | None = None):
+        self._call, self.id, self.activation = call, id, activation
+
+    @property
+    def original(self) -> View:
+        return View(self, "original")
+
+    @property
+    def masked(self) -> View:
+        return View(self, "masked")
+
+    def pil(self, view: str = "original") -> Any:
+        import PIL.Image
+
+        return PIL.Image.open(io.BytesIO(self._png(view))).convert("RGB")
+
+    def _png(self, view: str) -> bytes:
+        return self._call("pixels", self.id, view)
+
+    def _repr_png_(self) -> bytes:
+        return self._png("masked")
+
+    def __repr__(self) -> str:
+        return f"<image {self.id}>"
+
+
+class System:
+    """The unit under study."""
+
+    def __init__(self, call: Call):
+        self._call = call
+
+    def call_neuron(self, images: list) -> tuple:
+        """Show images to the unit.
+
+        images: a list of images from the tools, or Pillow images, or uint8 arrays (height, width, 3). The original is
+        shown to the unit unless you pass `image.masked`.
+        Returns (activations, images): one number per image, and the same images with their `.masked` rendering. Each
+        number is a float that also has `.percentile` (share of dataset pictures that excite the unit less, 0 to 100),
+        `.z` (standard deviations above the dataset's mean) and `.fired`; printing it shows the percentile.
+
+        >>> activations, images = system.call_neuron(tools.text2image(["a dog on grass", "grass"]))
+        >>> tools.display(*[part for pair in zip(activations, images) for part in pair])
+        """
+        answers = self._call("call_neuron", [_wire(image) for image in _listed(images)])
+        seen = [_image(self._call, answer) for answer in answers]
+        return [image.activation for image in seen], seen
+
+    def neuron(self, images: list) -> tuple:
+        """The same as call_neuron."""
+        return self.call_neuron(images)
+
+
+class Tools:
+    """Instruments for experiments."""
+
+    def __init__(self, call: Call):
+        self._call = call
+
+    def dataset_exemplars(self, system: System, kind: str = "top", as_lists: bool = False) -> Any:
+        """Dataset pictures and the unit's activations to them.
+
+        kind: "top" (the highest activations), "bottom" (the lowest), "random", or "ladder" (evenly spaced from the
+        lowest to the highest). Returns a list of (activation, image); with as_lists=True two lists instead.
+
+        >>> for activation, image in tools.dataset_exemplars(system):
+        ...     tools.display(activation, image)
+        """
+        answers = self._call("dataset_exemplars", kind)
+        images = [_image(self._call, answer) for answer in answers]
+        activations = [image.activation for image in images]
+        return (activations, images) if as_lists else list(zip(activations, images))
+
+    def text2image(self, prompts: list) -> list:
+        """Draw one image per prompt. A repeated prompt gives a new image each time; words that could not be drawn are
+        reported in the output of the experiment."""
+        return [_image(self._call, answer) for answer in self._call("text2image", _texts(prompts))]
+
+    def edit_images(self, images: list, instructions: list) -> tuple:
+        """Edit each image by its instruction, for example "replace the dog with a cat" or "change the background to
+        grass". images: a list of images (the original is edited unless you pass `image.masked`) or of prompts, which
+        are drawn first. Returns (images, captions), in turn the original and its edit: original, edited, original, …
+        """
+        wired = [image if isinstance(image, str) else _wire(image) for image in _listed(images)]
+        answers = self._call("edit_images", wired, _texts(instructions))
+        return [_image(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
+
+    def describe_images(self, images: list, titles: Any = None) -> str:
+        """Ask a fresh viewer, who knows nothing of this investigation, to describe each image (the masked rendering
+        unless you pass `image.original`). titles: one per image."""
+        titles = [f"image {n + 1}" for n in range(len(_listed(images)))] if titles is None else titles
+        return self._call("describe_images", [_wire(image) for image in _listed(images)], _texts(titles))
+
+    def summarize_images(self, images: list) -> str:
+        """Ask a fresh viewer what the images have in common (the masked rendering unless you pass `image.original`)."""
+        return self._call("summarize_images", [_wire(image) for image in _listed(images)])
+
+    def display(self, *items: Any) -> None:
+        """Show texts, numbers and images (the masked rendering unless you pass `image.original`), in this order. This
+        is how you get to see images: they appear in the next message."""
+        self._call("display", [_shown(item) for item in _flat(items)])
+
+    def log_experiment(
+        self, activation_list: list, image_list: list, image_titles: Any = None, image_textual_information: Any = None
+    ) -> None:
+        """Display images with their titles, activations and further texts in one go."""
+        self.display(_interleaved(activation_list, image_list, image_titles, image_textual_information))
+
+    save_experiment_log = log_experiment
+
+
+def build(call: Call, manifest: Any) -> dict:
+    """The names that an experiment finds defined. manifest: {"tools": {name: docstring}} of the user's own tools."""
+    tools = Tools(call)
+    for name, doc in manifest["tools"].items():
+        setattr(tools, name, _user_tool(call, name, doc))
+    return {"system": System(call), "tools": tools}
+
+
+def _user_tool(call: Call, name: str, doc: str) -> Callable:
+    def tool(*args: Any) -> Any:
+        return _received(call, call("user_tool", name, [_shown(arg) for arg in args]))
+
+    tool.__name__, tool.__doc__ = name, doc
+    return tool
+
+
+def _image(call: Call, answer: dict) -> Image:
+    activation = answer.get("activation")
+    return Image(call, answer["image"], None if activation is None else Activation(**activation))
+
+
+def _received(call: Call, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _image(call, value) if "image" in value else {k: _received(call, v) for k, v in value.items()}
+    return [_received(call, item) for item in value] if isinstance(value, list) else value
+
+
+def _listed(images: Any) -> list:
+    return list(images) if isinstance(images, (list, tuple)) else [images]
+
+
+def _flat(items: Any) -> list:
+    return [leaf for item in items for leaf in (_flat(item) if isinstance(item, (list, tuple)) else [item])]
+
+
+def _texts(values: Any) -> list:
+    if isinstance(values, str):
+        return [values]
+    return [str(value) for value in values]
+
+
+def _shown(item: Any) -> Any:
+    if isinstance(item, (list, tuple)):
+        return [_shown(part) for part in item]
+    return _wire(item) if isinstance(item, (Image, View)) or _is_pixels(item) else str(item)
+
+
+def _is_pixels(value: Any) -> bool:
+    return hasattr(value, "save") or hasattr(value, "__array_interface__")
+
+
+def _wire(image: Any) -> dict:
+    """An image as it travels: a name the tools gave it, or the PNG of one that the agent made."""
+    if isinstance(image, Image):
+        return {"image": image.id, "view": ""}
+    if isinstance(image, View):
+        return {"image": image.image.id, "view": image.name}
+    if not _is_pixels(image):
+        raise TypeError(f"expected an image of the tools, a Pillow image or an array, not {type(image).__name__}")
+    import PIL.Image
+
+    picture = image if hasattr(image, "save") else PIL.Image.fromarray(image)
+    buffer = io.BytesIO()
+    picture.convert("RGB").save(buffer, "PNG")
+    return {"png": buffer.getvalue()}
+
+
+def _interleaved(activations: Any, images: Any, titles: Any, texts: Any) -> list:
+    def at(values: Any, n: int) -> list:
+        return [values[n]] if isinstance(values, (list, tuple)) and n < len(values) else []
+
+    rows = [
+        part
+        for n, image in enumerate(_listed(images))
+        for part in (*at(titles, n), *[f"activation: {value}" for value in at(activations, n)], image, *at(texts, n))
+    ]
+    return [*rows, texts] if isinstance(texts, str) else rows

@@ -1,0 +1,46 @@
+"""Validation of what the agent's code hands over. Raises ToolError, which the agent sees."""
+
+from typing import Any, cast
+
+import numpy as np
+
+from openmaia.errors import ToolError
+from openmaia.images import Picture, decode
+
+MAX_TEXT = 2_000
+"""Characters of one prompt, instruction or title."""
+
+
+def list_of(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        raise ToolError(f"expected a list, not {type(values).__name__}")
+    return cast(list[Any], values)
+
+
+def texts(values: list[Any], tool: str) -> list[str]:
+    if not values:
+        raise ToolError(f"{tool}: an empty list; give at least one text")
+    return [text(value) for value in values]
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
+        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {str(value)[:60]!r}")
+    return value
+
+
+def view(name: Any) -> str:
+    if name not in ("", "original", "masked"):
+        raise ToolError(f"view {name!r}; expected original or masked")
+    return name
+
+
+def own_picture(data: bytes) -> Picture:
+    """A picture that the agent's code made or changed."""
+    try:
+        pixels = np.asarray(decode(data))
+    except ValueError as error:
+        raise ToolError(str(error)) from error
+    if min(pixels.shape[:2]) < 8 or max(pixels.shape[:2]) > 2048:
+        raise ToolError(f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; expected 8 to 2048 on each side")
+    return Picture.of(pixels)

@@ -1,0 +1,237 @@
+"""Answers the calls of an experiment. Everything that arrives here was written by hostile code until validated."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+import numpy as np
+from PIL import Image
+
+from openmaia.errors import ToolError
+from openmaia.images import Picture, decode, upsample
+from openmaia.messages import Chat, Part, user
+from openmaia.services import Activation, Drawn, Edit, Exemplar, ExemplarKind, Generation, Map, Probe, Services, UnitExemplars
+from openmaia.tools.album import Album, Entry, Mask
+from openmaia.tools.arguments import own_picture, text, texts, view, list_of
+from openmaia.tools.seeds import seed
+from openmaia.units import Unit
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the toolbox of one investigation is made from. viewer: prompts of describe_images and summarize_images."""
+
+    unit: Unit
+    services: Services
+    conversation: str
+    run_seed: int
+    images_per_call: int
+    reply_tokens: int
+    describe_prompt: str
+    summarize_prompt: str
+    user_tools: Mapping[str, Callable[..., Any]]
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a call did besides returning a value; enough to do it again in a replay without any service."""
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    shown: list[Part] = field(default_factory=list[Part])
+    asked: list[str] = field(default_factory=list[str])
+
+
+class Toolbox:
+    def __init__(self, surroundings: Surroundings):
+        self.around = surroundings
+        self.album = Album()
+        self.exemplars: UnitExemplars = surroundings.services.exemplars.read(surroundings.unit)
+        self._asked: Counter[str] = Counter()
+        self._effect = Effect()
+        self._tools: dict[str, Callable[..., Any]] = {
+            "call_neuron": self._call_neuron,
+            "dataset_exemplars": self._dataset_exemplars,
+            "text2image": self._text2image,
+            "edit_images": self._edit_images,
+            "describe_images": self._describe_images,
+            "summarize_images": self._summarize_images,
+            "display": self._display,
+            "pixels": self._pixels,
+            "user_tool": self._user_tool,
+        }
+
+    def call(self, name: str, args: Sequence[Any]) -> tuple[Any, Effect]:
+        """One tool call: its result and its effect. Raises ToolError for what the agent did wrong."""
+        tool = self._tools.get(name)
+        if tool is None:
+            raise ToolError(f"there is no tool {name!r}")
+        self._effect = Effect()
+        try:
+            return tool(*args), self._effect
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise ToolError(f"{name}: wrong number of arguments") from error
+
+    def replay(self, effect: Effect) -> None:
+        self.album.restore(tuple(effect.entries))
+        self._asked.update(effect.asked)
+
+    # -- the tools ---------------------------------------------------------------------------------------------------
+
+    def _call_neuron(self, images: Any) -> list[dict[str, Any]]:
+        pictures = [self._picture(image, "original") for image in self._images(images)]
+        answers = self.around.services.target.probe([Probe(unit=self.around.unit, picture=p) for p in pictures])
+        return [self._answer(self._seen(p, a.value, a)) for p, a in zip(pictures, answers, strict=True)]
+
+    def _dataset_exemplars(self, kind: Any) -> list[dict[str, Any]]:
+        if kind not in get_args(ExemplarKind):
+            raise ToolError(f"dataset_exemplars: kind={kind!r}; expected one of {', '.join(get_args(ExemplarKind))}")
+        return [self._answer(self._exemplar(exemplar)) for exemplar in self.exemplars.of_kind(kind)]
+
+    def _text2image(self, prompts: Any) -> list[dict[str, Any]]:
+        drawn = self._draw(texts(self._images(prompts), "text2image"))
+        return [self._answer(self._add(one.picture)) for one in drawn]
+
+    def _edit_images(self, images: Any, instructions: Any) -> list[dict[str, Any]]:
+        orders = texts(self._images(instructions), "edit_images")
+        wanted = self._images(images)
+        if len(wanted) != len(orders):
+            raise ToolError(f"edit_images: {len(wanted)} images but {len(orders)} instructions; give one for each")
+        drawn = iter(self._draw([text(image) for image in wanted if isinstance(image, str)]))
+        bases = [next(drawn).picture if isinstance(i, str) else self._picture(i, "original") for i in wanted]
+        requests = [
+            Edit(picture=base, instruction=order, seed=self._seed(f"{base.digest} {order}"))
+            for base, order in zip(bases, orders, strict=True)
+        ]
+        edited = self.around.services.editor.edit(requests)
+        answers: list[dict[str, Any]] = []
+        for image, base, order, result in zip(wanted, bases, orders, edited, strict=True):
+            self._report(result, order)
+            caption = image if isinstance(image, str) else "original"
+            answers.append({"image": self._answer(self._add(base)), "caption": caption})
+            answers.append({"image": self._answer(self._add(result.picture)), "caption": order})
+        return answers
+
+    def _describe_images(self, images: Any, titles: Any) -> str:
+        pictures = [self._picture(image, "masked") for image in self._images(images)]
+        names = texts(list_of(titles), "describe_images")
+        if len(pictures) != len(names):
+            raise ToolError(f"describe_images: {len(pictures)} images but {len(names)} titles; give one for each")
+        replies = self._ask([(self.around.describe_prompt, picture) for picture in pictures])
+        return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))
+
+    def _summarize_images(self, images: Any) -> str:
+        pictures = [self._picture(image, "masked") for image in self._images(images)]
+        return self._ask([(self.around.summarize_prompt, *pictures)])[0]
+
+    def _display(self, items: Any) -> None:
+        for item in list_of(items):
+            if isinstance(item, str):
+                self._effect.shown.append(item)
+                continue
+            picture = self._picture(item, "masked")
+            if "image" in item:
+                is_masked = item["view"] != "original" and self.album.get(item["image"]).mask is not None
+                self._effect.shown.append(f"[{item['image']}, {'masked' if is_masked else 'original'}]")
+            self._effect.shown.append(picture)
+
+    def _pixels(self, id: Any, name: Any) -> bytes:
+        return self.album.get(id).view(view(name)).data
+
+    def _user_tool(self, name: Any, args: Any) -> Any:
+        tool = self.around.user_tools.get(name)
+        if tool is None:
+            raise ToolError(f"there is no tool {name!r}")
+        given = [a if isinstance(a, str) else self._picture(a, "original").pil() for a in list_of(args)]
+        return self._returned(tool(*given))
+
+    # -- help for them -----------------------------------------------------------------------------------------------
+
+    def _draw(self, prompts: list[str]) -> list[Drawn]:
+        requests = [Generation(prompt=prompt, seed=self._seed(prompt)) for prompt in prompts]
+        drawn = self.around.services.generator.generate(requests) if requests else []
+        for prompt, one in zip(prompts, drawn, strict=True):
+            self._report(one, prompt)
+        return drawn
+
+    def _report(self, drawn: Drawn, prompt: str) -> None:
+        if drawn.undrawn:
+            words = ", ".join(repr(word) for word in drawn.undrawn)
+            self._effect.shown.append(f"note: could not draw {words} of {prompt!r}")
+
+    def _seed(self, prompt: str) -> int:
+        nth = self._asked[prompt]
+        self._asked[prompt] += 1
+        self._effect.asked.append(prompt)
+        return seed(self.around.run_seed, "explore", prompt, nth)
+
+    def _ask(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
+        chats = [
+            Chat(
+                conversation=f"{self.around.conversation}/viewer",
+                messages=(user(*question),),
+                seed=self._seed(f"viewer {' '.join(p if isinstance(p, str) else p.digest for p in question)}"),
+                max_tokens=self.around.reply_tokens,
+            )
+            for question in questions
+        ]
+        return [reply.text.strip() for reply in self.around.services.backbone.reply(chats)]
+
+    def _seen(self, picture: Picture, value: float, activation: Activation) -> Entry:
+        mask = self._mask(picture, activation.map, activation.box)
+        return self._add(picture, mask, self._height(value, activation.map))
+
+    def _exemplar(self, exemplar: Exemplar) -> Entry:
+        height, width = exemplar.picture.pixels.shape[:2]
+        mask = self._mask(exemplar.picture, exemplar.map, (0, 0, width, height))
+        return self._add(exemplar.picture, mask, self._height(exemplar.activation, exemplar.map))
+
+    def _mask(self, picture: Picture, small: Map | None, box: tuple[float, ...]) -> Mask | None:
+        if small is None:
+            return None
+        left, top, right, bottom = (round(edge) for edge in box)
+        mask = np.zeros(picture.pixels.shape[:2], dtype=np.bool_)
+        mask[top:bottom, left:right] = upsample(small, bottom - top, right - left) > self.exemplars.threshold
+        return mask
+
+    def _height(self, value: float, small: Map | None) -> dict[str, float | bool]:
+        percentile, z = round(self.exemplars.percentile(value), 1), float(f"{self.exemplars.z_score(value):.3g}")
+        top = value if small is None else float(small.max())
+        return {"value": value, "percentile": percentile, "z": z, "fired": top > self.exemplars.threshold}
+
+    def _add(
+        self, original: Picture, mask: Mask | None = None, activation: dict[str, float | bool] | None = None
+    ) -> Entry:
+        added = self.album.add(original, mask, activation)
+        self._effect.entries.append(added)
+        return added
+
+    @staticmethod
+    def _answer(entry: Entry) -> dict[str, Any]:
+        return {"image": entry.id, "activation": entry.activation}
+
+    def _returned(self, value: Any) -> Any:
+        """What a user's tool returned, as it travels to the agent."""
+        if isinstance(value, Image.Image):
+            pixels = np.asarray(value.convert("RGB"))
+            return self._answer(self._add(Picture.of(pixels)))
+        if isinstance(value, (list, tuple)):
+            return [self._returned(item) for item in cast(Sequence[Any], value)]
+        if isinstance(value, dict):
+            return {str(key): self._returned(item) for key, item in cast(dict[Any, Any], value).items()}
+        return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+
+    def _picture(self, image: Any, default: str) -> Picture:
+        if not isinstance(image, dict):
+            raise ToolError(f"expected an image, not {type(image).__name__} ({str(image)[:60]!r})")
+        given = cast(dict[str, Any], image)
+        if isinstance(given.get("png"), bytes):
+            return own_picture(given["png"])
+        return self.album.get(given.get("image")).view(view(given.get("view")) or default)
+
+    def _images(self, images: Any) -> list[Any]:
+        listed = list_of(images)
+        if len(listed) > self.around.images_per_call:
+            raise ToolError(f"{len(listed)} images in one call; at most {self.around.images_per_call} are taken")
+        return listed

@@ -1,0 +1,134 @@
+"""Units and the small language in which people name them."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from openmaia.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Unit:
+    """One neuron: channel `index` of what `layer` of `target` puts out."""
+
+    target: str
+    layer: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.target}/{self.layer}/{self.index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetInfo:
+    """What a target has to offer. layers: name -> number of units. digest: of the weights, in hexadecimal."""
+
+    name: str
+    layers: Mapping[str, int]
+    digest: str
+    input_size: tuple[int, int]
+    """(height, width) of the network's own preprocessing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    units: tuple[Unit, ...]
+    duplicates: int
+    """How many repeated mentions were dropped."""
+
+
+def select(spec: str, info: TargetInfo) -> Selection:
+    """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `all`, or a JSON file -> units in order.
+
+    `random:n` draws n units of a layer by a hash of the weights, so that nobody can have chosen them.
+    Raises UsageError for an unknown layer, a unit out of range, or a spec that cannot be read.
+    """
+    wanted = [
+        Unit(target=info.name, layer=layer, index=index)
+        for layer, part in _parts(spec.strip(), info)
+        for index in _indices(part, layer, info)
+    ]
+    units = tuple(dict.fromkeys(wanted))
+    if not units:
+        raise UsageError(f"units={spec!r} names no unit; give for example {next(iter(info.layers))}=0-9 or all")
+    return Selection(units=units, duplicates=len(wanted) - len(units))
+
+
+def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
+    if spec.endswith(".json"):
+        return _from_json(Path(spec), info)
+    if spec == "all" or re.fullmatch(r"random:\d+", spec):
+        return [(layer, spec) for layer in info.layers]
+    pieces: list[str] = []
+    for piece in spec.split(":"):
+        if "=" in piece or not pieces:
+            pieces.append(piece)
+        else:
+            pieces[-1] += ":" + piece
+    pairs = [piece.partition("=") for piece in pieces]
+    for layer, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f"units={spec!r}: {layer!r} has no '='; expected LAYER=INDICES, such as layer4=122,210-219")
+    return [(layer.strip(), part) for layer, _, part in pairs]
+
+
+def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
+    """{layer: [index, …]}, or the same nested below the target's name."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"unit list {path} is not JSON: {error}") from error
+    if isinstance(data, dict):
+        named = cast(dict[str, Any], data)
+        inner = named.get(info.name, named)
+        if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
+            return [(layer, ",".join(map(str, value))) for layer, value in cast(dict[str, list[int]], inner).items()]
+    raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
+
+
+def _is_index_list(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in cast(list[Any], value))
+
+
+def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
+    if layer not in info.layers:
+        raise unknown_layer(layer, info.name, list(info.layers))
+    count = info.layers[layer]
+    if part.strip() == "all":
+        return list(range(count))
+    if drawn := re.fullmatch(r"\s*random:(\d+)\s*", part):
+        return _draw(int(drawn[1]), layer, count, info.digest)
+    indices: list[int] = []
+    for piece in part.split(","):
+        span = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", piece)
+        if not span:
+            raise UsageError(f"units: {piece!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20")
+        first, last = int(span[1]), int(span[2] or span[1])
+        if last < first:
+            raise UsageError(f"units: {piece!r} of layer {layer!r} runs backwards; write {last}-{first}")
+        if last >= count:
+            raise UsageError(f"unit {last} is out of range: layer {layer!r} of {info.name} has units 0 to {count - 1}")
+        indices.extend(range(first, last + 1))
+    return indices
+
+
+def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
+    near = difflib.get_close_matches(layer, known, n=1, cutoff=0.0)
+    return UsageError(f"unknown layer {layer!r} of {target}; did you mean {near[0]!r}? It has: {', '.join(known)}")
+
+
+def _draw(n: int, layer: str, count: int, digest: str) -> list[int]:
+    if n > count:
+        raise UsageError(f"units: random:{n} of layer {layer!r}, which has only {count} units")
+
+    def key(index: int) -> bytes:
+        return hashlib.sha256(f"{digest}/{layer}/{index}".encode()).digest()
+
+    return sorted(sorted(range(count), key=key)[:n])
