@@ -16,6 +16,9 @@ Pixels = npt.NDArray[np.uint8]
 MAX_PIXELS = 64_000_000
 """A picture of more pixels is refused before it is decoded: 64 megapixels is beyond any camera we were shown."""
 
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""What is decoded. Pillow knows formats that start other programs; no picture gets to choose one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
@@ -76,7 +79,7 @@ def decode(data: bytes) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data))
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"picture of {image.width} x {image.height} pixels: at most {MAX_PIXELS} are read")
             return image if image.mode == "RGB" and image.format == "PNG" else flatten(image)

@@ -13,11 +13,19 @@ from openmaia.evaluate.prompts import write
 from openmaia.evaluate.statistics import CHANCE, auc
 from openmaia.images import Picture
 from openmaia.services import Generation, Generator, Probe, Target
-from openmaia.store.records import Record
 from openmaia.tools.seeds import seed
 from openmaia.units import Unit
 
 ROLES = ("positive", "neutral")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What an investigation answered. labels: empty for an abstention."""
+
+    unit: Unit
+    replicate: int
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +74,14 @@ class Evaluation:
         }
 
 
-def stimuli(record: Record, generator: Generator, n: int, run_seed: int) -> tuple[Stimulus, ...]:
+def stimuli(claim: Claim, generator: Generator, n: int, run_seed: int) -> tuple[Stimulus, ...]:
     """n positive and n neutral images from the `test` half, with seeds of their own. Empty for an abstention."""
-    if not record.labels:
+    if not claim.labels:
         return ()
-    pairs = write(record.labels, n)
+    pairs = write(claim.labels, n)
     shots = [(role, pair.label, getattr(pair, role), i) for role in ROLES for i, pair in enumerate(pairs)]
     requests = [
-        Generation(prompt=prompt, seed=seed(run_seed, "evaluate", f"{record.unit} pair {i}", 0), half="test")
+        Generation(prompt=prompt, seed=seed(run_seed, "evaluate", f"{claim.unit} pair {i}", 0), half="test")
         for _, _, prompt, i in shots
     ]
     drawn = generator.generate(requests)
@@ -90,17 +98,17 @@ def is_drawn(made: Sequence[Stimulus]) -> bool:
 
 
 def score(
-    record: Record, made: Sequence[Stimulus], other: tuple[Unit, Sequence[Stimulus]] | None, target: Target
+    claim: Claim, made: Sequence[Stimulus], other: tuple[Unit, Sequence[Stimulus]] | None, target: Target
 ) -> Evaluation:
     """other: another unit of the layer and the images of its description, as the control."""
     foreign = other[1] if other else ()
     pictures = [s.picture for s in (*made, *foreign)]
-    answers = target.probe([Probe(unit=record.unit, picture=p) for p in pictures]) if pictures else []
+    answers = target.probe([Probe(unit=claim.unit, picture=p) for p in pictures]) if pictures else []
     values = [answer.value for answer in answers]
-    outcome = "abstained" if not record.labels else "tested" if is_drawn(made) else "undrawable"
+    outcome = "abstained" if not claim.labels else "tested" if is_drawn(made) else "undrawable"
     return Evaluation(
-        unit=record.unit,
-        replicate=record.replicate,
+        unit=claim.unit,
+        replicate=claim.replicate,
         outcome=outcome,
         stimuli=tuple(made),
         activations=tuple(values[: len(made)]),

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 Rules = list[tuple[str, str]]
 """(pattern, licence) in the order of the file: the last match counts."""
 
+_PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
 _FIELD = re.compile(r"^(Files|License):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
 
 
@@ -21,10 +22,11 @@ def parse(text: str) -> Rules:
 
 
 def licence(rules: Rules, path: str) -> str:
-    """The word "unknown" where no rule matches. Endings do not count: a.jpg may ship as a.webp."""
-    bare = str(PurePosixPath(path).with_suffix(""))
+    """The word "unknown" where no rule matches. Pictures may ship in another format: a.jpg as a.webp."""
     for pattern, name in reversed(rules):
-        stem = pattern if pattern.endswith("*") else str(PurePosixPath(pattern).with_suffix(""))
-        if fnmatchcase(path, pattern) or fnmatchcase(bare, stem):
+        wanted = PurePosixPath(pattern)
+        if wanted.suffix in _PICTURES and PurePosixPath(path).suffix in _PICTURES:
+            wanted = wanted.with_suffix(PurePosixPath(path).suffix)
+        if fnmatchcase(path, str(wanted)):
             return name
     return "unknown"

@@ -1,0 +1,65 @@
+"""Evaluates what a run has found. Images are made once per description and shown to two units of its layer."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from openmaia.evaluate.predictive import Claim, Stimulus, is_drawn, partner, score, stimuli, to_parquet
+from openmaia.evaluate.statistics import Interval, mean_interval
+from openmaia.services import Generator, Target
+from openmaia.store.run import Owed, Run
+from openmaia.units import Unit
+
+Progress = Callable[[int, int], None]
+
+AT_ONCE = 4
+"""Units under way at once, so that pools get batches to fill."""
+
+
+def claims(run: Run) -> list[Claim]:
+    return [
+        Claim(
+            unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]),
+            replicate=row["replicate"],
+            labels=tuple(row["labels"]),
+        )
+        for row in run.headers()
+    ]
+
+
+def evaluate(
+    run: Run, generator: Generator, target: Target, *, n: int, seed: int, progress: Progress = lambda done, total: None
+) -> None:
+    """Every record without an evaluation gets one. Finished evaluations are not repeated."""
+    found = claims(run)
+    owed = [c for c in found if run.evaluation(Owed(unit=c.unit, replicate=c.replicate)) is None]
+    if not owed:
+        return
+    made = dict(zip(_keys(found), _made(found, generator, n, seed), strict=True))
+    total = len(owed)
+
+    def one(claim: Claim) -> None:
+        others = [c for c in found if c.replicate == claim.replicate and is_drawn(made[c.unit, c.replicate])]
+        other = partner(claim.unit, [c.unit for c in others])
+        control = (other, made[other, claim.replicate]) if other else None
+        scored = score(claim, made[claim.unit, claim.replicate], control, target)
+        run.write_evaluation(Owed(unit=claim.unit, replicate=claim.replicate), to_parquet(scored))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done, _ in enumerate(pool.map(one, owed), start=1):
+            progress(done, total)
+
+
+def differences(run: Run, resamples: int) -> Interval:
+    """AUC on a description's own images minus AUC on another unit's, over all units that could be compared."""
+    scores = run.scores().values()
+    paired = [s["auc"] - s["auc_other"] for s in scores if s["auc_other"] is not None]
+    return mean_interval(paired, resamples)
+
+
+def _keys(found: Sequence[Claim]) -> list[tuple[Unit, int]]:
+    return [(claim.unit, claim.replicate) for claim in found]
+
+
+def _made(found: Sequence[Claim], generator: Generator, n: int, seed: int) -> list[tuple[Stimulus, ...]]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda claim: stimuli(claim, generator, n, seed), found))

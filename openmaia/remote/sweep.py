@@ -1,0 +1,145 @@
+"""A whole run on Ray: plan, exemplars, investigations, evaluation. What is done is not done again."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import ray
+
+from openmaia import build
+from openmaia.agent.attempt import Result
+from openmaia.config import Config
+from openmaia.errors import StoreError
+from openmaia.evaluate.run import claims, evaluate
+from openmaia.remote.cluster import cluster
+from openmaia.remote.drive import drive
+from openmaia.remote.services import Pools, pools, resolve
+from openmaia.store.exemplars import ExemplarStore
+from openmaia.store.run import LEASE_SECONDS, Owed, Run
+from openmaia.units import Unit, select
+
+
+class View(Protocol):
+    """Whoever looks on: a terminal, a test, nobody."""
+
+    def say(self, line: str) -> None: ...
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    run: Run
+    done: int
+    failed: dict[Owed, str]
+    was_complete: bool
+    """Nothing had to be done."""
+
+
+def sweep(config: Config, view: View) -> Outcome:
+    """Runs what is owed. Raises UsageError for what the user can mend."""
+    run = Run.create(config)
+    if is_complete(run):
+        return Outcome(run=run, done=len(run.done()), failed={}, was_complete=True)
+    with _lease(run):
+        view.say("starting Ray and loading the models")
+        build.library(config, view.say)
+        with cluster(config), pools(config) as services:
+            owed = _plan(config, run, services, view)
+            results = _investigate(config, run, owed, services, view)
+            _evaluate(config, run, services, view)
+        run.write_summary()
+    failed = {result.owed: result.cause for result in results if result.summary is None}
+    return Outcome(run=run, done=len(run.done()), failed=failed, was_complete=False)
+
+
+def is_complete(run: Run) -> bool:
+    plan = run.plan()
+    return bool(plan) and not run.owed() and len(run.scores()) == len(claims(run))
+
+
+def _plan(config: Config, run: Run, services: Pools, view: View) -> list[Owed]:
+    info = services.target.info()
+    selection = select(config.units, info)
+    if selection.duplicates:
+        view.say(f"warning: {selection.duplicates} units were named more than once and run once")
+    run.set_plan(selection.units, config.replicates)
+    return run.owed()
+
+
+def _investigate(config: Config, run: Run, owed: Sequence[Owed], services: Pools, view: View) -> list[Result]:
+    if not owed:
+        return []
+    store = _exemplars(config, sorted({o.unit for o in run.plan()}), view)
+    total = len(run.plan())
+    before = total - len(owed)
+    results: list[Result] = []
+    view.progress("investigations", before, total)
+    for result in drive(config, run, owed, services.services(store)):
+        results.append(result)
+        labels = ", ".join(result.summary["labels"]) or "(abstained)" if result.summary else f"failed: {result.cause}"
+        view.progress("investigations", before + len(results), total, f"{result.owed.unit}: {labels}")
+    return results
+
+
+def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
+    def progress(done: int, total: int) -> None:
+        view.progress("evaluation", done, total)
+
+    evaluate(run, services.generator, services.target, n=config.evaluate.n, seed=config.seed, progress=progress)
+
+
+class ExemplarMaker:
+    """Computes exemplars in a process of its own and says how far it is."""
+
+    def __init__(self) -> None:
+        self._state = (0, 0)
+
+    def make(self, config: Config, units: Sequence[Unit]) -> ExemplarStore:
+        return build.make_exemplars(config, units, progress=self._note)
+
+    def progress(self) -> tuple[int, int]:
+        return self._state
+
+    def _note(self, done: int, total: int) -> None:
+        self._state = (done, total)
+
+
+def _exemplars(config: Config, units: Sequence[Unit], view: View) -> ExemplarStore:
+    maker = _RemoteMaker.remote()
+    making = maker.make.remote(config, units)
+    while not ray.wait([making], timeout=0.5)[0]:
+        done, total = resolve(maker.progress.remote())
+        if total:
+            view.progress("exemplars", done, total)
+    store: ExemplarStore = resolve(making)
+    ray.kill(maker)
+    return store
+
+
+@contextmanager
+def _lease(run: Run) -> Iterator[None]:
+    """Held and renewed while the run is driven."""
+    lease = run.take_lease()
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(LEASE_SECONDS / 4):
+            try:
+                lease.renew()
+            except StoreError:
+                continue  # a moment without the disk; the next renewal may work, and the lease lasts four times as long
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        lease.release()
+
+
+_RemoteMaker = ray.remote(num_cpus=0, max_concurrency=2)(ExemplarMaker)

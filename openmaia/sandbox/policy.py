@@ -1,0 +1,195 @@
+"""Which protection this machine offers, and how a child is started under it.
+
+`full`: Landlock with scopes (ABI 6, Linux 6.12). `degraded`: Landlock from ABI 3 (Linux 6.2) on; what the missing scopes
+would forbid (signals, abstract sockets, TCP) is refused by seccomp, in both levels alike. `none`: a plain process with
+resource limits, which the user has to allow. Below ABI 3 Landlock does not stop O_TRUNC outside, so it counts as none.
+"""
+
+import functools
+import glob
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openmaia.errors import SandboxError
+from openmaia.sandbox.contract import Level, Limits
+
+PACKAGES = ("numpy", "PIL", "scipy")
+FULL_ABI, DEGRADED_ABI = 6, 3
+SOURCES = ("frames", "confine", "executor", "child")
+
+# PYTHONHASHSEED would be ignored under -I, so its parts are given singly; the environment holds only what is below.
+FLAGS = ("-s", "-P", "-S", "-B")
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_CTYPE": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+BOOT = """
+import json, os, sys, types
+def read(size):
+    data = b""
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+for name, source in json.loads(read(int.from_bytes(read(4), "big"))):
+    sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
+sys.modules["openmaia.sandbox.child"].main()
+"""
+
+# Landlock governs opening files, not their modes, owners and times; seccomp's own list covers ptrace, mounts, io_uring
+# and the like. The second half acts on any process of the same user: the parent, or another agent.
+DENIED_CALLS = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "memfd_create", "memfd_secret"),
+    *("inotify_init", "inotify_add_watch", "fanotify_init", "shmget", "semget", "msgget", "mq_open", "syslog", "acct"),
+    *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal"),
+    *("pidfd_getfd", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp"),
+    *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "setpriority", "ioprio_set"),
+    *("migrate_pages", "move_pages", "name_to_handle_at", "open_by_handle_at"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    pid: int
+    to_child: int
+    from_child: int
+    text: int
+    reap: Callable[[], tuple[int, int]]
+    """Kills the whole process group, waits, closes the descriptors; (exit code, signal or -1). Called once."""
+
+
+def best_level() -> tuple[Level, str]:
+    """The level, and what is missing for a better one."""
+    if not sys.platform.startswith("linux"):
+        return Level.NONE, "Landlock needs Linux"
+    try:
+        abi = importlib.import_module("sandlock").landlock_abi_version()
+    except (ImportError, OSError) as error:
+        return Level.NONE, f"the package sandlock cannot be imported ({error})"
+    if abi >= FULL_ABI:
+        return Level.FULL, ""
+    missing = f"the kernel offers Landlock ABI {abi}; full protection needs {FULL_ABI} (Linux 6.12)"
+    return (Level.DEGRADED if abi >= DEGRADED_ABI else Level.NONE), missing
+
+
+def choose_level(forced: Level | None, allow_none: bool) -> Level:
+    best, missing = best_level()
+    level = best if forced is None else forced
+    if level is Level.NONE and not allow_none:
+        raise SandboxError(
+            f"the agent's code cannot be confined on this machine: {missing or 'no protection was asked for'}. Run on "
+            "Linux 6.12 with the package sandlock, or accept that it runs unprotected: sandbox.allow_none=true"
+        )
+    return level
+
+
+def launch(level: Level, limits: Limits, scratch: str) -> Launched:
+    """Returns when the process exists; its interpreter is still starting."""
+    start = _plain if level is Level.NONE else functools.partial(_sandlock, level)
+    # A child asks to die with its parent, and to the kernel the parent is the *thread* that started it: a short-lived
+    # thread of the caller's would take its child with it. This one lives as long as the process.
+    return _launcher(os.getpid()).submit(start, limits, scratch).result()
+
+
+@functools.cache
+def _launcher(pid: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=f"sandbox-launcher-{pid}")  # per pid: threads do not survive a fork
+
+
+def _python() -> str:
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+@functools.cache
+def package_homes() -> dict[str, str]:
+    """Where the agent's packages lie. Found, not imported; a missing one is missing for the agent too."""
+    specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
+    return {name: str(Path(spec.origin).parent) for name, spec in specs.items() if spec is not None and spec.origin}
+
+
+@functools.cache
+def readable() -> tuple[str, ...]:
+    """The interpreter, its standard library, shared libraries, the packages; nothing of this project."""
+    prefix = sys.base_prefix
+    paths = {_python(), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "/dev/urandom"}
+    paths |= {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"}
+    paths |= set(glob.glob(f"{prefix}/lib/libpython*"))
+    if os.path.isdir(f"{prefix}/conda-meta"):
+        paths.add(f"{prefix}/lib")  # conda's shared libraries lie next to everything else
+    for name, home in package_homes().items():
+        siblings = Path(home).parent
+        paths |= {home, str(siblings / f"{name}.libs"), str(siblings / f"{name.replace('PIL', 'pillow')}.libs")}
+    return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
+
+
+def _sandlock(level: Level, limits: Limits, scratch: str) -> Launched:
+    sandlock: Any = importlib.import_module("sandlock")
+    protection = sandlock.Protection
+    scopes = [protection.SIGNAL_SCOPE, protection.ABSTRACT_UNIX_SOCKET_SCOPE, protection.NET_TCP, protection.FS_IOCTL_DEV]
+    box = sandlock.Sandbox(
+        fs_readable=readable(),
+        fs_writable=[scratch, "/dev/null"],
+        cwd=scratch,
+        clean_env=True,
+        env=ENVIRONMENT,
+        max_processes=limits.processes,
+        extra_deny_syscalls=DENIED_CALLS,
+        disable=scopes if level is Level.DEGRADED else [],  # the same rules on every kernel, so that one test covers them
+        random_seed=0,
+        time_start="2024-01-01T00:00:00Z",
+        no_randomize_memory=True,
+        deterministic_dirs=True,
+    )
+    piped = sandlock.StdioMode.PIPED
+    try:
+        process = box.popen([_python(), *FLAGS, "-c", BOOT], stdin=piped, stdout=piped, stderr=piped)
+    except RuntimeError as error:
+        raise SandboxError(f"sandlock could not start the agent's process at level {level}: {error}") from error
+
+    def reap() -> tuple[int, int]:
+        process.kill()
+        result = process.wait(timeout=10)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+        killed = result.reason is sandlock.ExitReason.KILLED
+        return result.exit_code, signal.SIGKILL if killed else result.signal
+
+    files = [stream.fileno() for stream in (process.stdin, process.stdout, process.stderr)]
+    return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)
+
+
+def _plain(limits: Limits, scratch: str) -> Launched:
+    process = subprocess.Popen(
+        [_python(), *FLAGS, "-c", BOOT],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        bufsize=0, cwd=scratch, env=ENVIRONMENT, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin and process.stdout and process.stderr
+    streams = process.stdin, process.stdout, process.stderr
+
+    def reap() -> tuple[int, int]:
+        if process.returncode is None:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # already gone, and not reaped by anybody else
+        code = process.wait()
+        for stream in streams:
+            stream.close()
+        return (code, -1) if code >= 0 else (-1, -code)
+
+    files = [stream.fileno() for stream in streams]
+    return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)
