@@ -1,4 +1,4 @@
-"""What the kernel does not count for us is counted here, a few times a second, while an experiment runs. (Linux /proc.)"""
+"""What the kernel does not count for us is counted here, while an experiment runs. Linux only (/proc)."""
 
 import os
 

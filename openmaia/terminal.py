@@ -1,0 +1,136 @@
+"""What people see in the terminal: progress, tables, a conversation as it happens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
+from rich.table import Table
+
+from openmaia.doctor import Finding
+from openmaia.evaluate.run import differences
+from openmaia.store.records import Turn
+from openmaia.store.run import Run
+from openmaia.store.state import state
+
+console = Console()
+
+
+class Terminal:
+    """Progress bars, one per stage, and lines above them."""
+
+    def __init__(self) -> None:
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<15}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "Terminal":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def say(self, line: str) -> None:
+        self._bars.console.print(escape(line), highlight=False)
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage, total=total)
+        self._bars.update(self._tasks[stage], completed=done, total=total)
+        if note:
+            self.say(note)
+
+
+def show_turn(turn: Turn) -> None:
+    """One turn of a conversation: what the agent said and what its experiment showed."""
+    said = turn.reply.replace(turn.code, "").strip() if turn.code else turn.reply.strip()
+    parts: list[Any] = [escape(said)]
+    if turn.code:
+        parts.append(Syntax(turn.code, "python", word_wrap=True))
+    console.print(Panel(Group(*parts), title=f"turn {turn.index + 1}", title_align="left", border_style="cyan"))
+    texts = [part if isinstance(part, str) else f"<picture {part.digest[:8]}>\n" for part in turn.observation]
+    seen = "".join(texts)
+    if seen:
+        cut = seen if len(seen) < 3000 else f"{seen[:3000]}\n… {len(seen) - 3000} characters more in the record"
+        console.print(Panel(escape(cut), title=f"observed ({turn.status})", title_align="left", border_style="dim"))
+
+
+def table(run: Run, resamples: int) -> None:
+    """Every unit with its labels and both AUCs, and their paired difference."""
+    shown = Table(title=f"run {escape(run.name)}", title_justify="left", expand=False)
+    for name, justify in _COLUMNS:
+        shown.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in state(run)["units"]:
+        shown.add_row(*_cells(row))
+    console.print(shown)
+    difference = differences(run, resamples)
+    if difference.mean == difference.mean:
+        console.print(
+            f"AUC on a description's own images minus AUC on another unit's: mean {difference.mean:+.3f} "
+            f"(95 % bootstrap interval {difference.low:+.3f} to {difference.high:+.3f}, over units)",
+            highlight=False,
+        )
+
+
+_COLUMNS = (
+    ("unit", "left"),
+    ("stop", "left"),
+    ("turns", "right"),
+    ("labels", "left"),
+    ("positive", "right"),
+    ("neutral", "right"),
+    ("AUC", "right"),
+    ("AUC other", "right"),
+    ("difference", "right"),
+)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    def number(value: float | None, spec: str) -> str:
+        return "" if value is None else format(value, spec)
+
+    paired = None if row["auc"] is None or row["auc_other"] is None else row["auc"] - row["auc_other"]
+    return [
+        escape(f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else "")),
+        row["stop"] if row["outcome"] in (None, "tested", "abstained") else f"{row['stop']}, {row['outcome']}",
+        number(row["turns"], "d"),
+        escape("; ".join(row["labels"])[:60]),
+        number(row["positive"], ".3g"),
+        number(row["neutral"], ".3g"),
+        number(row["auc"], ".2f"),
+        number(row["auc_other"], ".2f"),
+        number(paired, "+.2f"),
+    ]
+
+
+def show_state(found: dict[str, Any], run: Run) -> None:
+    console.print(
+        f"run {escape(found['name'])}: {found['done']} done, {found['running']} running, {found['owed']} owed, "
+        f"{found['failed']} failed",
+        highlight=False,
+    )
+    for row in found["units"]:
+        if row["stop"] == "failed":
+            console.print(f"failed: {escape(row['layer'])}/{row['index']}: {escape(row['cause'].splitlines()[0])}")
+    if found["done"]:
+        table(run, 2000)
+
+
+def show_findings(findings: Sequence[Finding]) -> bool:
+    """True where nothing is missing."""
+    marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[red]missing[/]"}
+    for finding in findings:
+        console.print(f"{marks[finding.state]:<8} {escape(finding.what)}", highlight=False)
+        if finding.remedy:
+            console.print(f"         {escape(finding.remedy)}", highlight=False, style="dim")
+    return all(finding.state != "missing" for finding in findings)
