@@ -148,7 +148,9 @@ def show(
 
 
 @app.command()
-def doctor(config: Annotated[list[str] | None, typer.Argument(help="YAML files and key=value overrides")] = None) -> None:
+def doctor(
+    config: Annotated[list[str] | None, typer.Argument(help="YAML files and key=value overrides")] = None,
+) -> None:
     """What this machine can run, what is missing, and the command that mends it."""
     from openmaia.doctor import examine
     from openmaia.terminal import show_findings
@@ -162,7 +164,6 @@ def _report(runs: list[str]) -> Path:
     from openmaia.store.run import Run
 
     return write_report([Run.open(path) for path in runs])
-
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class TargetConfig:
     """A network this package knows (efficientnet_lite0, efficientnet_lite2) or package.module:factory of your own."""
     weights: str = ""
     """A safetensors file, loaded into what the factory made; empty: as the factory made it."""
-    layers: list[str] = field(default_factory=list)
+    layers: list[str] = field(default_factory=list[str])
     """Named modules of the network; `output` is its final output, read as class probabilities."""
     preprocess: str = "weights"
     """weights: the network's own preprocessing; published: as the published MAIA code does (shorter side, no crop)."""
@@ -157,7 +157,7 @@ class Config:
     """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20` (of each layer), `all`, or a JSON file."""
     seed: int = 0
     replicates: int = 1
-    tools: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list[str])
     """Functions of your own for the agent, package.module:function."""
     target: TargetConfig = field(default_factory=TargetConfig)
     pictures: PicturesConfig = field(default_factory=PicturesConfig)
@@ -198,7 +198,9 @@ def _overlay(source: str) -> DictConfig:
         return OmegaConf.from_dotlist([source])
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml")
+        raise UsageError(
+            f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
+        )
     try:
         loaded = OmegaConf.load(path)
     except Exception as error:  # yaml raises classes of its own, and PyYAML is OmegaConf's dependency, not ours
@@ -219,7 +221,7 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
 def keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
     """Dotted names of all leaves."""
     for name in config:
-        value = config._get_node(name)
+        value = None if OmegaConf.is_missing(config, name) else config[name]
         if isinstance(value, DictConfig) and len(value):
             yield from keys(value, f"{prefix}{name}.")
         else:

@@ -40,7 +40,9 @@ def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if (3, 11) <= sys.version_info[:2] <= (3, 12):
         return Finding(state="ok", what=f"Python {version}")
-    return Finding(state="missing", what=f"Python {version}; 3.11 or 3.12 is needed", remedy="make PYTHON=python3.11 setup")
+    return Finding(
+        state="missing", what=f"Python {version}; 3.11 or 3.12 is needed", remedy="make PYTHON=python3.11 setup"
+    )
 
 
 def _versions() -> list[Finding]:

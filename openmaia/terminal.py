@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console, Group
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, JustifyMethod
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -67,9 +68,9 @@ def show_turn(turn: Turn) -> None:
 
 def table(run: Run, resamples: int) -> None:
     """Every unit with its labels and both AUCs, and their paired difference."""
-    shown = Table(title=f"run {escape(run.name)}", title_justify="left", expand=False)
+    shown = Table(title=f"run {escape(run.name)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, justify in _COLUMNS:
-        shown.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        shown.add_column(name, justify=justify, no_wrap=name != "labels", overflow="fold")
     for row in state(run)["units"]:
         shown.add_row(*_cells(row))
     console.print(shown)
@@ -82,17 +83,17 @@ def table(run: Run, resamples: int) -> None:
         )
 
 
-_COLUMNS = (
+_COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (
     ("unit", "left"),
     ("stop", "left"),
-    ("turns", "right"),
     ("labels", "left"),
-    ("positive", "right"),
-    ("neutral", "right"),
+    ("pos.", "right"),
+    ("neutr.", "right"),
     ("AUC", "right"),
-    ("AUC other", "right"),
-    ("difference", "right"),
+    ("other", "right"),
+    ("diff.", "right"),
 )
+"""Mean activation of positive and of neutral images, AUC on them, AUC on another unit's, and the difference."""
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -103,7 +104,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         escape(f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else "")),
         row["stop"] if row["outcome"] in (None, "tested", "abstained") else f"{row['stop']}, {row['outcome']}",
-        number(row["turns"], "d"),
         escape("; ".join(row["labels"])[:60]),
         number(row["positive"], ".3g"),
         number(row["neutral"], ".3g"),

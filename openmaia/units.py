@@ -73,7 +73,9 @@ def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
     pairs = [piece.partition("=") for piece in pieces]
     for layer, equals, _ in pairs:
         if not equals:
-            raise UsageError(f"units={spec!r}: {layer!r} has no '='; expected LAYER=INDICES, such as layer4=122,210-219")
+            raise UsageError(
+                f"units={spec!r}: {layer!r} has no '='; expected LAYER=INDICES, such as layer4=122,210-219"
+            )
     return [(layer.strip(), part) for layer, _, part in pairs]
 
 

@@ -49,7 +49,7 @@ class Bench:
         if self._lost:
             self._rebuild()
         started = time.monotonic()
-        session = _Live(self.toolbox)
+        session = Live(self.toolbox)
         outcome = self.sandbox.run(code, session.serve, session.write)
         self._lost = outcome.replaced
         observation = session.observation(outcome)
@@ -125,7 +125,9 @@ class _Session:
         return tuple(part for part in self.parts if not isinstance(part, str) or part.strip())
 
 
-class _Live(_Session):
+class Live(_Session):
+    """Answers calls with the toolbox and remembers them."""
+
     def __init__(self, toolbox: Toolbox):
         super().__init__()
         self.toolbox = toolbox

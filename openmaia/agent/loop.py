@@ -6,13 +6,13 @@ The same function runs in a notebook, in the command line's process and as a Ray
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from openmaia.agent.bench import Bench, Experiment
 from openmaia.errors import ReplayDiverged
-from openmaia.messages import Chat, Message, Reply, assistant, system, user
+from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
 from openmaia.sandbox import Limits as SandboxLimits
 from openmaia.sandbox import Sandbox
 from openmaia.services import Services
@@ -81,13 +81,13 @@ def investigate(
 
 
 class Investigation:
-    def __init__(
-        self, unit: Unit, task: Task, services: Services, options: Options, replicate: int, journal: Journal
-    ):
+    def __init__(self, unit: Unit, task: Task, services: Services, options: Options, replicate: int, journal: Journal):
         self.unit, self.task, self.services, self.options = unit, task, services, options
         self.replicate, self.journal = replicate, journal
         self.conversation = f"{unit}/{replicate}"
-        self.run_seed = seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
+        self.run_seed = (
+            seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
+        )
         self.sandbox = Sandbox(
             api_source=_api_source(),
             manifest={"tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()}},
@@ -186,7 +186,7 @@ class Investigation:
         )
         return self.services.backbone.reply([chat])[0]
 
-    def _shown(self, turn: Turn):
+    def _shown(self, turn: Turn) -> Iterator[Part]:
         if not turn.code:
             yield self.task.no_code
         elif not turn.observation:
@@ -239,6 +239,5 @@ class Investigation:
 
 
 def _api_source() -> str:
-
 
     return inspect.getsource(api)

@@ -167,4 +167,3 @@ def _scenes(rgb: Plane) -> dict[str, float]:
         "brick": close(0.62, 0.32, 0.22) * rough,
         "stone": close(0.51, 0.51, 0.5) * rough,
     }
-

@@ -1,10 +1,9 @@
 """Plays the replies of an earlier record, or of a published history.json, again."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
-
-from collections.abc import Sequence
 
 from openmaia.errors import ServiceError, UsageError
 from openmaia.messages import Chat, Reply, Role
@@ -45,7 +44,9 @@ def _replies(recording: str) -> list[str]:
         history = cast(list[dict[str, Any]], json.loads(path.read_text(encoding="utf-8")))
         return [_text(message["content"]) for message in history if message["role"] == "assistant"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"backbone.record={recording!r} is no history of messages with role and content: {error}") from error
+        raise UsageError(
+            f"backbone.record={recording!r} is no history of messages with role and content: {error}"
+        ) from error
 
 
 def _text(content: Any) -> str:

@@ -78,7 +78,7 @@ def _summarise(
     return UnitExemplars(
         unit=unit,
         threshold=float(np.quantile(positions, quantile)),
-        maxima=np.percentile(maxima, np.arange(101)),
+        maxima=np.asarray(np.percentile(maxima, np.arange(101)), dtype=np.float64),
         mean=float(maxima.mean()),
         std=float(maxima.std()),
         exemplars=tuple(exemplars),

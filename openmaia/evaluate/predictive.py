@@ -1,18 +1,16 @@
 """The plain predictive protocol: each description on its own images and on those of another unit of its layer."""
 
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from openmaia.evaluate.prompts import write
 from openmaia.evaluate.statistics import CHANCE, auc
 from openmaia.images import Picture
 from openmaia.services import Generation, Generator, Probe, Target
+from openmaia.store import tables
 from openmaia.tools.seeds import seed
 from openmaia.units import Unit
 
@@ -153,12 +151,9 @@ def to_parquet(evaluation: Evaluation) -> bytes:
             ("digest", pa.string()),
             ("sources", pa.list_(pa.string())),
             ("data", pa.binary()),
-        ],
-        metadata={"openmaia": json.dumps({"version": 1, "scores": evaluation.scores})},
+        ]
     )
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
-    return buffer.getvalue()
+    return tables.dump(rows, schema, {"version": 1, "scores": evaluation.scores})
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -61,5 +61,8 @@ def _keys(found: Sequence[Claim]) -> list[tuple[Unit, int]]:
 
 
 def _made(found: Sequence[Claim], generator: Generator, n: int, seed: int) -> list[tuple[Stimulus, ...]]:
+    def one(claim: Claim) -> tuple[Stimulus, ...]:
+        return stimuli(claim, generator, n, seed)
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda claim: stimuli(claim, generator, n, seed), found))
+        return list(pool.map(one, found))

@@ -36,6 +36,4 @@ def mean_interval(values: Sequence[float], resamples: int, seed: int = 0) -> Int
         return Interval(mean=mean, low=mean, high=mean)
     random = np.random.default_rng(seed)
     result = stats.bootstrap((data,), np.mean, n_resamples=resamples, rng=random, method="percentile")
-    return Interval(
-        mean=mean, low=float(result.confidence_interval.low), high=float(result.confidence_interval.high)
-    )
+    return Interval(mean=mean, low=float(result.confidence_interval.low), high=float(result.confidence_interval.high))

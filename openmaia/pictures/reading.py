@@ -37,7 +37,7 @@ class Skipped(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class Unusable(ValueError):  # noqa: N818, as one says of a file
+class Unusable(ValueError):
     def __init__(self, message: str, *, reason: Skipped = Skipped.CORRUPT):
         super().__init__(message)
         self.reason = reason

@@ -43,7 +43,9 @@ WORDS: tuple[Word, ...] = (
         "diagonal stripes, diagonal lines, diagonally striped; checkerboard, checkered, checks; dots, dotted, polka dots;"
         "grid, mesh, net; rings, concentric circles; noise, grainy, speckles",
     ),
-    *_words(Kind.SHAPE, "circle, disc, disk, round shape; square, box shape; triangle, triangular shape; star; cross; bar"),
+    *_words(
+        Kind.SHAPE, "circle, disc, disk, round shape; square, box shape; triangle, triangular shape; star; cross; bar"
+    ),
     *_words(
         Kind.OBJECT,
         "bird; chicken, hen, rooster; penguin; fish; insect; dog, fox; horse, donkey, zebra; cow, bull, bison;"
@@ -52,7 +54,10 @@ WORDS: tuple[Word, ...] = (
         "guitar, violin, string instrument; drum; ball; car, automobile; vehicle; tool; wrench, pliers; cup, mug, teapot;"
         "gravestone, tombstone; planet; road sign, traffic sign; building, monument, tower",
     ),
-    *_words(Kind.SCENE, "grass, meadow, lawn; sand, beach, desert; water, sea; sky; snow; wood; brick, brick wall; stone, rock"),
+    *_words(
+        Kind.SCENE,
+        "grass, meadow, lawn; sand, beach, desert; water, sea; sky; snow; wood; brick, brick wall; stone, rock",
+    ),
 )
 
 BY_NAME: Mapping[str, Word] = {word.name: word for word in WORDS}

@@ -20,7 +20,7 @@ def _investigate(owed: Owed, shared: tuple[Config, Services, Run]) -> Result:
     return attempt(owed, load(config.task.name), services, build.options(config), run)
 
 
-_remote_investigate = ray.remote(_investigate)
+_remote_investigate: Any = ray.remote(_investigate)
 
 
 def drive(config: Config, run: Run, owed: Sequence[Owed], services: Services) -> Iterator[Result]:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import ray
 
@@ -142,4 +142,4 @@ def _lease(run: Run) -> Iterator[None]:
         lease.release()
 
 
-_RemoteMaker = ray.remote(num_cpus=0, max_concurrency=2)(ExemplarMaker)
+_RemoteMaker: Any = ray.remote(num_cpus=0, max_concurrency=2)(ExemplarMaker)

@@ -80,7 +80,8 @@ def _serve(
         state["open"] = False
         sys.stdout, sys.stderr = out, err  # the agent may have replaced them
         flush()
-        send({"kind": "done", "status": status, "error": error, "threads": active_count()})
+        done = {"kind": "done", "number": order["number"], "status": status, "error": error}
+        send({**done, "threads": active_count()})
 
 
 def _take_pipes() -> tuple[int, int]:
@@ -98,7 +99,7 @@ def _open_text() -> Callable[[], None]:
     buffer = io.BufferedWriter(io.FileIO(1, "wb", closefd=False))
 
     def stream() -> io.TextIOWrapper:
-        return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True)
+        return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
 
     out, err = stream(), stream()
     sys.stdin = io.TextIOWrapper(io.FileIO(0, "rb", closefd=False))
@@ -159,7 +160,10 @@ def _stop(code: int) -> NoReturn:
 
 
 def _caller(
-    send: Callable[[Message], None], receive: Callable[[], Message], flush: Callable[[], None], state: Mapping[str, bool]
+    send: Callable[[Message], None],
+    receive: Callable[[], Message],
+    flush: Callable[[], None],
+    state: Mapping[str, bool],
 ) -> Callable[..., Any]:
     home, process = threading.get_ident(), os.getpid()
     get_ident, getpid, lock = threading.get_ident, os.getpid, threading.Lock()

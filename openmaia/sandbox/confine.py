@@ -1,4 +1,4 @@
-"""What the child does to itself before it sees a line of the agent's code. Stdlib only; its source is sent to the child.
+"""What the child does to itself before it sees a line of the agent's code. Stdlib only; its source is sent there.
 
 Landlock and most of the seccomp filter are installed by `sandlock` before the interpreter starts. What is left is what
 sandlock cannot do: resource limits, dropping root's capabilities, and refusing system calls that sandlock itself still
@@ -25,8 +25,10 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 # No socket of any family; no way out of the process group that is killed as one; no limits raised, and none imposed on
 # another process of the same user (prlimit would let the agent stop its parent).
 _DENIED = {
-    "x86_64": {"socket": 41, "connect": 42, "bind": 49, "setpgid": 109, "setsid": 112, "setrlimit": 160, "prlimit": 302},
-    "aarch64": {"socket": 198, "bind": 200, "connect": 203, "setpgid": 154, "setsid": 157, "setrlimit": 164, "prlimit": 261},
+    "x86_64": {"socket": 41, "connect": 42, "bind": 49, "setpgid": 109, "setsid": 112}
+    | {"setrlimit": 160, "prlimit64": 302},
+    "aarch64": {"socket": 198, "bind": 200, "connect": 203, "setpgid": 154, "setsid": 157}
+    | {"setrlimit": 164, "prlimit64": 261},
 }
 _FORKS = {"x86_64": {"fork": 57, "vfork": 58}, "aarch64": {}}
 _CLONE = {"x86_64": 56, "aarch64": 220}
@@ -34,9 +36,7 @@ _CLONE3 = 435
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
-def confine(
-    *, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int, parent: int, strict: bool
-) -> None:
+def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int, parent: int, strict: bool) -> None:
     """`strict`: fail where a protection is missing; otherwise do what this system can."""
     limits = {
         resource.RLIMIT_CORE: (0, 0),

@@ -15,7 +15,7 @@ _FILE = "<experiment "
 
 
 def execute(code: str, number: int, namespace: dict[str, Any]) -> tuple[str, str]:
-    """(status, error) of `contract.Status`, but "timeout" for an interrupt; never raises what the agent's code raised."""
+    """(status, error) of `contract.Status`, "timeout" for an interrupt; never raises what the agent's code raised."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _run(code, f"{_FILE}{number}>", namespace)

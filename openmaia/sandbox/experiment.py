@@ -8,9 +8,8 @@ from typing import Any, cast
 from openmaia.errors import ToolError
 from openmaia.sandbox.contract import Limits, Outcome, Serve, Status
 from openmaia.sandbox.frames import FrameError, Json
-from openmaia.sandbox.process import Child, Gone
+from openmaia.sandbox.process import GRACE, Child, Gone
 
-GRACE = 0.5  # seconds between SIGINT and SIGKILL
 MAX_ERROR = 100_000
 MAX_NAME = 200
 
@@ -67,6 +66,7 @@ class Experiment:
         return outcome
 
     def _run(self, code: str, number: int) -> Outcome:
+        self._child.resume()
         running = self._child.send({"kind": "run", "code": code, "number": number}, self._deadline)
         while running:
             message = self._child.receive(self._deadline)
@@ -75,7 +75,7 @@ class Experiment:
             if not isinstance(message, dict):
                 raise Gone("it wrote a message of an unknown kind")
             if message.get("kind") == "done":
-                return self._done(message)
+                return self._done(message, number)
             running = self._answer(message)
         return self._stop()
 
@@ -96,21 +96,26 @@ class Experiment:
     def _call(self, name: str, args: list[Json], kwargs: dict[str, Json]) -> dict[str, Json]:
         begun = time.monotonic()
         try:
-            with self._child.stopped():
-                return {"result": self._serve(name, args, kwargs)}
+            self._child.pause()
+            return {"result": self._serve(name, args, kwargs)}
         except ToolError as error:
             return {"error": error.message}
         finally:
+            self._child.resume()
             self._served += time.monotonic() - begun
 
-    def _done(self, message: dict[str, Json]) -> Outcome:
+    def _done(self, message: dict[str, Json], number: int) -> Outcome:
+        """The agent's code may have written this itself, to run on unwatched: hence the number, and the pause."""
         status, error = message.get("status"), message.get("error")
+        if message.get("number") != number:
+            raise Gone("it wrote the end of another experiment")
         if status not in ("ok", "error", "memory", "timeout") or not isinstance(error, str) or len(error) > MAX_ERROR:
             raise Gone("it wrote a message of an unknown kind")
         if status == "timeout":
             status = "error"  # nobody stopped it: its own KeyboardInterrupt
         seconds = self._seconds
         lingers = message.get("threads") != 1 or self._child.lingers()
+        self._child.pause()
         self._child.drain_text()
         return Outcome(status=Status(status), error=error, replaced=lingers, seconds=seconds)
 

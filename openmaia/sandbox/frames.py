@@ -1,14 +1,14 @@
-"""The wire format between the sandbox and its parent: JSON plus raw blobs, never pickle. Stdlib only: both sides run it.
+"""The wire format between the sandbox and its parent: JSON plus raw blobs, no pickle. Stdlib only: both sides run it.
 
 A frame is `magic, JSON length, number of blobs`, the blobs' lengths, the JSON, the blobs. A `bytes` value anywhere in
 the message travels as `{"$blob": index}`. The parent decodes what hostile code wrote, so decoding is strict: sizes are
 checked before anything is allocated, and each blob is used exactly once.
 """
 
-import json
 import math
 import struct
 from collections.abc import Iterable
+from json import dumps, loads  # by name: the agent may put something else into the module
 from typing import Any, cast
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"] | bytes
@@ -31,7 +31,7 @@ def encode(message: Json, limit: int) -> list[bytes]:
     """The buffers of one frame. TypeError or FrameError tell what cannot be sent; nothing is sent in part."""
     blobs: list[bytes] = []
     plain = _strip(message, blobs, limit, 0)
-    text = json.dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii")
+    text = dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii")
     check_sizes(len(text), [len(blob) for blob in blobs], limit)
     head = PREFIX.pack(MAGIC, len(text), len(blobs)) + b"".join(LENGTH.pack(len(blob)) for blob in blobs)
     return [head, text, *blobs]
@@ -92,7 +92,7 @@ def parse_lengths(data: bytes | bytearray, offset: int, count: int) -> list[int]
 def decode(text: bytes, blobs: list[bytes]) -> Json:
     unused = set(range(len(blobs)))
     try:
-        value = json.loads(text.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
+        value = loads(text.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
         result = _fill(value, blobs, unused, 0)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"malformed frame: {error}") from None

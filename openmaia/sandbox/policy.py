@@ -1,6 +1,6 @@
 """Which protection this machine offers, and how a child is started under it.
 
-`full`: Landlock with scopes (ABI 6, Linux 6.12). `degraded`: Landlock from ABI 3 (Linux 6.2) on; what the missing scopes
+`full`: Landlock with scopes (ABI 6, Linux 6.12). `degraded`: Landlock from ABI 3 (Linux 6.2) on; what the scopes
 would forbid (signals, abstract sockets, TCP) is refused by seccomp, in both levels alike. `none`: a plain process with
 resource limits, which the user has to allow. Below ABI 3 Landlock does not stop O_TRUNC outside, so it counts as none.
 """

@@ -15,6 +15,7 @@ from openmaia.sandbox.frames import Decoder, FrameError, Json, encode
 from openmaia.sandbox.policy import SOURCES, launch, package_homes
 
 TICK = 0.05
+GRACE = 0.5  # seconds between a request to end and SIGKILL
 _PIECE = 1 << 18
 _PIPE_MAX = 2 << 20  # a pipe cannot hold more, so draining one ends even while somebody keeps writing
 
@@ -152,14 +153,12 @@ class Child:
         while left > 0 and (size := self._take_text()):
             left -= size
 
-    @contextlib.contextmanager
-    def stopped(self):
-        """The agent's other threads and processes do not run on while the parent serves a call."""
+    def pause(self) -> None:
+        """Nothing of the agent's runs while nobody watches it: between experiments, and while a call is served."""
         self._signal_group(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._signal_group(signal.SIGCONT)
+
+    def resume(self) -> None:
+        self._signal_group(signal.SIGCONT)
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -182,6 +181,8 @@ class Child:
         alive = not self._ended
         if self._reaped is None:
             if self._pidfd >= 0:
+                if self._ended:  # its pipe ended; give it the moment to end by itself, or the kill below hides how
+                    alive = not select.select([self._pidfd], [], [], GRACE)[0]
                 os.close(self._pidfd)
             self._reaped = self._process.reap()
         code, number = self._reaped

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from openmaia.errors import StoreError
 from openmaia.images import Picture
 from openmaia.services import Exemplar, UnitExemplars
+from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.records import dumps
 from openmaia.units import Unit
@@ -54,7 +54,7 @@ class ExemplarStore:
     def units(self, layer: str) -> set[int]:
         """Units of a layer that are there."""
         data = self.files.read(f"{safe(layer)}.units.parquet")
-        return set() if data is None else set(pq.read_table(pa.BufferReader(data))["unit"].to_pylist())
+        return set() if data is None else {row["unit"] for row in tables.load(data)[0]}
 
     def write(self, layer: str, units: Sequence[UnitExemplars], manifest: dict[str, Any]) -> None:
         """All units of a layer at once; the units file is written last and makes them visible."""
@@ -75,14 +75,14 @@ class ExemplarStore:
         stem = safe(unit.layer)
         if json.loads(self.files.read("manifest.json") or b"{}").get("version") != VERSION:
             raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
-        found = self._read(f"{stem}.units.parquet", [("unit", "==", unit.index)])
+        found = tables.select(self.files, f"{stem}.units.parquet", "unit", [unit.index])
         if not found:
             raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
-        rows = self._read(f"{stem}.rows.parquet", [("unit", "==", unit.index)])
+        rows = tables.select(self.files, f"{stem}.rows.parquet", "unit", [unit.index])
         digests = sorted({row["picture"] for row in rows})
         pictures = {
             row["digest"]: Picture(data=row["data"], sources=tuple(row["sources"]))
-            for row in (self._read(f"{stem}.pictures.parquet", [("digest", "in", digests)]) if digests else [])
+            for row in tables.select(self.files, f"{stem}.pictures.parquet", "digest", digests)
         }
         return UnitExemplars(
             unit=unit,
@@ -94,15 +94,7 @@ class ExemplarStore:
         )
 
     def _write(self, name: str, rows: list[dict[str, Any]], schema: pa.Schema, group: int) -> None:
-        buffer = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, row_group_size=group, compression="zstd")
-        self.files.write(name, buffer.getvalue().to_pybytes())
-
-    def _read(self, name: str, filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
-        try:
-            return pq.read_table(self.files.path(name), filters=filters).to_pylist()
-        except (OSError, pa.ArrowInvalid) as error:
-            raise StoreError(f"{self.files.path(name)} cannot be read: {error}") from error
+        self.files.write(name, tables.dump(rows, schema, {"version": VERSION}, group))
 
 
 def _row(unit: UnitExemplars, exemplar: Exemplar) -> dict[str, Any]:

@@ -42,7 +42,9 @@ class Files:
             self.delete(".canary")
         except (OSError, StoreError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise UsageError(f"{self.root} cannot be written ({reason}); give another folder or mend its rights") from error
+            raise UsageError(
+                f"{self.root} cannot be written ({reason}); give another folder or mend its rights"
+            ) from error
 
     def write(self, name: str, data: bytes) -> None:
         """Atomic: a rename on a file system, one PUT on an object store."""
@@ -75,6 +77,10 @@ class Files:
             return None
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self.path(name)} could not be read: {error}") from error
+
+    def open(self, name: str) -> pa.NativeFile:
+        """For reading at random, as footers and row groups are."""
+        return self._fs.open_input_file(self.path(name))
 
     def names(self, folder: str) -> list[str]:
         """Names of all whole files below a folder, relative to the root, sorted."""

@@ -1,26 +1,23 @@
 """Records and turns as Parquet: one row per turn, the rest of the record in the file's metadata."""
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, Literal, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from openmaia.errors import StoreError
 from openmaia.images import Picture
 from openmaia.messages import Part
+from openmaia.store import tables
 from openmaia.store.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
 from openmaia.units import Unit
 
 Quality = Literal["exact", "webp"]
 
 _PART = pa.struct([("text", pa.string()), ("picture", pa.string())])
-_ENTRY = pa.struct(
-    [("id", pa.string()), ("original", pa.string()), ("mask", pa.binary()), ("activation", pa.string())]
-)
+_ENTRY = pa.struct([("id", pa.string()), ("original", pa.string()), ("mask", pa.binary()), ("activation", pa.string())])
 _CALL = pa.struct(
     [
         ("ordinal", pa.int32()),
@@ -58,16 +55,16 @@ _SCHEMA = pa.schema(
         ("pictures", pa.list_(_PICTURE)),
     ]
 )
-_HEADER = b"openmaia"
 
 
 def write_turn(turn: Turn) -> bytes:
     """For the journal: pictures exactly as they were, so that a replay is exact."""
-    return _to_parquet([_row(turn, "exact")], {"version": VERSION})
+    return tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION})
 
 
 def read_turn(data: bytes) -> Turn:
-    rows, _ = _from_parquet(data)
+    rows, header = tables.load(data)
+    check_version(header)
     return _turn(rows[0])
 
 
@@ -76,16 +73,26 @@ def write_record(record: Record) -> bytes:
     header = asdict(replace(record, turns=()))
     del header["turns"]
     header["summary"] = summary(record)
-    return _to_parquet([_row(turn, "webp") for turn in record.turns], header)
+    return tables.dump([_row(turn, "webp") for turn in record.turns], _SCHEMA, header)
 
 
 def read_record(data: bytes) -> Record:
-    rows, header = _from_parquet(data)
-    turns = hydrated([_turn(row) for row in rows])
+    rows, header = tables.load(data)
+    check_version(header)
     known = {field.name for field in fields(Record)}
-    values = {key: value for key, value in header.items() if key in known}
-    values |= {"unit": Unit(**header["unit"]), "stop": Stop(header["stop"]), "turns": turns}
-    return Record(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    values: dict[str, Any] = {
+        key: tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        for key, value in header.items()
+        if key in known
+    }
+    values["unit"], values["stop"] = Unit(**header["unit"]), Stop(header["stop"])
+    values["turns"] = hydrated([_turn(row) for row in rows])
+    return Record(**values)
+
+
+def check_version(header: dict[str, Any]) -> None:
+    if header.get("version") != VERSION:
+        raise StoreError(f"a record of version {header.get('version')}; this OpenMAIA reads version {VERSION}")
 
 
 def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
@@ -101,15 +108,6 @@ def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
         calls = tuple(replace(call, shown=parts(call.shown)) for call in turn.calls)
         whole.append(replace(turn, calls=calls, observation=parts(turn.observation)))
     return tuple(whole)
-
-
-def read_header(path: str) -> dict[str, Any]:
-    """Unit, ending, labels and sums, from the file's footer alone."""
-    try:
-        metadata = pq.read_schema(path).metadata
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{path} is not a record of OpenMAIA: {error}") from error
-    return _header(metadata)
 
 
 def summary(record: Record) -> dict[str, Any]:
@@ -164,21 +162,18 @@ def _turn(row: dict[str, Any]) -> Turn:
             for v in values
         )
 
-    def call(values: dict[str, Any]) -> ToolCall:
-        entries = tuple(ImageEntry(**e | {"activation": json.loads(e["activation"])}) for e in values["entries"])
-        kept = {key: value for key, value in values.items() if key != "activations"}
-        return ToolCall(**kept | {"entries": entries, "shown": parts(values["shown"]), "asked": tuple(values["asked"])})
+    def call(row: dict[str, Any]) -> ToolCall:
+        values = {key: value for key, value in row.items() if key != "activations"}
+        values["entries"] = tuple(ImageEntry(**e | {"activation": json.loads(e["activation"])}) for e in row["entries"])
+        values["shown"], values["asked"] = parts(row["shown"]), tuple(row["asked"])
+        return ToolCall(**values)
 
-    return Turn(
-        **row
-        | {
-            "calls": tuple(call(values) for values in row["calls"]),
-            "observation": parts(row["observation"]),
-            "hypotheses": tuple(row["hypotheses"]),
-            "forgiven": tuple(row["forgiven"]),
-            "pictures": pictures,
-        }
-    )
+    values = dict(row)
+    values["calls"] = tuple(call(made) for made in row["calls"])
+    values["observation"] = parts(row["observation"])
+    values["hypotheses"], values["forgiven"] = tuple(row["hypotheses"]), tuple(row["forgiven"])
+    values["pictures"] = pictures
+    return Turn(**values)
 
 
 class Kept(Picture):
@@ -188,27 +183,3 @@ class Kept(Picture):
     def __init__(self, *, digest: str, data: bytes, sources: Sequence[str] = (), recipe: str = ""):
         super().__init__(data=data, sources=tuple(sources), recipe=recipe)
         self.__dict__["digest"] = digest
-
-
-def _to_parquet(rows: list[dict[str, Any]], header: dict[str, Any]) -> bytes:
-    schema = _SCHEMA.with_metadata({_HEADER: json.dumps(header, ensure_ascii=False).encode()})
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def _from_parquet(data: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    try:
-        table = pq.read_table(io.BytesIO(data))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"damaged Parquet file: {error}") from error
-    return cast(list[dict[str, Any]], table.to_pylist()), _header(table.schema.metadata)
-
-
-def _header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
-    if not metadata or _HEADER not in metadata:
-        raise StoreError("this Parquet file is not a record of OpenMAIA")
-    header = cast(dict[str, Any], json.loads(metadata[_HEADER]))
-    if header.get("version") != VERSION:
-        raise StoreError(f"a record of version {header.get('version')}; this OpenMAIA reads version {VERSION}")
-    return header

@@ -143,7 +143,14 @@ def comparable(record: Record) -> dict[str, Any]:
                 "status": turn.status,
                 "observation": [part(p) for p in turn.observation],
                 "calls": [
-                    (c.name, c.arguments, c.result, c.error, [part(p) for p in c.shown], [e.original for e in c.entries])
+                    (
+                        c.name,
+                        c.arguments,
+                        c.result,
+                        c.error,
+                        [part(p) for p in c.shown],
+                        [e.original for e in c.entries],
+                    )
                     for c in turn.calls
                 ],
                 "tokens": turn.tokens,

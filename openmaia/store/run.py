@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from openmaia.config import Config, differing_keys, to_dict, to_yaml
 from openmaia.errors import StoreError, UsageError
+from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.journal import FolderJournal
-from openmaia.store.parquet import read_header, read_record, write_record
-from openmaia.store.records import Record, dumps
+from openmaia.store.parquet import read_record, write_record
+from openmaia.store.records import VERSION, Record, dumps
 from openmaia.units import Unit
 
 LEASE_SECONDS = 60.0
@@ -110,10 +109,13 @@ class Run:
             raise UsageError(f"{self.files.root} has no record of {owed.unit} (replicate {owed.replicate})")
         return read_record(data)
 
+    def record_path(self, owed: Owed) -> str:
+        return self.files.path(f"records/{_name(owed)}.parquet")
+
     def headers(self) -> list[dict[str, Any]]:
         """Summaries of all finished investigations, from the files' footers alone."""
         names = self.files.names("records")
-        return [read_header(self.files.path(name))["summary"] for name in names]
+        return [tables.header(self.files, name)["summary"] for name in names]
 
     def journal(self, owed: Owed) -> FolderJournal:
         return FolderJournal(self.files, f"journal/{_name(owed)}")
@@ -131,11 +133,11 @@ class Run:
         scores = self.scores()
         rows: list[dict[str, Any]] = []
         for row in self.headers():
-            key = Owed(unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"])
+            key = Owed(
+                unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"]
+            )
             rows.append(row | {"tools": dumps(row["tools"])} | scores.get(key, {}))
-        buffer = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist(rows), buffer)
-        self.files.write("summary.parquet", buffer.getvalue().to_pybytes())
+        self.files.write("summary.parquet", tables.dump(rows, header={"version": VERSION}))
 
     def write_evaluation(self, owed: Owed, data: bytes) -> None:
         self.files.write(f"evaluation/{_name(owed)}.parquet", data)
@@ -145,11 +147,8 @@ class Run:
 
     def scores(self) -> dict[Owed, dict[str, Any]]:
         """The statistics of each evaluation, from the files' footers."""
-        found: dict[Owed, dict[str, Any]] = {}
-        for name in self.files.names("evaluation"):
-            metadata = pq.read_schema(self.files.path(name)).metadata or {}
-            found[_parse(name)] = json.loads(metadata[b"openmaia"])["scores"]
-        return found
+        names = self.files.names("evaluation")
+        return {_parse(name): tables.header(self.files, name)["scores"] for name in names}
 
     # -- one driver per run ------------------------------------------------------------------------------------------
 

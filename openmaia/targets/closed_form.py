@@ -54,7 +54,10 @@ def stripes(horizontal: bool) -> Detector:
 
     def detect(rgb: Plane) -> Plane:
         grey = ndimage.gaussian_filter(rgb.mean(axis=2), 1.0)
-        down, right = np.abs(np.diff(grey, axis=0, append=grey[-1:])), np.abs(np.diff(grey, axis=1, append=grey[:, -1:]))
+        down, right = (
+            np.abs(np.diff(grey, axis=0, append=grey[-1:])),
+            np.abs(np.diff(grey, axis=1, append=grey[:, -1:])),
+        )
         across, along = (down, right) if horizontal else (right, down)
         strength = ndimage.uniform_filter(_cells(across), 3, mode="nearest")
         other = ndimage.uniform_filter(_cells(along), 3, mode="nearest")
@@ -150,7 +153,8 @@ class ClosedFormTarget:
     def respond(self, picture: Picture) -> tuple[Mapping[str, Response], Box]:
         rgb = self._seen(picture)
         responses = {
-            layer: np.stack([unit.detector(rgb) for unit in units]).astype(np.float32) for layer, units in LAYERS.items()
+            layer: np.stack([unit.detector(rgb) for unit in units]).astype(np.float32)
+            for layer, units in LAYERS.items()
         }
         height, width = picture.pixels.shape[:2]
         return responses, (0.0, 0.0, float(width), float(height))

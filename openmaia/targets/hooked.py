@@ -125,7 +125,9 @@ def spatial(output: Any, size: tuple[int, int], layer: str) -> Response:
     the patches laid out in space, also for an input that is not square; (1, C) is a plain vector.
     """
     if not isinstance(output, torch.Tensor):
-        parts = cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output) if _holds(output) else ()
+        parts = (
+            cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output) if _holds(output) else ()
+        )
         output = next((part for part in parts if isinstance(part, torch.Tensor)), None)
     if not isinstance(output, torch.Tensor) or output.ndim not in (2, 3, 4) or not output.is_floating_point():
         shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
@@ -153,7 +155,9 @@ def _grid(tokens: int, size: tuple[int, int], layer: str) -> tuple[int, int, int
             height, width = size[0] // patch, size[1] // patch
             if height * width == tokens - prefix and size[0] % patch == 0 and size[1] % patch == 0:
                 return prefix, height, width
-    raise UsageError(f"layer {layer!r}: {tokens} tokens do not tile an input of {size[0]} x {size[1]} in square patches")
+    raise UsageError(
+        f"layer {layer!r}: {tokens} tokens do not tile an input of {size[0]} x {size[1]} in square patches"
+    )
 
 
 def _softmax(logits: Response) -> Response:
@@ -171,5 +175,9 @@ def weights_digest(state: Iterable[tuple[str, torch.Tensor]]) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(state):
         total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        total.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.ndim else str(tensor.item()).encode())
+        total.update(
+            tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+            if tensor.ndim
+            else str(tensor.item()).encode()
+        )
     return total.hexdigest()

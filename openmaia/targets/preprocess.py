@@ -64,9 +64,7 @@ class Preprocess:
 def published(size: tuple[int, int]) -> Preprocess:
     """What the published MAIA code does with ResNet and DINO: shorter side to the input size, no crop, bilinear,
     ImageNet's mean and deviation."""
-    return Preprocess(
-        size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD
-    )
+    return Preprocess(size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ def parse(reply: str) -> Parsed:
         forgiven.append("no label: the description serves as one")
         labels = (description,)
     if description is not None and code:
-        forgiven.append("a description beside an experiment: the description ends the investigation, the code is not run")
+        forgiven.append(
+            "a description beside an experiment: the description ends the investigation, the code is not run"
+        )
         code = ""
     listed = sections.get("HYPOTHESIS LIST") or sections.get("HYPOTHESES") or sections.get("HYPOTHESIS") or ""
     return Parsed(
@@ -118,5 +120,8 @@ def _description(sections: dict[str, str]) -> str | None:
 
 
 def _items(text: str) -> list[str]:
-    lines = (re.sub(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:)\s*", "", line.strip(), flags=re.I) for line in text.splitlines())
+    lines = (
+        re.sub(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:)\s*", "", line.strip(), flags=re.I)
+        for line in text.splitlines()
+    )
     return [line for line in lines if line]

@@ -7,7 +7,8 @@ docstrings of System, Tools and Image are what the prompt shows: api_text.py rea
 """
 
 import io
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any, cast
 
 Call = Callable[..., Any]
 
@@ -48,7 +49,7 @@ class View:
         return self.image.pil(self.name)
 
     def _repr_png_(self) -> bytes:
-        return self.image._png(self.name)
+        return self.image.png(self.name)
 
     def __repr__(self) -> str:
         return f"<{self.image.id}.{self.name}>"
@@ -74,13 +75,13 @@ class Image:
     def pil(self, view: str = "original") -> Any:
         import PIL.Image
 
-        return PIL.Image.open(io.BytesIO(self._png(view))).convert("RGB")
+        return PIL.Image.open(io.BytesIO(self.png(view))).convert("RGB")
 
-    def _png(self, view: str) -> bytes:
+    def png(self, view: str) -> bytes:
         return self._call("pixels", self.id, view)
 
     def _repr_png_(self) -> bytes:
-        return self._png("masked")
+        return self.png("masked")
 
     def __repr__(self) -> str:
         return f"<image {self.id}>"
@@ -92,7 +93,7 @@ class System:
     def __init__(self, call: Call):
         self._call = call
 
-    def call_neuron(self, images: list) -> tuple:
+    def call_neuron(self, images: list[Any]) -> tuple[Any, ...]:
         """Show images to the unit.
 
         images: a list of images from the tools, or Pillow images, or uint8 arrays (height, width, 3). The original is
@@ -108,7 +109,7 @@ class System:
         seen = [_image(self._call, answer) for answer in answers]
         return [image.activation for image in seen], seen
 
-    def neuron(self, images: list) -> tuple:
+    def neuron(self, images: list[Any]) -> tuple[Any, ...]:
         """The same as call_neuron."""
         return self.call_neuron(images)
 
@@ -131,14 +132,14 @@ class Tools:
         answers = self._call("dataset_exemplars", kind)
         images = [_image(self._call, answer) for answer in answers]
         activations = [image.activation for image in images]
-        return (activations, images) if as_lists else list(zip(activations, images))
+        return (activations, images) if as_lists else list(zip(activations, images, strict=True))
 
-    def text2image(self, prompts: list) -> list:
+    def text2image(self, prompts: list[Any]) -> list[Any]:
         """Draw one image per prompt. A repeated prompt gives a new image each time; words that could not be drawn are
         reported in the output of the experiment."""
         return [_image(self._call, answer) for answer in self._call("text2image", _texts(prompts))]
 
-    def edit_images(self, images: list, instructions: list) -> tuple:
+    def edit_images(self, images: list[Any], instructions: list[Any]) -> tuple[Any, ...]:
         """Edit each image by its instruction, for example "replace the dog with a cat" or "change the background to
         grass". images: a list of images (the original is edited unless you pass `image.masked`) or of prompts, which
         are drawn first. Returns (images, captions), in turn the original and its edit: original, edited, original, …
@@ -147,13 +148,13 @@ class Tools:
         answers = self._call("edit_images", wired, _texts(instructions))
         return [_image(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
 
-    def describe_images(self, images: list, titles: Any = None) -> str:
+    def describe_images(self, images: list[Any], titles: Any = None) -> str:
         """Ask a fresh viewer, who knows nothing of this investigation, to describe each image (the masked rendering
         unless you pass `image.original`). titles: one per image."""
         titles = [f"image {n + 1}" for n in range(len(_listed(images)))] if titles is None else titles
         return self._call("describe_images", [_wire(image) for image in _listed(images)], _texts(titles))
 
-    def summarize_images(self, images: list) -> str:
+    def summarize_images(self, images: list[Any]) -> str:
         """Ask a fresh viewer what the images have in common (the masked rendering unless you pass `image.original`)."""
         return self._call("summarize_images", [_wire(image) for image in _listed(images)])
 
@@ -163,7 +164,11 @@ class Tools:
         self._call("display", [_shown(item) for item in _flat(items)])
 
     def log_experiment(
-        self, activation_list: list, image_list: list, image_titles: Any = None, image_textual_information: Any = None
+        self,
+        activation_list: list[Any],
+        image_list: list[Any],
+        image_titles: Any = None,
+        image_textual_information: Any = None,
     ) -> None:
         """Display images with their titles, activations and further texts in one go."""
         self.display(_interleaved(activation_list, image_list, image_titles, image_textual_information))
@@ -171,7 +176,7 @@ class Tools:
     save_experiment_log = log_experiment
 
 
-def build(call: Call, manifest: Any) -> dict:
+def build(call: Call, manifest: Any) -> dict[str, Any]:
     """The names that an experiment finds defined. manifest: {"tools": {name: docstring}} of the user's own tools."""
     tools = Tools(call)
     for name, doc in manifest["tools"].items():
@@ -179,7 +184,7 @@ def build(call: Call, manifest: Any) -> dict:
     return {"system": System(call), "tools": tools}
 
 
-def _user_tool(call: Call, name: str, doc: str) -> Callable:
+def _user_tool(call: Call, name: str, doc: str) -> Callable[..., Any]:
     def tool(*args: Any) -> Any:
         return _received(call, call("user_tool", name, [_shown(arg) for arg in args]))
 
@@ -187,26 +192,27 @@ def _user_tool(call: Call, name: str, doc: str) -> Callable:
     return tool
 
 
-def _image(call: Call, answer: dict) -> Image:
+def _image(call: Call, answer: dict[str, Any]) -> Image:
     activation = answer.get("activation")
     return Image(call, answer["image"], None if activation is None else Activation(**activation))
 
 
 def _received(call: Call, value: Any) -> Any:
     if isinstance(value, dict):
-        return _image(call, value) if "image" in value else {k: _received(call, v) for k, v in value.items()}
-    return [_received(call, item) for item in value] if isinstance(value, list) else value
+        fields = cast("dict[str, Any]", value)
+        return _image(call, fields) if "image" in fields else {k: _received(call, v) for k, v in fields.items()}
+    return [_received(call, item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _listed(images: Any) -> list:
-    return list(images) if isinstance(images, (list, tuple)) else [images]
+def _listed(images: Any) -> list[Any]:
+    return list(cast("list[Any]", images)) if isinstance(images, (list, tuple)) else [images]
 
 
-def _flat(items: Any) -> list:
+def _flat(items: Any) -> list[Any]:
     return [leaf for item in items for leaf in (_flat(item) if isinstance(item, (list, tuple)) else [item])]
 
 
-def _texts(values: Any) -> list:
+def _texts(values: Any) -> list[Any]:
     if isinstance(values, str):
         return [values]
     return [str(value) for value in values]
@@ -214,7 +220,7 @@ def _texts(values: Any) -> list:
 
 def _shown(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
-        return [_shown(part) for part in item]
+        return [_shown(part) for part in cast("list[Any]", item)]
     return _wire(item) if isinstance(item, (Image, View)) or _is_pixels(item) else str(item)
 
 
@@ -222,7 +228,7 @@ def _is_pixels(value: Any) -> bool:
     return hasattr(value, "save") or hasattr(value, "__array_interface__")
 
 
-def _wire(image: Any) -> dict:
+def _wire(image: Any) -> dict[str, Any]:
     """An image as it travels: a name the tools gave it, or the PNG of one that the agent made."""
     if isinstance(image, Image):
         return {"image": image.id, "view": ""}
@@ -238,9 +244,10 @@ def _wire(image: Any) -> dict:
     return {"png": buffer.getvalue()}
 
 
-def _interleaved(activations: Any, images: Any, titles: Any, texts: Any) -> list:
-    def at(values: Any, n: int) -> list:
-        return [values[n]] if isinstance(values, (list, tuple)) and n < len(values) else []
+def _interleaved(activations: Any, images: Any, titles: Any, texts: Any) -> list[Any]:
+    def at(values: Any, n: int) -> list[Any]:
+        listed = cast("list[Any]", values) if isinstance(values, (list, tuple)) else []
+        return [listed[n]] if n < len(listed) else []
 
     rows = [
         part

@@ -1,6 +1,7 @@
 """The prompt's API text, made from the signatures and docstrings of what the agent can call."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +9,11 @@ from openmaia.tools import api
 
 
 def api_text(user_tools: Mapping[str, Callable[..., Any]]) -> str:
-    sections = [_class("system", api.System), _class("tools", api.Tools), _doc("images", inspect.getdoc(api.Image) or "")]
+    sections = [
+        _class("system", api.System),
+        _class("tools", api.Tools),
+        _doc("images", inspect.getdoc(api.Image) or ""),
+    ]
     if user_tools:
         own = (_function(f"tools.{name}", function) for name, function in user_tools.items())
         sections.insert(2, "\n".join(own))
@@ -23,11 +28,15 @@ def _class(name: str, kind: type) -> str:
 
 def _function(name: str, function: Callable[..., Any]) -> str:
     signature = inspect.signature(function)
-    kept = [p.replace(annotation=p.annotation if p.annotation is not Any else p.empty) for p in signature.parameters.values()]
-    shown = signature.replace(parameters=[p for p in kept if p.name not in ("self", "as_lists")])
+    kept = [
+        p.replace(annotation=p.annotation if p.annotation is not Any else p.empty)
+        for p in signature.parameters.values()
+    ]
+    shown = signature.replace(parameters=[p for p in kept if p.name != "self"])
     if shown.return_annotation is Any:
         shown = shown.replace(return_annotation=inspect.Signature.empty)
-    return _doc(f"{name}{shown}", inspect.getdoc(function) or "")
+    plain = re.sub(r"\[(?:typing\.)?Any(?:, \.\.\.)?\]|typing\.|openmaia\.tools\.api\.", "", f"{name}{shown}")
+    return _doc(plain, inspect.getdoc(function) or "")
 
 
 def _doc(head: str, body: str) -> str:

@@ -9,13 +9,25 @@ import numpy as np
 from PIL import Image
 
 from openmaia.errors import ToolError
-from openmaia.images import Picture, decode, upsample
+from openmaia.images import Picture, upsample
 from openmaia.messages import Chat, Part, user
-from openmaia.services import Activation, Drawn, Edit, Exemplar, ExemplarKind, Generation, Map, Probe, Services, UnitExemplars
+from openmaia.services import (
+    Activation,
+    Drawn,
+    Edit,
+    Exemplar,
+    ExemplarKind,
+    Generation,
+    Map,
+    Probe,
+    Services,
+    UnitExemplars,
+)
 from openmaia.tools.album import Album, Entry, Mask
-from openmaia.tools.arguments import own_picture, text, texts, view, list_of
+from openmaia.tools.arguments import list_of, own_picture, text, texts, view
 from openmaia.tools.seeds import seed
 from openmaia.units import Unit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
-from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.judge import Finding, Hypothesis, answer, exemplar_evidence, finding, hypotheses
+from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.transcript import Shown, Transcript, read
 from openmaia.messages import Chat, Message, Reply, Role
 from openmaia.pictures import phrases
@@ -16,7 +16,7 @@ CONTEXTS = 4
 EXEMPLARS = """\
 for name in ("top", "random"):
     for rank, (activation, image) in enumerate(tools.dataset_exemplars(system, kind=name)):
-        print(f"{name} {rank}: {float(activation):.5g} z={activation.z:.3g}")
+        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile:.0f})")
         tools.display(image.original)
         if name == "top":
             tools.display(image.masked)
@@ -29,7 +29,7 @@ for start in range(0, len(prompts), 100):
     part = prompts[start:start + 100]
     activations, images = system.call_neuron(tools.text2image(part))
     for prompt, activation in zip(part, activations):
-        print(f"{stage} {{float(activation):.5g}} z={{activation.z:.3g}} | {{prompt}}")
+        print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
 """
 EDIT = """\
 bases = [
@@ -41,8 +41,8 @@ orders = [
 images, captions = tools.edit_images(bases, orders)
 activations, images = system.call_neuron(images)
 for base, order, before, after in zip(bases, orders, activations[0::2], activations[1::2]):
-    print(f"edit {{float(before):.5g}} z={{before.z:.3g}} | {{base}} => as drawn")
-    print(f"edit {{float(after):.5g}} z={{after.z:.3g}} | {{base}} => {{order}}")
+    print(f"edit {{float(before):.5g}} (percentile {{before.percentile:.0f}}) | {{base}} => as drawn")
+    print(f"edit {{float(after):.5g}} (percentile {{after.percentile:.0f}}) | {{base}} => {{order}}")
 tools.display(*images[:6])
 """
 
@@ -137,11 +137,11 @@ def _test(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str
 
 def _judge(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Finding]:
     values: dict[str, list[float]] = {}
-    for prompt, z in [*seen.of("control"), *seen.of("screen")]:
-        values.setdefault(prompt, []).append(z)
+    for prompt, value in [*seen.of("control"), *seen.of("screen")]:
+        values.setdefault(prompt, []).append(value)
 
     def measured(group: Sequence[str]) -> list[float]:
-        return [z for prompt in dict.fromkeys(group) for z in values.get(prompt, [])]
+        return [value for prompt in dict.fromkeys(group) for value in values.get(prompt, [])]
 
     groups = [(h, _test(h, candidates)) for h in candidates]
     return [finding(h, measured(own), [measured(group) for group in controls]) for h, (own, *controls) in groups]
@@ -175,9 +175,9 @@ def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
     """Without those whose edits raised the activation. The strongest stays if all would go."""
     after: dict[str, list[float]] = {}
     before: dict[str, list[float]] = {}
-    for key, z in seen.of("edit"):
+    for key, value in seen.of("edit"):
         base, _, order = key.partition(" => ")
-        (before if order == "as drawn" else after).setdefault(base, []).append(z)
+        (before if order == "as drawn" else after).setdefault(base, []).append(value)
 
     def fell(found: Finding) -> bool:
         words = found.hypothesis.words
@@ -205,6 +205,6 @@ def _answer_text(kept: Sequence[Finding]) -> str:
     if not kept:
         return "[DESCRIPTION]: NONE"
     names = [found.hypothesis.name for found in kept]
-    effects = ", ".join(f"{f.hypothesis.name}: {f.effect:+.2f} deviations above matched controls" for f in kept)
+    effects = ", ".join(f"{f.hypothesis.name}: {f.effect:+.3g} above matched controls" for f in kept)
     labels = "\n".join(f"[LABEL {n}]: {name}" for n, name in enumerate(names, start=1))
     return f"[DESCRIPTION]: The unit responds to {' and to '.join(names)} ({effects}).\n{labels}"

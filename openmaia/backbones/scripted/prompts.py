@@ -14,6 +14,7 @@ SCENES = [word.name for word in of_kind(Kind.SCENE)]
 CROSSED = ("circle", "square", "triangle", "horizontal stripes", "vertical stripes")
 """Carriers shown in every colour."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shot:
     """A prompt and the vocabulary words that it varies."""

@@ -7,25 +7,24 @@ from dataclasses import dataclass, field
 from openmaia.images import Picture
 from openmaia.messages import Message, Role
 
-EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) z=(?P<z>\S+)$", re.MULTILINE)
-MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) z=(?P<z>\S+) \| (?P<key>.*)$", re.MULTILINE)
+EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
+MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) \(.*?\) \| (?P<key>.*)$", re.MULTILINE)
 VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 UNDRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class Shown:
-    """An exemplar: z is the activation in standard deviations above the dataset's mean."""
+    """An exemplar, with the renderings that were displayed."""
 
     kind: str
-    z: float
     original: Picture | None = None
     masked: Picture | None = None
 
 
 @dataclass(slots=True)
 class Transcript:
-    """measured: by stage, (what was shown, z). undrawn: prompts that the generator could not draw as asked."""
+    """measured: by stage, (what was shown, activation). undrawn: prompts that the generator could not draw as asked."""
 
     exemplars: list[Shown] = field(default_factory=list[Shown])
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
@@ -35,7 +34,7 @@ class Transcript:
 
     def of(self, stage: str) -> list[tuple[str, float]]:
         """Without what the generator could not draw."""
-        return [(key, z) for key, z in self.measured.get(stage, []) if key.split(" => ")[0] not in self.undrawn]
+        return [(key, value) for key, value in self.measured.get(stage, []) if key.split(" => ")[0] not in self.undrawn]
 
 
 def read(messages: Sequence[Message]) -> Transcript:
@@ -55,9 +54,9 @@ def _observe(message: Message, transcript: Transcript) -> None:
             _attach(part, view, transcript)
             continue
         for found in EXEMPLAR.finditer(part):
-            transcript.exemplars.append(Shown(kind=found["kind"], z=float(found["z"])))
+            transcript.exemplars.append(Shown(kind=found["kind"]))
         for found in MEASURED.finditer(part):
-            transcript.measured.setdefault(found["stage"], []).append((found["key"], float(found["z"])))
+            transcript.measured.setdefault(found["stage"], []).append((found["key"], float(found["value"])))
         transcript.undrawn.update(found["prompt"][1:-1] for found in UNDRAWN.finditer(part))
         label = VIEW.search(part)
         view = label["view"] if label else ""

@@ -60,9 +60,7 @@ class CollageEditor:
             return Drawn(picture=request.picture, undrawn=(request.instruction,))
         added, unknown = read(order["new"], request.seed, lexicon.knows)
         known, undrawn = _drawable(replace(added, ground=""), lexicon)
-        return Drawn(
-            picture=composer.paste(base, known, list(request.picture.sources)), undrawn=(*unknown, *undrawn)
-        )
+        return Drawn(picture=composer.paste(base, known, list(request.picture.sources)), undrawn=(*unknown, *undrawn))
 
 
 def _changed(scene: Scene, text: str, lexicon: Lexicon) -> tuple[Scene, tuple[str, ...]]:
@@ -73,7 +71,9 @@ def _changed(scene: Scene, text: str, lexicon: Lexicon) -> tuple[Scene, tuple[st
 
     if order := re.match(r"(?:change|replace|set|make)\s+the\s+background\s+(?:to|with|by|into)?\s*(?P<new>.+)$", text):
         new, unknown = said(f"a circle on {order['new']}")
-        return (replace(scene, ground=new.ground, ground_colour=new.ground_colour), ()) if new.ground else (scene, unknown)
+        return (
+            (replace(scene, ground=new.ground, ground_colour=new.ground_colour), ()) if new.ground else (scene, unknown)
+        )
     if colour := _colour_order(text):
         figures = tuple(replace(figure, colour=colour) for figure in scene.figures)
         return replace(scene, figures=figures, ground_colour=colour if not figures else scene.ground_colour), ()
@@ -102,11 +102,14 @@ def _replaced(figures: tuple[Figure, ...], old: str, new: tuple[Figure, ...]) ->
 
 def _is_named(figure: Figure, phrase: str) -> bool:
     words = {word.name for word in find(phrase)}
-    return figure.what in words or bool(figure.what) and re.search(rf"\b{re.escape(figure.what)}", phrase) is not None
+    return figure.what in words or (bool(figure.what) and re.search(rf"\b{re.escape(figure.what)}", phrase) is not None)
 
 
 def _colour_order(text: str) -> str:
-    order = re.match(r"(?:make (?:it|the .+?|everything)|change the colou?r(?: of .+?)? to|colou?r (?:it|the .+?))\s+(?P<c>[a-z -]+)$", text)
+    order = re.match(
+        r"(?:make (?:it|the .+?|everything)|change the colou?r(?: of .+?)? to|colou?r (?:it|the .+?))\s+(?P<c>[a-z -]+)$",
+        text,
+    )
     colours = [word.name for word in find(order["c"]) if word.kind is Kind.COLOUR] if order else []
     return colours[0] if colours else ""
 
@@ -120,5 +123,3 @@ def _drawable(scene: Scene, lexicon: Lexicon) -> tuple[Scene, list[str]]:
         if figure.what and not any(w.kind in shapes for w in find(figure.what)) and not lexicon.knows(figure.what)
     ]
     return replace(scene, figures=tuple(f for f in scene.figures if f.what not in undrawn)), undrawn
-
-

@@ -120,7 +120,9 @@ def tinted(image: Image.Image, colour: Colour) -> Image.Image:
     values = np.asarray(rgba).astype(np.float64)
     grey = values[..., :3].mean(axis=2, keepdims=True) / 255
     # Mid-grey becomes the colour itself; darker and lighter parts keep their order.
-    toned = np.where(grey < 0.5, np.array(colour) * grey * 2, np.array(colour) + (255 - np.array(colour)) * (grey - 0.5))
+    toned = np.where(
+        grey < 0.5, np.array(colour) * grey * 2, np.array(colour) + (255 - np.array(colour)) * (grey - 0.5)
+    )
     return Image.fromarray(np.dstack([np.clip(toned, 0, 255), values[..., 3:]]).astype(np.uint8), "RGBA")
 
 

@@ -17,7 +17,9 @@ IGNORED = frozenset(
     "coloured background surface against over under front close up middle center centre corner side shape shaped pattern "
     "patterned texture scene view that this object objects thing things one single very filled full".split()
 )
-GROUND = re.compile(r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])")
+GROUND = re.compile(
+    r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,8 @@ class Scene:
     @classmethod
     def loads(cls, recipe: str) -> "Scene":
         values: dict[str, Any] = json.loads(recipe)
-        figures = tuple(Figure(**f | {"place": tuple(f["place"])}) for f in values["figures"])
-        return cls(**values | {"figures": figures})
+        values["figures"] = tuple(Figure(**f | {"place": tuple(f["place"])}) for f in values["figures"])
+        return cls(**values)
 
 
 def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[Scene, tuple[str, ...]]:

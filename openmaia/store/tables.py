@@ -1,0 +1,62 @@
+"""Parquet tables as plain rows. pyarrow is only partly typed, and this is where that ends."""
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from openmaia.errors import StoreError
+from openmaia.store.files import Files
+
+Row = dict[str, Any]
+HEADER = b"openmaia"
+"""The key under which a file's own description stands in its metadata, as JSON."""
+
+
+def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | None = None, group: int = 1024) -> bytes:
+    """group: rows per row group, the least that a reader has to touch."""
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    if header is not None:
+        table = table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, row_group_size=group, compression="zstd")  # pyright: ignore[reportUnknownMemberType]
+    return buffer.getvalue()
+
+
+def load(data: bytes) -> tuple[list[Row], Row]:
+    """(rows, header). Raises StoreError for what is no Parquet file of ours."""
+    try:
+        table = pq.read_table(io.BytesIO(data))  # pyright: ignore[reportUnknownMemberType]
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"damaged Parquet file: {error}") from error
+    return table.to_pylist(), _header(table.schema.metadata)
+
+
+def header(files: Files, name: str) -> Row:
+    """The header alone, from the file's footer."""
+    try:
+        with files.open(name) as stream:
+            schema = pq.read_schema(stream)  # pyright: ignore[reportUnknownMemberType]
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}") from error
+    return _header(schema.metadata)
+
+
+def select(files: Files, name: str, column: str, values: Sequence[Any]) -> list[Row]:
+    """Rows whose column holds one of the values; only row groups that may hold them are read."""
+    try:
+        with files.open(name) as stream:
+            filters: Any = [(column, "in", list(values))]
+            table = pq.read_table(stream, filters=filters)  # pyright: ignore[reportUnknownMemberType]
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
+    return table.to_pylist()
+
+
+def _header(metadata: dict[bytes, bytes] | None) -> Row:
+    if not metadata or HEADER not in metadata:
+        raise StoreError("this Parquet file was not written by OpenMAIA")
+    return cast(Row, json.loads(metadata[HEADER]))
