@@ -97,7 +97,8 @@ class SandboxConfig:
     seconds: float = 60.0
     cpu_seconds: int = 600
     memory_mb: int = 1024
-    processes: int = 16
+    processes: int = 1
+    """With 1 the agent's code cannot start another process at all."""
     output_bytes: int = 64_000
     scratch_mb: int = 64
     frame_mb: int = 64

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from openmaia.tools.toolbox import Effect, Toolbox
 
 UNRECORDED = ("pixels",)
 """Calls that only read what earlier calls made: they need no journal, and no experiment consists of them."""
+
+REPLAYED = ("ok", "error")
+"""Experiments that ended by themselves and left their variables. A stopped one leaves none; one that is "lost" ended, but
+left threads running, and its process was replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,7 @@ class Bench:
         observation = session.observation(outcome)
         new = {digest: p for digest, p in session.pictures().items() if digest not in self._pictures}
         return Experiment(
-            status=outcome.status.value,
+            status="lost" if outcome.replaced and outcome.status.value in REPLAYED else outcome.status.value,
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),
@@ -82,8 +87,8 @@ class Bench:
         """Replays every experiment that ended by itself into a fresh process, answered from what was recorded."""
         self.sandbox.restart()
         for turn in self._completed:
-            if turn.status not in ("ok", "error"):
-                continue  # a stopped experiment leaves no variables
+            if turn.status not in REPLAYED:
+                continue
             session = _Replayed(turn, self._pictures, self.toolbox)
             outcome = self.sandbox.run(turn.code, session.serve, session.write)
             if outcome.replaced or _digest(session.observation(outcome)) != turn.output_digest:
@@ -120,7 +125,7 @@ class _Session:
     def observation(self, outcome: Outcome) -> tuple[Part, ...]:
         if outcome.error:
             self.write(outcome.error)
-        if outcome.status.value not in ("ok", "error"):
+        if outcome.replaced:
             self.write("\nThe process was replaced: variables of this experiment are gone, earlier ones are kept.\n")
         return tuple(part for part in self.parts if not isinstance(part, str) or part.strip())
 
@@ -228,7 +233,9 @@ def _canonical(value: Any) -> str:
 
 
 def _digest(observation: Sequence[Part]) -> str:
-    return _sha(dumps([part if isinstance(part, str) else {"picture": part.digest} for part in observation]))
+    """Tracebacks number experiments from the start of their process, which a replay starts anew."""
+    texts = (re.sub(r"<experiment \d+>", "<experiment>", p) if isinstance(p, str) else [p.digest] for p in observation)
+    return _sha(dumps(list(texts)))
 
 
 def _sha(text: str) -> str:

@@ -8,6 +8,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from openmaia.agent.bench import Bench, Experiment
@@ -66,18 +67,20 @@ def investigate(
     failed; the journal then holds what was completed.
     """
     journal = journal or NoJournal()
-    investigation = Investigation(unit, task, services, options, replicate, journal)
+    make = partial(Investigation, unit, task, services, options, replicate, journal)
     try:
-        investigation.resume()
+        return _conduct(make(), watch)
     except ReplayDiverged as divergence:
-        investigation.close()
         journal.clear()
-        investigation = Investigation(unit, task, services, options, replicate, journal)
-        investigation.notes.append(f"restarted from the first turn: {divergence.message}")
+        return _conduct(make(notes=(f"restarted from the first turn: {divergence.message}",)), watch)
+
+
+def _conduct(investigation: "Investigation", watch: Watch) -> Record:
     with investigation:
+        investigation.resume()
         while not investigation.ended:
             watch(investigation.turn())
-    return investigation.record()
+        return investigation.record()
 
 
 class Investigation:
@@ -97,7 +100,7 @@ class Investigation:
         self.bench = Bench(self.sandbox, Toolbox(self._surroundings()))
         self.opening = (system(task.instructions(api_text(options.user_tools))), user(task.user))
         self.turns: list[Turn] = []
-        self.notes: list[str] = []
+        self.notes = notes
         self.started = time.time()
         self.last: Parsed | None = None
 
@@ -167,7 +170,7 @@ class Investigation:
             turns=tuple(self.turns),
             config=self.options.config,
             started=self.started,
-            notes=tuple(self.notes),
+            notes=self.notes,
         )
 
     def messages(self) -> list[Message]:

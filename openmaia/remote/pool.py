@@ -207,5 +207,11 @@ def _plain(error: Exception) -> str:
     return f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1] if str(cause).strip() else 'no message'}"
 
 
-_RemoteReplica: Any = ray.remote(max_restarts=0)(Replica)
-RemoteDispatcher: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=CONCURRENCY)(Dispatcher)
+_RemoteReplica: Any = ray.remote(Replica)
+_RemoteDispatcher: Any = ray.remote(Dispatcher)
+
+
+def dispatcher(role: build.Role, config: Config) -> Any:
+    """An actor that is restarted when it dies; its callers' retries rebuild its queue."""
+    settings = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": CONCURRENCY}
+    return _RemoteDispatcher.options(**settings).remote(role, config, getattr(config.pools, role))

@@ -12,7 +12,7 @@ from openmaia import build
 from openmaia.config import Config
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
-from openmaia.remote.pool import RemoteDispatcher
+from openmaia.remote.pool import dispatcher
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
 from openmaia.units import TargetInfo
 
@@ -81,9 +81,9 @@ class Pools:
 def pools(config: Config) -> Iterator[Pools]:
     """All pools of a run; replicas start at once and load side by side."""
     roles: tuple[build.Role, ...] = ("target", "generator", "editor", "backbone")
-    made = {role: RemoteDispatcher.remote(role, config, getattr(config.pools, role)) for role in roles}
-    for dispatcher in made.values():
-        dispatcher.counters.remote()  # starts its replicas
+    made = {role: dispatcher(role, config) for role in roles}
+    for actor in made.values():
+        actor.counters.remote()  # starts its replicas
     try:
         yield Pools(
             target=PooledTarget(made["target"]),
@@ -92,5 +92,5 @@ def pools(config: Config) -> Iterator[Pools]:
             backbone=PooledBackbone(made["backbone"]),
         )
     finally:
-        for dispatcher in made.values():
-            ray.kill(dispatcher)
+        for actor in made.values():
+            ray.kill(actor)

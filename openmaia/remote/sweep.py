@@ -108,7 +108,7 @@ class ExemplarMaker:
 
 
 def _exemplars(config: Config, units: Sequence[Unit], view: View) -> ExemplarStore:
-    maker = _RemoteMaker.remote()
+    maker = _RemoteMaker.options(num_cpus=0, max_concurrency=2).remote()
     making = maker.make.remote(config, units)
     while not ray.wait([making], timeout=0.5)[0]:
         done, total = resolve(maker.progress.remote())
@@ -142,4 +142,4 @@ def _lease(run: Run) -> Iterator[None]:
         lease.release()
 
 
-_RemoteMaker: Any = ray.remote(num_cpus=0, max_concurrency=2)(ExemplarMaker)
+_RemoteMaker: Any = ray.remote(ExemplarMaker)

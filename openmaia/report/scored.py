@@ -64,9 +64,7 @@ def read(data: bytes, thumbnails: Thumbnails) -> Scored:
     return Scored(scores=scores, pairs=_paired(positive, neutral), strips=strips(_groups(rows)))
 
 
-def _paired(
-    positive: Sequence[Tested], neutral: Sequence[Tested]
-) -> tuple[tuple[Tested | None, Tested | None], ...]:
+def _paired(positive: Sequence[Tested], neutral: Sequence[Tested]) -> tuple[tuple[Tested | None, Tested | None], ...]:
     def at(images: Sequence[Tested], n: int) -> Tested | None:
         return images[n] if n < len(images) else None
 

@@ -11,8 +11,9 @@ Covered, at levels `full` and `degraded` (Landlock, two seccomp filters, no capa
   of other processes, no descriptors but three pipes; an environment of four constants;
 - memory: RLIMIT_DATA, a MemoryError per process; RLIMIT_AS 1 GiB above; no memfd, no System V memory;
 - CPU time per process, wall time, processes, open files, one frame, output; anything that outlives its experiment is
-  killed; while a call is served, everything in the child is stopped;
-- the child dies with the parent, a SIGKILLed parent included, with everything it started.
+  killed; between experiments and while a call is served, everything in the child is stopped;
+- the child dies with the parent, a SIGKILLed parent included. With `processes=1`, which is what to use, the child
+  cannot fork at all. With more, what it forked survives a SIGKILL of the parent (not a normal end), still confined.
 
 Covered by the parent looking 20 times a second, so a burst gets past it before it is killed: the sum of the scratch
 files (one file is bounded by the kernel, RLIMIT_FSIZE), their number, the number of threads.
@@ -22,7 +23,7 @@ processes is `processes` times the limit; CPU caches and timing; bugs of the ker
 hold besides Python (a `site-packages` inside the standard library's folder can be read). Signals cannot be sent inside
 the child either, so `Popen.kill` and `os.abort` do not work there; nor do chmod and shutil.copy. Fixed are hash seed,
 entropy, seeds, memory layout and the start of the clock; not fixed are the pid, the clock's progress and the path of
-the scratch folder, which stays the same only for one `Sandbox`.
+the scratch folder, which stays the same only for one `Sandbox`. A parent that is SIGKILLed leaves its scratch folder.
 
 At level `none` only the resource limits (without processes), the refusal of sockets on Linux, and everything the parent
 does hold; files, signals and entropy are open.

@@ -69,7 +69,11 @@ class Agent:
 
 def make(level: Level | None = None, **changed: Any) -> Sandbox:
     return Sandbox(
-        api_source=API, manifest={"unit": 7}, limits=Limits(**(LIMITS | changed)), allow_none=level is Level.NONE, _level=level
+        api_source=API,
+        manifest={"unit": 7},
+        limits=Limits(**(LIMITS | changed)),
+        allow_none=level is Level.NONE,
+        _level=level,
     )
 
 

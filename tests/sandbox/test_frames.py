@@ -59,7 +59,9 @@ def test_a_blob_that_nothing_refers_to_is_refused():
         decode(b"1", [b"blob"])
 
 
-@pytest.mark.parametrize("head", [b"\x80\x04\x95" + bytes(20), PREFIX.pack(MAGIC, 1 << 30, 0), PREFIX.pack(MAGIC, 2, 1 << 20)])
+@pytest.mark.parametrize(
+    "head", [b"\x80\x04\x95" + bytes(20), PREFIX.pack(MAGIC, 1 << 30, 0), PREFIX.pack(MAGIC, 2, 1 << 20)]
+)
 def test_a_bad_head_is_refused_before_anything_is_awaited(head: bytes):
     decoder = Decoder(LIMIT)
     decoder.feed(head)

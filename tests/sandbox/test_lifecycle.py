@@ -1,6 +1,7 @@
 """Starting, replacing, ending: nothing is left behind, and a replay sees the same world."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -9,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Agent, children, make
+from conftest import LIMITS, Agent, children, make
 
 from openmaia.errors import SandboxError
-from openmaia.sandbox import Level, Sandbox
+from openmaia.sandbox import Level, Limits, Sandbox
 
 WORLD = """
 import os, random, uuid, time, datetime, numpy, secrets, tempfile
@@ -119,8 +120,6 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path):
         child = os.pidfd_open(int(pid))
         parent.send_signal(signal.SIGKILL)
     try:
-        import select
-
         assert select.select([child], [], [], 5)[0], "the child is still alive"
     finally:
         os.close(child)
@@ -128,7 +127,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path):
 
 
 def test_level_none_is_refused_without_consent():
-    sandbox = Sandbox(api_source="", manifest=None, limits=make()._limits, _level=Level.NONE)  # pyright: ignore[reportPrivateUsage]
+    sandbox = Sandbox(api_source="", manifest=None, limits=Limits(**LIMITS), _level=Level.NONE)
     with pytest.raises(SandboxError, match=r"sandbox\.allow_none=true"):
         sandbox.start()
 
@@ -141,7 +140,7 @@ def test_level_none_runs_with_consent(fresh):
 
 
 def test_sandlock_is_imported_only_when_needed():
-    code = "import sys, openmaia.sandbox; print([m for m in sys.modules if m.split('.')[0] in ('sandlock', 'numpy', 'ray')])"
+    code = "import sys, openmaia.sandbox\nprint({m.split('.')[0] for m in sys.modules} & {'sandlock', 'numpy', 'ray'})"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"

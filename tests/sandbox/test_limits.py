@@ -31,7 +31,8 @@ def test_a_numpy_bomb_is_a_memory_error(agent: Agent):
 
 
 def test_shared_memory_is_bounded(agent: Agent):
-    outcome, text = agent.run("import mmap\nmaps = []\nfor i in range(100):\n    maps.append(mmap.mmap(-1, 100 << 20)); print(i)")
+    code = "import mmap\nmaps = []\nfor i in range(100):\n    maps.append(mmap.mmap(-1, 100 << 20)); print(i)"
+    outcome, text = agent.run(code)
     assert outcome.status in ("error", "memory") and "20" not in text
     agent.sandbox.restart()
 
@@ -47,7 +48,8 @@ def test_an_endless_loop_is_a_timeout_and_is_replaced(fresh):
 
 def test_a_loop_that_catches_the_interrupt_is_a_timeout(fresh):
     agent: Agent = fresh(seconds=0.5)
-    outcome, text = agent.run("print('begun')\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass")
+    code = "print('begun')\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    outcome, text = agent.run(code)
     assert outcome.status == "timeout" and outcome.replaced and text == "begun\n"
     assert agent.text("print(1)") == "1"
 
@@ -78,7 +80,8 @@ def test_one_file_is_capped_by_the_kernel(agent: Agent):
 
 @pytest.mark.parametrize("unlink", ["", "    os.unlink(str(i))\n"])
 def test_the_sum_of_files_is_capped_by_the_watch(agent: Agent, unlink: str):
-    code = "import os, time\nfs = []\nfor i in range(50):\n    f = open(str(i), 'wb', 0); fs.append(f); f.write(bytes(1 << 20))\n"
+    code = "import os, time\nfs = []\nfor i in range(50):\n"
+    code += "    fs.append(open(str(i), 'wb', 0)); fs[-1].write(bytes(1 << 20))\n"
     outcome, _ = agent.run(code + unlink + "    time.sleep(0.02)")
     assert outcome.status == "died" and "8 MB" in outcome.error and outcome.replaced
     assert agent.text("import os; print(os.listdir())") == "[]"
@@ -103,8 +106,19 @@ def test_threads_are_capped(agent: Agent):
 
 
 def test_a_fork_bomb_is_bounded_and_swept(agent: Agent):
-    code = "import os, time\nn = 0\nwhile n < 100:\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\n    n += 1"
-    outcome, _ = agent.run("try:\n" + "".join(f"    {line}\n" for line in code.splitlines()) + "except OSError: print(n)")
+    code = """
+import os, time
+n = 0
+try:
+    while n < 100:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        n += 1
+except OSError:
+    print(n)
+"""
+    outcome, _ = agent.run(code)
     assert outcome.status == "ok" and outcome.replaced and int(agent.log[0]) <= 3
 
 
@@ -134,14 +148,15 @@ def test_a_crash_in_c_is_a_death(agent: Agent):
 
 
 def test_threads_that_outlive_the_experiment_replace_the_process(agent: Agent):
-    outcome, text = agent.run("x = 1\nimport threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nprint('kept')")
+    code = "x = 1\nimport threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nprint('kept')"
+    outcome, text = agent.run(code)
     assert outcome.status == "ok" and outcome.replaced and text == "kept\n"
     assert "NameError" in agent.run("x")[0].error
 
 
 def test_threads_hidden_from_python_are_seen(agent: Agent):
-    code = "import _thread, threading, time\nthreading.active_count = lambda: 1\n_thread.start_new_thread(time.sleep, (60,))"
-    outcome, _ = agent.run(code)
+    code = "import _thread, threading, time\nthreading.active_count = lambda: 1\n"
+    outcome, _ = agent.run(code + "_thread.start_new_thread(time.sleep, (60,))")
     assert outcome.status == "ok" and outcome.replaced
 
 
@@ -156,15 +171,17 @@ def test_threads_hidden_from_python_are_seen(agent: Agent):
     ],
 )
 def test_a_forged_frame_is_a_death(agent: Agent, forged: str):
-    code = "import os\nsent = " + forged + "\nfor fd in range(3, 16):\n    try: os.write(fd, sent)\n    except OSError: pass\n"
+    code = f"import os\nsent = {forged}\nfor fd in range(3, 16):\n"
+    code += "    try: os.write(fd, sent)\n    except OSError: pass\n"
     outcome, text = agent.run(code + "while True: pass")
-    assert outcome.status == "died" and outcome.replaced and ("malformed" in outcome.error or "unknown" in outcome.error)
+    assert outcome.status == "died" and outcome.replaced
+    assert "malformed" in outcome.error or "unknown" in outcome.error
     assert "<" not in text
 
 
 def test_a_forged_end_stops_the_code_that_forged_it(agent: Agent):
     agent.sandbox.restart()
-    frame = "b'{\"kind\":\"done\",\"number\":1,\"status\":\"ok\",\"error\":\"\",\"threads\":1}'"
+    frame = 'b\'{"kind":"done","number":1,"status":"ok","error":"","threads":1}\''
     code = f"import os, time\nj = {frame}\nsent = b'OMF1' + len(j).to_bytes(4, 'big') + bytes(4) + j\n"
     code += "for fd in range(3, 16):\n    try: os.write(fd, sent)\n    except OSError: pass\n"
     outcome, _ = agent.run(code + "time.sleep(0.2)")

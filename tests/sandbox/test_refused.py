@@ -9,14 +9,13 @@ import pytest
 from conftest import Agent, make
 
 from openmaia.sandbox import Level, Sandbox
+from openmaia.sandbox.policy import best_level
 
 REFUSED = "PermissionError"
 
 
 @pytest.fixture(scope="module", params=[Level.FULL, Level.DEGRADED])
 def shared(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    from openmaia.sandbox.policy import best_level
-
     if request.param is Level.FULL and best_level()[0] is not Level.FULL:
         pytest.skip(f"full protection is not to be had here: {best_level()[1]}")
     with make(request.param) as sandbox:
@@ -71,8 +70,8 @@ def test_links_out_of_scratch(agent: Agent, victim: Path):
 
 
 def test_writing_inside_scratch_works(agent: Agent):
-    code = "import tempfile\nopen('a', 'w').write('x')\nwith tempfile.TemporaryFile() as f: f.write(b'y')\nprint(open('a').read())"
-    assert agent.text(code) == "x"
+    code = "import tempfile\nopen('a', 'w').write('x')\nwith tempfile.TemporaryFile() as f: f.write(b'y')\n"
+    assert agent.text(code + "print(open('a').read())") == "x"
 
 
 def test_network_connect(agent: Agent):
@@ -149,8 +148,8 @@ print(len(kinds), all(kinds.values()))
 
 def test_a_process_it_starts_is_confined_too(agent: Agent, victim: Path):
     command = f"import sys; print(open({str(victim)!r}).read())"
-    code = f"import subprocess, sys\nprint(subprocess.run([sys.executable, '-S', '-c', {command!r}], capture_output=True))"
-    outcome, text = agent.run(code)
+    start = f"[sys.executable, '-S', '-c', {command!r}]"
+    outcome, text = agent.run(f"import subprocess, sys\nprint(subprocess.run({start}, capture_output=True))")
     assert "untouched" not in text
     assert REFUSED in text + outcome.error
     outcome, text = agent.run("import subprocess; print(subprocess.check_output(['/bin/cat', '/etc/passwd']))")

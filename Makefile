@@ -1,0 +1,32 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
+BIN := .venv/bin
+
+.PHONY: setup demo test lint clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml demo.lock
+	@echo "setting up .venv (a few minutes the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \
+		|| { echo "Python 3.11 or 3.12 is needed; give it as make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r demo.lock
+	@touch $@
+
+demo: setup
+	@$(BIN)/openmaia run configs/demo.yaml
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+test: lint
+	@$(BIN)/python -m tests.prepare
+	$(BIN)/pytest
+
+clean:
+	rm -rf .venv runs exemplars/*/

@@ -1,0 +1,129 @@
+"""From view models to HTML. Autoescape is on; the only markup that passes it are the two files of our own below."""
+
+import base64
+import hashlib
+import importlib.resources
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from openmaia.figures.charts import short
+from openmaia.report.conversation import Shown
+from openmaia.report.rows import STOPS, Row, Summary
+from openmaia.report.scored import Scored
+from openmaia.store.records import Record
+
+TEMPLATES = ("base.html.j2", "figures.html.j2", "index.html.j2", "unit.html.j2", "style.css", "script.js")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """File names of the pages of the unit's layer before and after it, with the units' names; None at the ends."""
+
+    before: tuple[str, str] | None
+    after: tuple[str, str] | None
+
+
+def index_page(summaries: Sequence[Summary], strips: dict[str, Sequence[str]]) -> bytes:
+    """strips: data URIs of exemplars by page."""
+    rows = [row for summary in summaries for row in summary.rows]
+    present = {row.stop for row in rows}
+    return _rendered(
+        "index.html.j2",
+        script=_script(),
+        policy=_policy(_script()),
+        summaries=summaries,
+        rows=rows,
+        strips=strips,
+        layers=sorted({row.unit.layer for row in rows}),
+        stops=[stop for stop in STOPS if stop in present],
+    )
+
+
+def unit_page(
+    row: Row, record: Record, scored: Scored | None, turns: Sequence[Shown], strip: Sequence[str], near: Neighbours
+) -> bytes:
+    return _rendered(
+        "unit.html.j2",
+        policy=_policy(""),
+        row=row,
+        record=record,
+        scored=scored,
+        turns=turns,
+        strip=strip,
+        near=near,
+        is_collage=record.config.get("generator") and record.config["generator"]["kind"] == "collage",
+        top="../" * row.page.count("/"),
+    )
+
+
+@cache
+def design() -> str:
+    """The digest of how pages look: those of another design are written anew."""
+    return hashlib.sha256("".join(_source(name) for name in TEMPLATES).encode()).hexdigest()[:16]
+
+
+def _rendered(template: str, **values: Any) -> bytes:
+    values |= {"style": Markup(_source("style.css"))}
+    return _environment().get_template(template).render(values).encode("utf-8", errors="replace")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("openmaia.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"number": _number, "score": _score, "signed": _signed, "duration": _duration, "short": short}
+    return found
+
+
+def _policy(script: str) -> str:
+    """Nothing is fetched from anywhere, and no script or style runs but the ones of this package."""
+    scripts = f"'sha256-{_digest(script)}'" if script else "'none'"
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{_digest(_source('style.css'))}'; "
+        f"script-src {scripts}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _script() -> Markup:
+    return Markup(_source("script.js"))
+
+
+@cache
+def _source(name: str) -> str:
+    return (importlib.resources.files("openmaia.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}".replace("-", "−")
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:+.2f}".replace("-", "−")
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

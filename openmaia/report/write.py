@@ -1,0 +1,153 @@
+"""Writes the pages of one or several runs into the first one's directory; what is up to date stays as it is."""
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from openmaia.errors import StoreError
+from openmaia.report.captions import Captions, arguments
+from openmaia.report.conversation import conversation
+from openmaia.report.observation import Viewer
+from openmaia.report.pages import Neighbours, design, index_page, unit_page
+from openmaia.report.rows import Row, Summary, rows, summary
+from openmaia.report.scored import Scored, read
+from openmaia.report.thumbnails import PREFIX, Thumbnails
+from openmaia.store.files import Files, safe
+from openmaia.store.records import Record, dumps
+from openmaia.store.run import Run
+
+PAGE_BYTES = 2_400_000
+"""Of pictures on one page."""
+STRIP, STRIP_SIDE = 4, 64
+AT_ONCE = 4
+NOTES = "report/pages.json"
+"""What each page was made from, and the pictures that the index shows of it; without it everything is made anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Of one unit. made_from: equal for equal pages; "" where that cannot be told."""
+
+    run: Run
+    row: Row
+    near: Neighbours
+    made_from: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """damage: why there is no page."""
+
+    strip: tuple[str, ...] = ()
+    damage: str = ""
+
+
+def write_report(runs: Sequence[Run]) -> Path:
+    """report/index.html and a page per finished unit, in the directory of the first run. Returns the index's path."""
+    if not runs:
+        raise ValueError("no run was given; give at least one to report on")
+    files = runs[0].files
+    summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in _named(runs)]
+    pages = [page for run, found in zip(runs, summaries, strict=True) for page in _pages(run, found)]
+    notes = _notes(files)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        written = dict(
+            zip((p.row.page for p in pages), pool.map(lambda p: _written(files, p, notes), pages), strict=True)
+        )
+    made = {p.row.page: [p.made_from, list(written[p.row.page].strip)] for p in pages}
+    if made != notes:
+        files.write(NOTES, dumps(made).encode())
+    strips = {page: one.strip for page, one in written.items()}
+    shown = [_without_damaged(found, written) for found in summaries]
+    files.write("report/index.html", index_page(shown, strips))
+    return Path(files.path("report/index.html"))
+
+
+def _named(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
+    """Each run with a name and a folder of its own; runs of one name in different places are numbered."""
+    taken: set[str] = set()
+    for run in runs:
+        same = sum(name == run.name or name.startswith(f"{run.name} (") for name in taken)
+        name = f"{run.name} ({same + 1})" if same else run.name
+        yield run, name, f"runs/{safe(name)}/units/" if taken else "units/"
+        taken.add(name)
+
+
+def _pages(run: Run, found: Summary) -> Iterator[Page]:
+    done = sorted((row for row in found.rows if row.header), key=lambda row: row.owed)
+
+    def link(row: Row, at: int) -> tuple[str, str] | None:
+        """The neighbour's file, where it is of the same layer."""
+        other = done[at] if 0 <= at < len(done) else None
+        if other is None or (other.unit.target, other.unit.layer) != (row.unit.target, row.unit.layer):
+            return None
+        return other.page.rsplit("/", 1)[-1], other.name
+
+    for at, row in enumerate(done):
+        near = Neighbours(before=link(row, at - 1), after=link(row, at + 1))
+        yield Page(run=run, row=row, near=near, made_from=_made_from(run, row, near))
+
+
+def _made_from(run: Run, row: Row, near: Neighbours) -> str:
+    """ "" on an object store, whose times are no reliable order."""
+    root = run.files.local
+    if root is None:
+        return ""
+    stem = f"{safe(row.unit.target)}/{safe(row.unit.layer)}/{row.unit.index}-{row.owed.replicate}.parquet"
+    paths = (root / folder / stem for folder in ("records", "evaluation"))
+    times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
+    return dumps([design(), times, near.before, near.after])
+
+
+def _notes(files: Files) -> dict[str, Any]:
+    try:
+        return dict(json.loads(files.read(NOTES) or b"{}"))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
+    name = f"report/{page.row.page}"
+    match notes.get(page.row.page):
+        case [str(made_from), list(strip)] if made_from == page.made_from and made_from and files.exists(name):
+            return Written(strip=tuple(uri for uri in strip if str(uri).startswith(PREFIX)))
+        case _:
+            pass
+    try:
+        record = page.run.record(page.row.owed)
+        evaluation = page.run.evaluation(page.row.owed)
+        thumbnails = Thumbnails(PAGE_BYTES)
+        strip = _strip(record, thumbnails)
+        scored = read(evaluation, thumbnails) if evaluation is not None else None
+    except StoreError as error:
+        return Written(damage=f"cannot be shown: {error.message}")
+    files.write(name, _unit(page, record, scored, strip, thumbnails))
+    return Written(strip=strip)
+
+
+def _unit(page: Page, record: Record, scored: Scored | None, strip: Sequence[str], thumbnails: Thumbnails) -> bytes:
+    viewer = Viewer(record.pictures, Captions.of(record), thumbnails)
+    return unit_page(page.row, record, scored, list(conversation(record.turns, viewer)), strip, page.near)
+
+
+def _strip(record: Record, thumbnails: Thumbnails) -> tuple[str, ...]:
+    """The unit's highest exemplars, as far as the agent asked for them."""
+    pictures = record.pictures
+    for call in (call for turn in record.turns for call in turn.calls):
+        if call.name == "dataset_exemplars" and arguments(call) == ["top"]:
+            shown = (thumbnails.uri(pictures.get(e.original), STRIP_SIDE, e.mask) for e in call.entries[:STRIP])
+            return tuple(uri for uri in shown if uri)
+    return ()
+
+
+def _without_damaged(found: Summary, written: dict[str, Written]) -> Summary:
+    """Rows whose page could not be written say why and link nowhere."""
+
+    def row(one: Row) -> Row:
+        damage = written[one.page].damage if one.page in written else ""
+        return replace(one, cause=damage, header={}) if damage else one
+
+    return replace(found, rows=tuple(row(one) for one in found.rows))

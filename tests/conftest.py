@@ -1,0 +1,57 @@
+"""Shared by the end-to-end tests: small runs of the real thing."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from openmaia.config import Config, load
+from tests.prepare import CACHE
+
+REPOSITORY = Path(__file__).parent.parent
+
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+@pytest.fixture(scope="session")
+def exemplars_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Exemplars are computed once per session and shared by the tests that need them."""
+    return tmp_path_factory.mktemp("exemplars")
+
+
+@pytest.fixture(scope="session")
+def settings(exemplars_folder: Path) -> list[str]:
+    """Overrides that point a shipped config to the test's own folders."""
+    if not (CACHE / "packages-v1").is_dir():
+        pytest.skip(f"{CACHE}/packages-v1 is missing: run python -m tests.prepare, which needs apt-get")
+    return [f"paths.cache={CACHE}", f"paths.exemplars={exemplars_folder}"]
+
+
+@pytest.fixture
+def small(settings: list[str], tmp_path: Path) -> Callable[..., Config]:
+    """The demo with two units, in a run directory of its own; further overrides as arguments."""
+
+    def make(*overrides: str, runs: str = "runs") -> Config:
+        return load([*small_sources(settings, tmp_path / runs), *overrides])
+
+    return make
+
+
+def small_sources(settings: list[str], runs: Path) -> list[str]:
+    return [
+        str(REPOSITORY / "configs/demo.yaml"),
+        *settings,
+        f"paths.runs={runs}",
+        "units=_blocks.10=31:_conv_head=66",
+        "evaluate.n=4",
+    ]
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One local Ray for the tests that do not start their own."""
+    from openmaia.remote.cluster import cluster
+
+    with cluster(load([str(REPOSITORY / "configs/demo.yaml"), "ray.num_cpus=2"])):
+        yield

@@ -1,0 +1,93 @@
+"""The same config gives the same records wherever it runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from openmaia import build
+from openmaia.agent.attempt import attempt
+from openmaia.config import Config
+from openmaia.evaluate.run import evaluate
+from openmaia.store.records import Record, Stop, comparable
+from openmaia.store.run import Run, read_records
+from openmaia.tasks.task import load as load_task
+from openmaia.units import select
+
+
+class Quiet:
+    def say(self, line: str) -> None: ...
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None: ...
+
+
+def in_process(config: Config) -> Run:
+    target = build.target(config)
+    run = Run.create(config)
+    run.set_plan(select(config.units, target.info()).units, 1)
+    units = [owed.unit for owed in run.plan()]
+    services = build.services(config, build.make_exemplars(config, units))
+    for owed in run.plan():
+        result = attempt(owed, load_task("description"), services, build.options(config), run)
+        assert result.summary is not None, result.cause
+    evaluate(run, services.generator, services.target, n=config.evaluate.n, seed=config.seed)
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, settings: list[str]) -> Run:
+    from openmaia.config import load
+    from tests.conftest import small_sources
+
+    return in_process(load(small_sources(settings, tmp_path_factory.mktemp("alone"))))
+
+
+def records(run: Run) -> list[Record]:
+    return list(read_records(run))
+
+
+def test_an_investigation_ends_with_an_answer_and_what_led_to_it(alone: Run):
+    for record in records(alone):
+        assert record.stop in (Stop.ANSWER, Stop.ABSTAIN)
+        assert record.turns[0].calls[0].name == "dataset_exemplars"
+        assert {"text2image", "call_neuron"} <= set(record.tool_calls)
+        assert "no language model" in record.backbone
+        assert record.sandbox in ("full", "degraded")
+
+
+def test_ray_gives_the_same_records_and_scores_with_two_batch_sizes(
+    alone: Run, small: Callable[..., Config], ray_cluster: None
+):
+    from openmaia.remote.sweep import sweep
+
+    expected = [comparable(record) for record in records(alone)]
+    for size in (16, 3):
+        pools = [f"pools.{role}.max_batch={size}" for role in ("target", "generator", "editor", "backbone")]
+        outcome = sweep(small(*pools, runs=f"batch-{size}"), Quiet())
+        assert outcome.failed == {}
+        assert [comparable(record) for record in records(outcome.run)] == expected
+        assert outcome.run.scores() == alone.scores()
+        again = sweep(small(*pools, runs=f"batch-{size}"), Quiet())
+        assert again.was_complete
+
+
+def test_no_pixel_of_an_evaluation_comes_from_a_picture_that_the_agent_saw(alone: Run):
+    for owed, record in zip(sorted(alone.done()), records(alone), strict=True):
+        seen = {source for picture in record.pictures.values() for source in picture.sources}
+        table = pq.read_table(
+            Path(alone.files.path(f"evaluation/{record.unit.target}/{record.unit.layer}"))
+            / (f"{owed.unit.index}-0.parquet")
+        )
+        used = {source for sources in table["sources"].to_pylist() for source in sources or []}
+        assert seen
+        assert not seen & used
+
+
+def test_a_replay_of_a_record_on_the_same_unit_gives_the_same_record(alone: Run, small: Callable[..., Config]):
+    record = records(alone)[0]
+    path = alone.record_path(sorted(alone.done())[0])
+    config = small("backbone.kind=replay", f"backbone.record={path}", f"units={record.unit.layer}={record.unit.index}")
+    again = records(in_process(config))[0]
+    assert comparable(again)["turns"] == comparable(record)["turns"]
+    assert again.backbone == "replay"
