@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from openmaia.errors import OpenMaiaError, UsageError
+from openmaia.signals import on_sigterm
 
 app = typer.Typer(
     name="openmaia",
@@ -23,8 +24,9 @@ Runs = Annotated[list[str], typer.Argument(help="run directories, such as runs/d
 
 def main() -> None:
     """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake."""
+    on_sigterm()
     try:
-        app()
+        app(standalone_mode=False)
     except UsageError as error:
         _fail(error.message, 2)
     except OpenMaiaError as error:
@@ -68,6 +70,7 @@ def investigate(
     from openmaia import build
     from openmaia.agent.attempt import attempt
     from openmaia.config import load
+    from openmaia.store.files import safe
     from openmaia.store.run import Owed, Run
     from openmaia.tasks.task import load as load_task
     from openmaia.terminal import Terminal, show_turn
@@ -77,6 +80,7 @@ def investigate(
     units = select(unit, build.target(settings).info()).units
     if len(units) != 1:
         raise UsageError(f"--unit {unit} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
+    settings.name = safe(f"{settings.name}-{units[0].layer}-{units[0].index}")
     record_run = Run.create(settings)
     record_run.set_plan(units, settings.replicates)
     with Terminal() as terminal:

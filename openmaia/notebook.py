@@ -11,6 +11,7 @@ from openmaia.errors import ToolError, UsageError
 from openmaia.images import Picture
 from openmaia.messages import Part
 from openmaia.store.records import Record, Stop, Turn
+from openmaia.store.files import safe
 from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load as load_task
 from openmaia.tools import api
@@ -25,6 +26,7 @@ def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, Tools]":
     units = select(spec, target.info()).units
     if len(units) != 1:
         raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
+    config.name = safe(f"{config.name}-human-{units[0].layer}-{units[0].index}")
     store = build.make_exemplars(config, units, print)
     task, options = load_task(config.task.name), build.options(config)
     toolbox = Toolbox(

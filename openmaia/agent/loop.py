@@ -84,7 +84,18 @@ def _conduct(investigation: "Investigation", watch: Watch) -> Record:
 
 
 class Investigation:
-    def __init__(self, unit: Unit, task: Task, services: Services, options: Options, replicate: int, journal: Journal):
+    """The state of one investigation. notes: what a reader of the record must know."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        task: Task,
+        services: Services,
+        options: Options,
+        replicate: int,
+        journal: Journal,
+        notes: tuple[str, ...] = (),
+    ):
         self.unit, self.task, self.services, self.options = unit, task, services, options
         self.replicate, self.journal = replicate, journal
         self.conversation = f"{unit}/{replicate}"

@@ -40,11 +40,11 @@ def shares(values: Mapping[str, float], left: float = 132.0, step: float = 24.0)
 
 
 def columns(values: Sequence[int], height: float = 150.0) -> Bars:
-    """One column per whole number from the smallest to the largest, as high as it is frequent."""
+    """One column per whole number from 1 to the largest, as high as it is frequent."""
     counts = Counter(values)
     if not counts:
         return Bars(bars=(), width=WIDTH, height=height)
-    span = range(min(counts), max(counts) + 1)
+    span = range(min(1, *counts), max(counts) + 1)
     step = WIDTH / max(len(span), 8)
     room, most = height - 40, max(counts.values())
     bars = [

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +11,7 @@ import ray
 
 from openmaia.config import Config
 from openmaia.errors import UsageError
+from openmaia.signals import on_sigterm
 
 
 @contextmanager
@@ -18,6 +21,7 @@ def cluster(config: Config) -> Iterator[None]:
         yield  # a job's or a test's own connection
         return
     own = config.ray.address == "local"
+    _knock(config.ray.address)
     if own:
         # Ray otherwise puts this host's address in place of the loopback one, and listens to the network.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -33,11 +37,27 @@ def cluster(config: Config) -> Iterator[None]:
         )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(
-            f"ray.address={config.ray.address!r}: no Ray cluster answers there ({reason}). Start one with "
-            "`ray start --head`, give its address, or leave ray.address=local for one of this run's own"
-        ) from error
+        raise _nobody(config.ray.address, reason) from error
+    on_sigterm()  # Ray has put its own handler in place of ours
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes before it says that nobody is there."""
+    found = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
+    if not found:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=10).close()
+    except OSError as error:
+        raise _nobody(address, error.strerror or str(error)) from error
+
+
+def _nobody(address: str, reason: str) -> UsageError:
+    return UsageError(
+        f"ray.address={address!r}: no Ray cluster answers there ({reason}). Start one with `ray start --head`, give its "
+        "address, or leave ray.address=local for one of this run's own"
+    )

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, cast
 
+from openmaia.messages import Part
 from openmaia.store.records import ImageEntry, Record, ToolCall
 
 OWN = "a picture the agent made"
@@ -78,10 +78,12 @@ def references(value: Any) -> Iterator[str]:
 def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
     """Per picture that the calls showed, in order: the line by which the toolbox announced it, or ""."""
     for call in calls:
-        for before, part in pairwise(("", *call.shown)):
+        before: Part = ""
+        for part in call.shown:
             if not isinstance(part, str):
                 is_label = isinstance(before, str) and before.startswith("[") and before.endswith("]")
-                yield before if is_label else ""
+                yield str(before) if is_label else ""
+            before = part
 
 
 def _listed(value: Any) -> list[Any]:

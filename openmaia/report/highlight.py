@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from pygments.lexers.python import PythonLexer
+from pygments.lexers.python import PythonLexer  # pyright: ignore[reportMissingTypeStubs]
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType  # pyright: ignore[reportPrivateUsage]
 
 _LONGEST = 60_000

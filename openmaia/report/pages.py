@@ -4,10 +4,10 @@ import base64
 import hashlib
 import importlib.resources
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 from markupsafe import Markup
@@ -18,7 +18,15 @@ from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
 from openmaia.store.records import Record
 
-TEMPLATES = ("base.html.j2", "figures.html.j2", "index.html.j2", "unit.html.j2", "style.css", "script.js")
+TEMPLATES = (
+    "base.html.j2",
+    "damaged.html.j2",
+    "figures.html.j2",
+    "index.html.j2",
+    "unit.html.j2",
+    "style.css",
+    "script.js",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +37,7 @@ class Neighbours:
     after: tuple[str, str] | None
 
 
-def index_page(summaries: Sequence[Summary], strips: dict[str, Sequence[str]]) -> bytes:
+def index_page(summaries: Sequence[Summary], strips: Mapping[str, Sequence[str]]) -> bytes:
     """strips: data URIs of exemplars by page."""
     rows = [row for summary in summaries for row in summary.rows]
     present = {row.stop for row in rows}
@@ -62,6 +70,10 @@ def unit_page(
     )
 
 
+def damaged_page(row: Row, damage: str) -> bytes:
+    return _rendered("damaged.html.j2", policy=_policy(""), row=row, damage=damage, top="../" * row.page.count("/"))
+
+
 @cache
 def design() -> str:
     """The digest of how pages look: those of another design are written anew."""
@@ -82,7 +94,8 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"number": _number, "score": _score, "signed": _signed, "duration": _duration, "short": short}
+    filters = cast(dict[str, Callable[..., str]], found.filters)  # pyright: ignore[reportUnknownMemberType]
+    filters |= {"number": _number, "score": _score, "signed": _signed, "duration": _duration, "short": short}
     return found
 
 
@@ -124,6 +137,6 @@ def _duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 60:
-        return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.0f} s"
+        return "< 0.01 s" if seconds < 0.01 else f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

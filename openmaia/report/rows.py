@@ -19,7 +19,7 @@ STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "owed")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One unit of one run. header: of its record, {} where there is none; scores: of its evaluation, likewise.
-    page: where its page lies, below report/."""
+    page: where its page lies, below report/. damage: why the record cannot be shown."""
 
     run: str
     owed: Owed
@@ -28,6 +28,7 @@ class Row:
     page: str
     header: dict[str, Any]
     scores: dict[str, Any]
+    damage: str = ""
 
     @property
     def unit(self) -> Unit:

@@ -1,19 +1,14 @@
 """What an evaluation found, read back from its file."""
 
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from openmaia.errors import StoreError
 from openmaia.evaluate.predictive import ROLES
 from openmaia.figures.charts import Strips, strips
 from openmaia.images import Picture
 from openmaia.report.thumbnails import Thumbnails
+from openmaia.store import tables
 
 SIDE = 128
 
@@ -41,12 +36,8 @@ class Scored:
 
 def read(data: bytes, thumbnails: Thumbnails) -> Scored:
     """Raises StoreError for what is no evaluation."""
-    try:
-        table = pq.read_table(io.BytesIO(data))
-        scores = cast(dict[str, Any], json.loads((table.schema.metadata or {})[b"openmaia"])["scores"])
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
-        raise StoreError(f"damaged evaluation: {error}") from error
-    rows = cast(list[dict[str, Any]], table.to_pylist())
+    rows, header = tables.load(data)
+    scores: dict[str, Any] = header["scores"]
     values = [row["activation"] for row in rows]
     low, span = (min(values), (max(values) - min(values)) or 1.0) if values else (0.0, 1.0)
 

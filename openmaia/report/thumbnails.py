@@ -48,7 +48,7 @@ def _darkened(image: Image.Image, mask: npt.NDArray[np.uint8] | None, side: int)
     if mask is None:
         return small
     share = Image.fromarray(mask * np.uint8(255)).resize(small.size, Image.Resampling.BOX)
-    return Image.composite(small, small.point(lambda value: value // 4), share)
+    return Image.composite(small, small.point([value // 4 for value in range(256)] * 3), share)
 
 
 def _encoded(image: Image.Image) -> str:

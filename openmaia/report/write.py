@@ -4,14 +4,15 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from openmaia.errors import StoreError
 from openmaia.report.captions import Captions, arguments
 from openmaia.report.conversation import conversation
 from openmaia.report.observation import Viewer
-from openmaia.report.pages import Neighbours, design, index_page, unit_page
+from openmaia.report.pages import Neighbours, damaged_page, design, index_page, unit_page
 from openmaia.report.rows import Row, Summary, rows, summary
 from openmaia.report.scored import Scored, read
 from openmaia.report.thumbnails import PREFIX, Thumbnails
@@ -39,7 +40,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """damage: why there is no page."""
+    """damage: why the page holds no record."""
 
     strip: tuple[str, ...] = ()
     damage: str = ""
@@ -54,12 +55,15 @@ def write_report(runs: Sequence[Run]) -> Path:
     pages = [page for run, found in zip(runs, summaries, strict=True) for page in _pages(run, found)]
     notes = _notes(files)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        written = dict(
-            zip((p.row.page for p in pages), pool.map(lambda p: _written(files, p, notes), pages), strict=True)
-        )
-    made = {p.row.page: [p.made_from, list(written[p.row.page].strip)] for p in pages}
-    if made != notes:
-        files.write(NOTES, dumps(made).encode())
+        made = pool.map(_written, repeat(files), pages, repeat(notes))
+        written = {page.row.page: one for page, one in zip(pages, made, strict=True)}
+    now = {
+        page.row.page: [page.made_from, list(written[page.row.page].strip)]
+        for page in pages
+        if not written[page.row.page].damage
+    }
+    if now != notes:
+        files.write(NOTES, dumps(now).encode())
     strips = {page: one.strip for page, one in written.items()}
     shown = [_without_damaged(found, written) for found in summaries]
     files.write("report/index.html", index_page(shown, strips))
@@ -111,11 +115,10 @@ def _notes(files: Files) -> dict[str, Any]:
 
 def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
     name = f"report/{page.row.page}"
-    match notes.get(page.row.page):
-        case [str(made_from), list(strip)] if made_from == page.made_from and made_from and files.exists(name):
-            return Written(strip=tuple(uri for uri in strip if str(uri).startswith(PREFIX)))
-        case _:
-            pass
+    before: object = notes.get(page.row.page)
+    if page.made_from and isinstance(before, list) and before[:1] == [page.made_from] and files.exists(name):
+        uris = (str(uri) for uri in cast(list[list[object]], before)[1])
+        return Written(strip=tuple(uri for uri in uris if uri.startswith(PREFIX)))
     try:
         record = page.run.record(page.row.owed)
         evaluation = page.run.evaluation(page.row.owed)
@@ -123,6 +126,7 @@ def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
         strip = _strip(record, thumbnails)
         scored = read(evaluation, thumbnails) if evaluation is not None else None
     except StoreError as error:
+        files.write(name, damaged_page(page.row, error.message))
         return Written(damage=f"cannot be shown: {error.message}")
     files.write(name, _unit(page, record, scored, strip, thumbnails))
     return Written(strip=strip)
@@ -144,10 +148,10 @@ def _strip(record: Record, thumbnails: Thumbnails) -> tuple[str, ...]:
 
 
 def _without_damaged(found: Summary, written: dict[str, Written]) -> Summary:
-    """Rows whose page could not be written say why and link nowhere."""
+    """Rows whose record cannot be shown say why."""
 
     def row(one: Row) -> Row:
         damage = written[one.page].damage if one.page in written else ""
-        return replace(one, cause=damage, header={}) if damage else one
+        return replace(one, damage=damage) if damage else one
 
     return replace(found, rows=tuple(row(one) for one in found.rows))

@@ -41,18 +41,21 @@ class Run:
     def create(cls, config: Config) -> "Run":
         """The run's directory, new or resumed.
 
-        Raises UsageError where it cannot be written or belongs to another config (naming the keys that differ).
+        Raises UsageError where it cannot be written, or where something was recorded under another config (naming the
+        keys that differ).
         """
         run = cls(Files(f"{config.paths.runs}/{config.name}"))
         run.files.create()
         before = run.files.read("config.yaml")
-        if before is not None:
+        if before is not None and run.begun():
             changed = differing_keys(yaml.safe_load(before), to_dict(config))
             if changed:
                 raise UsageError(
                     f"{run.files.root} holds a run of another config: {', '.join(changed)} differ. "
                     "Give the run another name (name=…), or take back the change"
                 )
+        elif before is not None:
+            run.files.delete("plan.json")
         run.files.write("config.yaml", to_yaml(config).encode())
         return run
 
@@ -69,6 +72,10 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         return yaml.safe_load(self.files.read("config.yaml") or b"{}")
+
+    def begun(self) -> bool:
+        """Whether anything was recorded; until then a run may still change its config."""
+        return any(self.files.names(folder) for folder in ("records", "journal", "failures"))
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,182 @@
+"""Small runs for the tests of this folder, built through the real classes."""
+
+import dataclasses
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+
+from openmaia.config import Config, TargetConfig, load
+from openmaia.evaluate.predictive import Evaluation, Stimulus, to_parquet
+from openmaia.images import Picture
+from openmaia.store.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps
+from openmaia.store.run import Owed, Run
+from openmaia.units import Unit
+
+HOSTILE = "</script><script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">{{ 7*7 }}"
+
+
+def picture(seed: int) -> Picture:
+    coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    return Picture.of(np.kron(coarse, np.ones((16, 16, 1), dtype=np.uint8)))
+
+
+def entry(id: str, picture: Picture, value: float | None = None) -> ImageEntry:
+    mask = np.zeros((64, 64), dtype=bool)
+    mask[:32] = True
+    activation = None if value is None else {"value": value, "percentile": 97.0, "z": 2.0, "fired": True}
+    return ImageEntry(id=id, original=picture.digest, mask=np.packbits(mask, axis=1).tobytes(), activation=activation)
+
+
+def call(ordinal: int, name: str, arguments: object, **values: object) -> ToolCall:
+    plain = ToolCall(
+        ordinal=ordinal,
+        name=name,
+        arguments=dumps(arguments),
+        arguments_digest="",
+        result="null",
+        error=None,
+        entries=(),
+        shown=(),
+        asked=(),
+        seconds=0.1,
+    )
+    return dataclasses.replace(plain, **values)  # pyright: ignore[reportArgumentType]
+
+
+def turn(index: int, reply: str, **values: object) -> Turn:
+    plain = Turn(
+        index=index,
+        reply=reply,
+        code="",
+        hypotheses=(),
+        forgiven=(),
+        status="",
+        calls=(),
+        observation=(),
+        output_digest="",
+        prompt_tokens=1000,
+        cached_tokens=0,
+        generated_tokens=200,
+        backbone_seconds=1.5,
+        experiment_seconds=0.5,
+    )
+    return dataclasses.replace(plain, **values)  # pyright: ignore[reportArgumentType]
+
+
+def turns(text: str) -> tuple[Turn, ...]:
+    """Exemplars, a drawn and measured image, and an answer; `text` wherever a text of others can stand."""
+    top, drawn = picture(1), picture(2)
+    code = f"print({text!r})  # an experiment"
+    label = "[image-1, masked]"
+    first = turn(
+        0,
+        f"{text}\n[HYPOTHESIS LIST]:\n1. {text}\n2. cats\n\n[CODE]:\n```python\n{code}\n```\n",
+        code=code,
+        hypotheses=(text, "cats"),
+        forgiven=(text,),
+        status="ok",
+        calls=(
+            call(0, "dataset_exemplars", ["top"], entries=(entry("image-1", top, 5.0),)),
+            call(1, "display", [[{"image": "image-1", "view": "masked"}]], shown=(label, top)),
+        ),
+        observation=(f"{text}\n{label}\n", top, "\n".join(f"line {n} {text}" for n in range(60))),
+        pictures={top.digest: top},
+    )
+    second = turn(
+        1,
+        f"[HYPOTHESIS LIST]:\n1. dogs\n2. Cats\n\n[CODE]:\n```python\n{code}\n```\n",
+        code=code,
+        hypotheses=("dogs", "Cats"),
+        status="error",
+        calls=(
+            call(0, "text2image", [[text]], entries=(entry("image-2", drawn),)),
+            call(1, "call_neuron", [[{"image": "image-2", "view": ""}]], entries=(entry("image-3", drawn, 7.25),)),
+            call(2, text, [text], error=text),
+        ),
+        observation=(text,),
+        pictures={drawn.digest: drawn},
+    )
+    return first, second, turn(2, f"[DESCRIPTION]: {text}\n[LABEL 1]: {text}")
+
+
+def record(unit: Unit, config: Config, *, text: str = "a striped cat", stop: Stop = Stop.ANSWER) -> Record:
+    return Record(
+        unit=unit,
+        replicate=0,
+        stop=stop,
+        cause="limits.turns=3" if stop is Stop.LIMIT else "",
+        description=text if stop is Stop.ANSWER else "",
+        labels=(text, "second label") if stop is Stop.ANSWER else (),
+        backbone=f"scripted (no language model; eyes: {text})",
+        task=text,
+        sandbox="full",
+        prompts=(text, "user"),
+        turns=turns(text),
+        config=dataclasses.asdict(config),
+        started=0.0,
+        notes=(text,),
+    )
+
+
+def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> bytes:
+    stimuli = tuple(
+        Stimulus(role=role, label=text, prompt=text, picture=picture(n), undrawn=(text,) if n == 3 else ())
+        for n, role in enumerate(("positive", "positive", "neutral", "neutral"))
+    )
+    found = Evaluation(
+        unit=unit,
+        replicate=0,
+        outcome="tested",
+        stimuli=stimuli,
+        activations=(best, 4.0, 2.0, 5.0),
+        other=dataclasses.replace(unit, index=unit.index + 1),
+        other_roles=("positive", "neutral"),
+        other_activations=(1.0, 2.0),
+    )
+    return to_parquet(found)
+
+
+def run(folder: Path, *, name: str = "tiny", text: str = "a striped cat", layer: str = "layer4") -> Run:
+    """Five units: 0 answered and evaluated, 1 answered, 2 at a limit, 3 failed, 4 owed."""
+    config = load([f"name={name}", "units=all", "target.name=net", f"paths.runs={folder}"])
+    config = dataclasses.replace(config, target=TargetConfig(name="net", layers=[layer]))
+    made = Run.create(config)
+    units = [Unit(target=text if "<" in text else "net", layer=layer, index=n) for n in range(5)]
+    made.set_plan(units, 1)
+    for unit in units[:2]:
+        made.publish(record(unit, config, text=text))
+        made.write_evaluation(Owed(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 3.0))
+    made.publish(record(units[2], config, text=text, stop=Stop.LIMIT))
+    made.fail(Owed(unit=units[3], replicate=0), f"ServiceError: the generator died {text}\nTraceback {text}")
+    return made
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: elements with attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self._text = io.StringIO()
+        self._raw = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._raw = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._raw = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._raw:
+            self._text.write(data)
+
+    @property
+    def text(self) -> str:
+        return self._text.getvalue()
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]

@@ -1,0 +1,112 @@
+"""A cluster that somebody else started: joined, and left as it was."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openmaia.store.run import Run
+from tests.conftest import REPOSITORY, small_sources
+
+RAY = str(Path(sys.executable).with_name("ray"))
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """`ray start --head` with a token and ports of its own, in one process group that is ended by its id."""
+    folder = tmp_path_factory.mktemp("ray")
+    # Sockets live below Ray's folder, and their paths may not be long.
+    short = Path(f"/tmp/ray-{os.getpid()}")
+    token = folder / "token"
+    token.write_text("0123456789abcdef" * 4)
+    environment = os.environ | {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    port, dashboard = free_port(), free_port()
+    command = [RAY, "start", "--head", "--block", f"--port={port}", f"--dashboard-port={dashboard}", "--num-cpus=2"]
+    process = subprocess.Popen(
+        [*command, f"--temp-dir={short}", "--include-dashboard=true"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        until = time.monotonic() + 90
+        while not (_answers(port) and _answers(dashboard)):
+            assert process.poll() is None, "ray start ended"
+            assert time.monotonic() < until, "ray start did not come up"
+            time.sleep(0.3)
+        yield environment | {"ADDRESS": f"{_host(short)}:{port}", "DASHBOARD": f"http://127.0.0.1:{dashboard}"}
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _host(folder: Path) -> str:
+    """The address under which the head knows itself."""
+    text = (folder / "ray_current_cluster").read_text() if (folder / "ray_current_cluster").exists() else ""
+    found = re.match(r"([^:]+):\d+", text.strip())
+    return found[1] if found else socket.gethostbyname(socket.gethostname())
+
+
+def check(run: Run) -> None:
+    assert len(run.done()) == 1
+    assert run.owed() == []
+    assert all(scores["auc"] is not None for scores in run.scores().values())
+
+
+def test_run_joins_a_cluster_by_its_address(head: dict[str, str], settings: list[str], tmp_path: Path):
+    sources = [*small_sources(settings, tmp_path / "runs"), "units=_conv_head=66", f"ray.address={head['ADDRESS']}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "openmaia.cli", "run", *sources],
+        env=head,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=REPOSITORY,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    check(Run.open(str(tmp_path / "runs" / "demo")))
+
+
+def test_a_submitted_job_runs_on_the_cluster(head: dict[str, str], settings: list[str], tmp_path: Path):
+    sources = small_sources(settings, tmp_path / "runs")
+    job = [sys.executable, "-m", "ray_jobs.run", "configs/demo.yaml", *sources[1:], "units=_conv_head=66"]
+    done = subprocess.run(
+        [RAY, "job", "submit", f"--address={head['DASHBOARD']}", "--working-dir", str(REPOSITORY), "--", *job],
+        env=head | {"RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "0"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        cwd=REPOSITORY,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    check(Run.open(str(tmp_path / "runs" / "demo")))

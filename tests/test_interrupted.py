@@ -1,0 +1,83 @@
+"""Killed at any time, the same command finishes the run without repeating a finished unit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from openmaia.store.run import Owed, Run
+from tests.conftest import small_sources
+
+COMMAND = [sys.executable, "-m", "openmaia.cli"]
+UNITS = "units=_blocks.10=31,35:_conv_head=66"
+PATIENCE = 240
+
+
+def start(sources: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*COMMAND, "run", *sources], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def wait_for(condition, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.stderr and process.stderr.read().decode()[-2000:]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def finished(run: Run) -> dict[Owed, tuple[int, int]]:
+    """Inode and time of each record: a record that is written again gets others."""
+    stats = {owed: os.stat(run.record_path(owed)) for owed in run.done()}
+    return {owed: (stat.st_ino, stat.st_mtime_ns) for owed, stat in stats.items()}
+
+
+@pytest.fixture
+def sources(settings: list[str], tmp_path: Path) -> list[str]:
+    return [*small_sources(settings, tmp_path / "runs"), UNITS, "ray.num_cpus=2", "ray.investigations=1"]
+
+
+def test_kill_9_loses_no_finished_unit_and_no_finished_turn(sources: list[str], tmp_path: Path):
+    root = tmp_path / "runs" / "demo"
+    process = start(sources)
+    journal = root / "journal"
+    wait_for(lambda: any(journal.rglob("0001.parquet")), process)
+    process.kill()
+    process.wait()
+    run = Run.open(str(root))
+    turns = {path: path.stat().st_mtime_ns for path in journal.rglob("*.parquet")}
+    first = next(iter(run.running()))
+
+    process = start(sources)
+    wait_for(lambda: len(run.done()) >= 1, process)
+    before = finished(run)
+    record = run.record(first)
+    assert len(record.turns) >= 2
+    assert not record.notes, "the journal's turns were replayed and not repeated"
+    assert all(record.turns[int(path.stem)].index == int(path.stem) for path in turns)
+    process.kill()
+    process.wait()
+
+    process = start(sources)
+    assert process.wait(PATIENCE) == 0
+    assert before.items() <= finished(run).items()
+    assert run.owed() == []
+    assert not list(journal.rglob("*.parquet"))
+
+
+def test_sigterm_ends_orderly_and_show_tells_what_is_owed(sources: list[str], tmp_path: Path):
+    root = tmp_path / "runs" / "demo"
+    process = start(sources)
+    wait_for(lambda: any((root / "journal").rglob("0000.parquet")), process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 1
+    assert process.stderr
+    assert "the same command goes on" in process.stderr.read().decode()
+    shown = subprocess.run([*COMMAND, "show", str(root), "--json"], capture_output=True, check=True, timeout=60)
+    state = json.loads(shown.stdout)
+    assert state["done"] + state["owed"] + state["running"] == len(state["units"]) == 3
+    assert not (root / "driver.json").exists(), "the lease is given back"
