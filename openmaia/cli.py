@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -26,11 +28,18 @@ def main() -> None:
     """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake."""
     on_sigterm()
     try:
-        app(standalone_mode=False)
+        app()
     except UsageError as error:
         _fail(error.message, 2)
     except OpenMaiaError as error:
         _fail(error.message, 1)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end orderly: what was completed is kept."""
+    try:
+        yield
     except KeyboardInterrupt:
         _fail("stopped; the same command goes on from here", 1)
 
@@ -49,7 +58,7 @@ def run(config: Config) -> None:
     from openmaia.remote.sweep import sweep
     from openmaia.terminal import Terminal, table
 
-    with Terminal() as terminal:
+    with _stoppable(), Terminal() as terminal:
         outcome = sweep(settings, terminal)
         terminal.say("everything was done already" if outcome.was_complete else f"{outcome.done} investigations done")
     page = _report([outcome.run.files.root])
@@ -87,14 +96,15 @@ def investigate(
         store = build.make_exemplars(
             settings, units, terminal.say, lambda done, total: terminal.progress("exemplars", done, total)
         )
-    result = attempt(
-        Owed(unit=units[0], replicate=0),
-        load_task(settings.task.name),
-        build.services(settings, store),
-        build.options(settings),
-        record_run,
-        watch=show_turn,
-    )
+    with _stoppable():
+        result = attempt(
+            Owed(unit=units[0], replicate=0),
+            load_task(settings.task.name),
+            build.services(settings, store),
+            build.options(settings),
+            record_run,
+            watch=show_turn,
+        )
     if result.summary is None:
         _fail(result.cause, 1)
     print(f"record: {record_run.files.root}")
@@ -113,7 +123,7 @@ def evaluate(runs: Runs) -> None:
     for path in runs:
         opened = Run.open(path)
         settings: Settings = load([f"{path}/config.yaml"])
-        with Terminal() as terminal:
+        with _stoppable(), Terminal() as terminal:
             evaluate_run(
                 opened,
                 build.generator(settings),

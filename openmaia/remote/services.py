@@ -84,13 +84,12 @@ def pools(config: Config) -> Iterator[Pools]:
     made = {role: dispatcher(role, config) for role in roles}
     for actor in made.values():
         actor.counters.remote()  # starts its replicas
-    try:
-        yield Pools(
-            target=PooledTarget(made["target"]),
-            generator=PooledGenerator(made["generator"]),
-            editor=PooledEditor(made["editor"]),
-            backbone=PooledBackbone(made["backbone"]),
-        )
-    finally:
-        for actor in made.values():
-            ray.kill(actor)
+    yield Pools(
+        target=PooledTarget(made["target"]),
+        generator=PooledGenerator(made["generator"]),
+        editor=PooledEditor(made["editor"]),
+        backbone=PooledBackbone(made["backbone"]),
+    )
+    # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
+    for actor in made.values():
+        ray.kill(actor)

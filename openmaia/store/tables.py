@@ -26,13 +26,13 @@ def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | Non
     return buffer.getvalue()
 
 
-def load(data: bytes) -> tuple[list[Row], Row]:
-    """(rows, header). Raises StoreError for what is no Parquet file of ours."""
+def load(data: bytes, name: str = "a file") -> tuple[list[Row], Row]:
+    """(rows, header). Raises StoreError for what is no Parquet file of ours; name: for its message."""
     try:
         table = pq.read_table(io.BytesIO(data))  # pyright: ignore[reportUnknownMemberType]
     except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"damaged Parquet file: {error}") from error
-    return table.to_pylist(), _header(table.schema.metadata)
+        raise StoreError(f"{name} is a damaged Parquet file: {error}") from error
+    return table.to_pylist(), _header(table.schema.metadata, name)
 
 
 def header(files: Files, name: str) -> Row:
@@ -42,7 +42,7 @@ def header(files: Files, name: str) -> Row:
             schema = pq.read_schema(stream)  # pyright: ignore[reportUnknownMemberType]
     except (OSError, pa.ArrowInvalid) as error:
         raise StoreError(f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}") from error
-    return _header(schema.metadata)
+    return _header(schema.metadata, files.path(name))
 
 
 def select(files: Files, name: str, column: str, values: Sequence[Any]) -> list[Row]:
@@ -56,7 +56,7 @@ def select(files: Files, name: str, column: str, values: Sequence[Any]) -> list[
     return table.to_pylist()
 
 
-def _header(metadata: dict[bytes, bytes] | None) -> Row:
+def _header(metadata: dict[bytes, bytes] | None, name: str) -> Row:
     if not metadata or HEADER not in metadata:
-        raise StoreError("this Parquet file was not written by OpenMAIA")
+        raise StoreError(f"{name} was not written by this OpenMAIA; remove it to have it made again")
     return cast(Row, json.loads(metadata[HEADER]))

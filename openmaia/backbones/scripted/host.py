@@ -196,9 +196,9 @@ def _listing(items: Sequence[str]) -> str:
 
 
 def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> str:
-    listed = "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1)) or "none yet"
+    listed = "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1))
     body = f"[CODE]:\n```python\n{code}```" if code else answer_text
-    return f"[HYPOTHESIS LIST]:\n{listed}\n\n{body}"
+    return f"[HYPOTHESIS LIST]:\n{listed}\n\n{body}" if listed else body
 
 
 def _answer_text(kept: Sequence[Finding]) -> str:
