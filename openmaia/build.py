@@ -239,7 +239,7 @@ def make_exemplars(
         return store
     found = dissect(
         reader,
-        _pictures(items),
+        pictures(items),
         len(items),
         owed,
         k=config.exemplars.k,
@@ -252,7 +252,7 @@ def make_exemplars(
     return store
 
 
-def _pictures(items: Sequence[Item]) -> Iterator[Picture]:
+def pictures(items: Sequence[Item]) -> Iterator[Picture]:
     import numpy as np
 
     for item in items:

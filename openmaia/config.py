@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -204,7 +205,7 @@ def _overlay(source: str) -> DictConfig:
         )
     try:
         loaded = OmegaConf.load(path)
-    except Exception as error:  # yaml raises classes of its own, and PyYAML is OmegaConf's dependency, not ours
+    except yaml.YAMLError as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")

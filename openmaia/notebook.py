@@ -5,13 +5,13 @@ import time
 from typing import Any
 
 from openmaia import build
-from openmaia.agent.bench import Live
+from openmaia.agent.bench import Live, merged
 from openmaia.config import load, to_dict
 from openmaia.errors import ToolError, UsageError
 from openmaia.images import Picture
 from openmaia.messages import Part
-from openmaia.store.records import Record, Stop, Turn
 from openmaia.store.files import safe
+from openmaia.store.records import Record, Stop, Turn
 from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load as load_task
 from openmaia.tools import api
@@ -94,7 +94,7 @@ class _Desk:
             forgiven=(),
             status="ok",
             calls=tuple(self._live.calls),
-            observation=tuple(self._live.parts),
+            observation=merged(self._live.parts),
             output_digest="",
             prompt_tokens=0,
             cached_tokens=0,

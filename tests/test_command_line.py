@@ -106,9 +106,7 @@ def test_a_missing_config():
 def test_a_failing_unit_is_one_failed_unit_and_exit_code_1(sources: list[str], tmp_path: Path):
     history = tmp_path / "history.json"
     history.write_text(json.dumps([{"role": "assistant", "content": "[CODE]:\n```python\nprint(1)\n```"}]))
-    message = run(
-        "run", *sources, "units=_conv_head=66", "backbone.kind=replay", f"backbone.record={history}", code=1
-    )
+    message = run("run", *sources, "units=_conv_head=66", "backbone.kind=replay", f"backbone.record={history}", code=1)
     assert "failed: efficientnet_lite0/_conv_head/66" in message
     assert "holds 1 replies" in message
 

@@ -110,10 +110,7 @@ class _Session:
         self.parts: list[Part] = []
 
     def write(self, text: str) -> None:
-        if self.parts and isinstance(self.parts[-1], str):
-            self.parts[-1] += text
-        else:
-            self.parts.append(text)
+        self.parts.append(text)
 
     def show(self, parts: Sequence[Part]) -> None:
         for part in parts:
@@ -127,7 +124,18 @@ class _Session:
             self.write(outcome.error)
         if outcome.replaced:
             self.write("\nThe process was replaced: variables of this experiment are gone, earlier ones are kept.\n")
-        return tuple(part for part in self.parts if not isinstance(part, str) or part.strip())
+        return merged(self.parts)
+
+
+def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Adjacent texts as one, empty ones left out."""
+    whole: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and whole and isinstance(whole[-1], str):
+            whole[-1] += part
+        else:
+            whole.append(part)
+    return tuple(part for part in whole if not isinstance(part, str) or part.strip())
 
 
 class Live(_Session):

@@ -77,12 +77,20 @@ def _summarise(
     positions = np.concatenate([small.ravel() for small in maps])
     return UnitExemplars(
         unit=unit,
-        threshold=float(np.quantile(positions, quantile)),
+        threshold=_threshold(positions, quantile),
         maxima=np.asarray(np.percentile(maxima, np.arange(101)), dtype=np.float64),
         mean=float(maxima.mean()),
         std=float(maxima.std()),
         exemplars=tuple(exemplars),
     )
+
+
+def _threshold(positions: npt.NDArray[np.float32], quantile: float) -> float:
+    """The quantile over all positions. A unit so saturated that its quantile is its maximum would never rise above it;
+    its threshold is the highest value below."""
+    threshold, top = float(np.quantile(positions, quantile)), float(positions.max())
+    below = positions[positions < top]
+    return float(below.max()) if threshold >= top and below.size else threshold
 
 
 def _lot(digest: str) -> str:

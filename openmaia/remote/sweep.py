@@ -115,6 +115,9 @@ def _exemplars(config: Config, units: Sequence[Unit], view: View) -> ExemplarSto
         if total:
             view.progress("exemplars", done, total)
     store: ExemplarStore = resolve(making)
+    done, total = resolve(maker.progress.remote())
+    if total:
+        view.progress("exemplars", total, total)
     ray.kill(maker)
     return store
 

@@ -61,7 +61,7 @@ class Child:
         initial = encode(
             {
                 "confine": confine,
-                "packages": {name: home for name, home in package_homes().items()},
+                "packages": package_homes(),
                 "limit": self._limit,
                 "api_source": api_source,
                 "manifest": manifest,

@@ -54,7 +54,11 @@ class ExemplarStore:
     def units(self, layer: str) -> set[int]:
         """Units of a layer that are there."""
         data = self.files.read(f"{safe(layer)}.units.parquet")
-        return set() if data is None else {row["unit"] for row in tables.load(data, f"{self.files.root}/{safe(layer)}.units.parquet")[0]}
+        return (
+            set()
+            if data is None
+            else {row["unit"] for row in tables.load(data, f"{self.files.root}/{safe(layer)}.units.parquet")[0]}
+        )
 
     def write(self, layer: str, units: Sequence[UnitExemplars], manifest: dict[str, Any]) -> None:
         """All units of a layer at once; the units file is written last and makes them visible."""

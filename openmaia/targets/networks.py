@@ -101,11 +101,12 @@ def _own(name: str) -> Network:
 
 
 def _load_weights(module: torch.nn.Module, path: str) -> None:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         module.load_state_dict(load_file(path))
     except FileNotFoundError as error:
         raise UsageError(f"target.weights={path!r}: there is no such file") from error
-    except Exception as error:  # safetensors raises an exception class of its own, torch a RuntimeError
+    except (SafetensorError, RuntimeError) as error:
         raise UsageError(f"target.weights={path!r} does not fit this network: {str(error)[:300]}") from error

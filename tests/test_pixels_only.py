@@ -1,0 +1,73 @@
+"""The scripted experimenter sees pixels only: scrambling everything else that pictures carry changes nothing."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from openmaia import build
+from openmaia.agent import investigate
+from openmaia.config import Config
+from openmaia.dissection.exemplars import dissect
+from openmaia.images import Picture
+from openmaia.messages import Chat, Message, Reply
+from openmaia.pictures.library import Item
+from openmaia.services import Backbone
+from openmaia.store.exemplars import ExemplarStore
+from openmaia.store.records import comparable
+from openmaia.tasks.task import load as load_task
+from openmaia.units import select
+
+
+class Scrambling:
+    """Hands every picture on with a false recipe and false sources."""
+
+    def __init__(self, backbone: Backbone):
+        self._backbone = backbone
+        self.pictures = 0
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        return self._backbone.reply(
+            [dataclasses.replace(c, messages=list(map(self._false, c.messages))) for c in chats]
+        )
+
+    def _false(self, message: Message) -> Message:
+        self.pictures += len(message.pictures)
+        parts = tuple(
+            Picture(data=part.data, sources=("elephant",), recipe='{"figures": "elephant"}')
+            if isinstance(part, Picture)
+            else part
+            for part in message.parts
+        )
+        return dataclasses.replace(message, parts=parts)
+
+
+def scrambled(items: Sequence[Item], folder: Path) -> list[Item]:
+    """The same files in the same order under other names, with the caption and category of another one."""
+    made: list[Item] = []
+    for index, (item, other) in enumerate(zip(items, reversed(items), strict=True)):
+        path = folder / f"elephant-{index}{item.path.suffix}"
+        shutil.copy(item.path, path)
+        made.append(dataclasses.replace(item, path=path, caption=other.caption, category=other.category))
+    return made
+
+
+def test_scrambled_captions_names_and_recipes_leave_the_record_unchanged(small: Callable[..., Config], tmp_path: Path):
+    config = small("units=_conv_head=66")
+    target = build.target(config)
+    units = select(config.units, target.info()).units
+    items = build.dataset(config, build.library(config))
+    (tmp_path / "scrambled").mkdir()
+    other = scrambled(items, tmp_path / "scrambled")
+    found = dissect(target, build.pictures(other), len(other), units, k=config.exemplars.k, quantile=0.99)
+    store = ExemplarStore.at(str(tmp_path / "store"), "target", "pictures", "key")
+    store.write("_conv_head", found, {})
+
+    services = build.services(config, build.make_exemplars(config, units))
+    options, task = build.options(config), load_task("description")
+    plain = investigate(units[0], task, services, options)
+    backbone = Scrambling(services.backbone)
+    changed = dataclasses.replace(services, exemplars=store, backbone=backbone)
+    assert comparable(investigate(units[0], task, changed, options)) == comparable(plain)
+    assert backbone.pictures > 45
+    assert plain.labels
