@@ -191,11 +191,16 @@ def library(config: Config, say: Say = lambda line: None) -> Library:
         case "packages":
             from openmaia.pictures.packages import fetch
 
-            return Library.open(fetch(Path(config.paths.cache).expanduser(), say))
+            root = fetch(Path(config.paths.cache).expanduser(), say)
         case "folder":
-            return Library.open(Path(config.pictures.folder).expanduser())
+            root = Path(config.pictures.folder).expanduser()
         case kind:
             raise _unknown("pictures.kind", kind, "packages", "folder")
+    found = Library.open(root)
+    if found.skipped:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.skipped.items()))
+        say(f"files of {root} that are no usable pictures were skipped: {reasons}")
+    return found
 
 
 def dataset(config: Config, pictures: Library) -> list[Item]:

@@ -18,6 +18,17 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.errors import UsageError
 
 MACHINE_SECTIONS = ("ray", "pools", "paths", "retries")
+POOLS = ("target", "generator", "editor", "backbone")
+
+POSITIVE = (
+    "replicates exemplars.k generator.size limits.soft_turns limits.turns limits.minutes limits.tokens "
+    "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
+    "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
+    "ray.investigations ray.memory_mb"
+).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
+NOT_NEGATIVE = (
+    "retries pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
+).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
 
 @dataclass
@@ -186,30 +197,37 @@ def load(sources: Sequence[str]) -> Config:
     """
     merged = OmegaConf.structured(Config)
     for source in sources:
-        overlay = _overlay(source)
-        _refuse_unknown(overlay, source)
         try:
+            overlay = _overlay(source)
+            _refuse_unknown(overlay, source)
             merged = OmegaConf.merge(merged, overlay)
         except OmegaConfBaseException as error:
-            raise UsageError(f"{source}: {str(error).splitlines()[0]}") from error
+            raise UsageError(f"{source}: {_said(error)}") from error
     return _checked(cast(DictConfig, merged))
 
 
 def _overlay(source: str) -> DictConfig:
-    if "=" in source and not Path(source).is_file():
-        return OmegaConf.from_dotlist([source])
     path = Path(source)
+    if "=" in source and not path.is_file():
+        return _override(source)
     if not path.is_file():
         raise UsageError(
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
     try:
         loaded = OmegaConf.load(path)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
     return loaded
+
+
+def _override(source: str) -> DictConfig:
+    try:
+        return OmegaConf.from_dotlist([source])
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _refuse_unknown(overlay: DictConfig, source: str) -> None:
@@ -237,15 +255,36 @@ def _checked(merged: DictConfig) -> Config:
     try:
         config = cast(Config, OmegaConf.to_object(merged))
     except OmegaConfBaseException as error:
-        raise UsageError(str(error).splitlines()[0]) from error
-    if not config.name.strip() or Path(config.name).name != config.name or config.name.startswith("."):
+        raise UsageError(_said(error)) from error
+    if Path(config.name).name != config.name or config.name.startswith(".") or not config.name.isprintable():
         raise UsageError(f"name={config.name!r}: a run's name is one folder name, such as name=demo")
+    if not config.name.strip() or not config.target.name.strip():
+        raise UsageError(f"name={config.name!r}, target.name={config.target.name!r}: both need a name, such as name=demo")
+    _refuse_out_of_range(merged)
     if config.limits.soft_turns > config.limits.turns:
         raise UsageError(
             f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
             "asked for its answer at soft_turns, so make it the smaller one"
         )
     return config
+
+
+def _refuse_out_of_range(merged: DictConfig) -> None:
+    for named, wanted, holds in (
+        (POSITIVE, "above 0", lambda value: value > 0),
+        (NOT_NEGATIVE, "0 or more", lambda value: value >= 0),
+        (["exemplars.quantile"], "at most 1", lambda value: value <= 1),
+    ):
+        for key in named:
+            value = OmegaConf.select(merged, key)
+            if not holds(value):
+                raise UsageError(f"{key}={value} is out of range; give a value {wanted}")
+
+
+def _said(error: OmegaConfBaseException) -> str:
+    """The message, with the key it is about: OmegaConf names it on a line of its own."""
+    key = error.full_key or ""
+    return f"{key}: {str(error).splitlines()[0]}" if key else str(error).splitlines()[0]
 
 
 def to_dict(config: Config) -> dict[str, Any]:

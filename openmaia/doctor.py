@@ -94,6 +94,6 @@ def _config(config: Config) -> list[Finding]:
     ]
     runs = Path(config.paths.runs).expanduser()
     parent = next(p for p in (runs, *runs.absolute().parents) if p.exists())
-    if "://" not in config.paths.runs and not os.access(parent, os.W_OK):
+    if "://" not in config.paths.runs and not (parent.is_dir() and os.access(parent, os.W_OK)):
         findings.append(Finding(state="missing", what=f"{parent} cannot be written", remedy="paths.runs=… elsewhere"))
     return findings or [Finding(state="ok", what=f"config {config.name}: everything it names is installed")]

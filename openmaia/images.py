@@ -82,6 +82,7 @@ def decode(data: bytes) -> Image.Image:
             image = Image.open(io.BytesIO(data), formats=FORMATS)
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"picture of {image.width} x {image.height} pixels: at most {MAX_PIXELS} are read")
+            image.load()
             return image if image.mode == "RGB" and image.format == "PNG" else flatten(image)
     except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise ValueError(f"not a readable picture: {error}") from error

@@ -62,7 +62,7 @@ def select(spec: str, info: TargetInfo) -> Selection:
 def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
     if spec.endswith(".json"):
         return _from_json(Path(spec), info)
-    if spec == "all" or re.fullmatch(r"random:\d+", spec):
+    if spec == "all" or re.fullmatch(r"random:\d{1,9}", spec):
         return [(layer, spec) for layer in info.layers]
     pieces: list[str] = []
     for piece in spec.split(":"):
@@ -91,7 +91,7 @@ def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
         named = cast(dict[str, Any], data)
         inner = named.get(info.name, named)
         if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
-            return [(layer, ",".join(map(str, value))) for layer, value in cast(dict[str, list[int]], inner).items()]
+            return [(layer, ",".join(map(str, value))) for layer, value in cast(dict[str, list[int]], inner).items() if value]
     raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
 
 
@@ -105,13 +105,13 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
     count = info.layers[layer]
     if part.strip() == "all":
         return list(range(count))
-    if drawn := re.fullmatch(r"\s*random:(\d+)\s*", part):
+    if drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
         return _draw(int(drawn[1]), layer, count, info.digest)
     indices: list[int] = []
     for piece in part.split(","):
-        span = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", piece)
+        span = re.fullmatch(r"\s*(\d{1,15})(?:-(\d{1,15}))?\s*", piece)
         if not span:
-            raise UsageError(f"units: {piece!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20")
+            raise UsageError(f"units: {piece[:40]!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20")
         first, last = int(span[1]), int(span[2] or span[1])
         if last < first:
             raise UsageError(f"units: {piece!r} of layer {layer!r} runs backwards; write {last}-{first}")

@@ -21,3 +21,34 @@ class Gate(torch.nn.Module):
 
 def boolean() -> torch.nn.Module:
     return Boolean()
+
+
+def brightest(images, note: str):
+    """The brightest of some images, and how many there were."""
+    from PIL import ImageStat
+
+    image = max(images, key=lambda image: ImageStat.Stat(image).mean[0])
+    return {"image": image, "note": f"{note}: {len(images)} images"}
+
+
+class Deadly(torch.nn.Module):
+    """Its process dies at the sight of a picture that is red all over, and its forward pass fails on a blue one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        red, green, blue = x.mean(dim=(0, 2, 3)).tolist()
+        if red > 1 and green < -1 and blue < -1:
+            import os
+
+            os._exit(1)
+        if blue > 1 and red < -1:
+            raise ValueError("no blue pictures, please")
+        return self.conv(x)
+
+
+def deadly() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return Deadly()

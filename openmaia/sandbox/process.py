@@ -61,7 +61,7 @@ class Child:
         initial = encode(
             {
                 "confine": confine,
-                "packages": package_homes(),
+                "packages": {**package_homes()},
                 "limit": self._limit,
                 "api_source": api_source,
                 "manifest": manifest,

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 
 SECTION = re.compile(
     r"^[ \t#>*_`-]*\[(?P<name>CODE|HYPOTHESIS LIST|HYPOTHESES|HYPOTHESIS|DESCRIPTION|LABELS?(?:[ \t]*\d+)?|REASONING|BIAS)\]"
@@ -101,7 +102,7 @@ def _sections(prose: str, forgiven: list[str]) -> dict[str, str]:
     """Text by section name; of a repeated section the last one counts, as in the published code."""
     found: dict[str, str] = {}
     matches = list(SECTION.finditer(prose))
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
+    for match, following in zip_longest(matches, matches[1:]):
         name = re.sub(r"[ \t]+", " ", match["name"].upper())
         if name != "CODE" and not match["colon"]:
             forgiven.append(f"[{name}] without a colon")

@@ -200,7 +200,9 @@ def _image(call: Call, answer: dict[str, Any]) -> Image:
 def _received(call: Call, value: Any) -> Any:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        return _image(call, fields) if "image" in fields else {k: _received(call, v) for k, v in fields.items()}
+        return (
+            _image(call, fields["$image"]) if "$image" in fields else {k: _received(call, v) for k, v in fields.items()}
+        )
     return [_received(call, item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 

@@ -155,8 +155,14 @@ class Toolbox:
         tool = self.around.user_tools.get(name)
         if tool is None:
             raise ToolError(f"there is no tool {name!r}")
-        given = [a if isinstance(a, str) else self._picture(a, "original").pil() for a in list_of(args)]
+        given = [self._given(argument) for argument in list_of(args)]
         return self._returned(tool(*given))
+
+    def _given(self, argument: Any) -> Any:
+        """What the agent handed to a user's tool: texts and Pillow images, in lists of any depth."""
+        if isinstance(argument, list):
+            return [self._given(part) for part in cast(list[Any], argument)]
+        return argument if isinstance(argument, str) else self._picture(argument, "original").pil()
 
     # -- help for them -----------------------------------------------------------------------------------------------
 
@@ -227,7 +233,7 @@ class Toolbox:
         """What a user's tool returned, as it travels to the agent."""
         if isinstance(value, Image.Image):
             pixels = np.asarray(value.convert("RGB"))
-            return self._answer(self._add(Picture.of(pixels)))
+            return {"$image": self._answer(self._add(Picture.of(pixels)))}
         if isinstance(value, (list, tuple)):
             return [self._returned(item) for item in cast(Sequence[Any], value)]
         if isinstance(value, dict):

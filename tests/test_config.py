@@ -1,0 +1,195 @@
+"""The config: one schema, clear refusals, and what counts as another config."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from openmaia.config import Config, differing_keys, load, to_dict, to_yaml
+from openmaia.errors import UsageError
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").rglob("*.yaml"))
+LEAST = ["name=x", "units=all", "target.name=t"]
+
+
+def refused(*sources: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        load([*LEAST, *sources])
+    return caught.value.message
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_is_complete_or_an_overlay(path: Path):
+    own = yaml.safe_load(path.read_text())
+    sources = [str(path)] if "name" in own else [*LEAST, str(path)]
+    assert isinstance(load(sources), Config)
+
+
+def test_later_sources_win_over_earlier_ones(tmp_path: Path):
+    file = tmp_path / "a.yaml"
+    file.write_text("limits: {turns: 20}\nseed: 3\n")
+    config = load([*LEAST, "seed=1", str(file), "limits.turns=30"])
+    assert (config.seed, config.limits.turns) == (3, 30)
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("limit.turns=3", "limits.turns"),
+        ("targt.name=x", "target.name"),
+        ("exemplars.quantil=0.9", "exemplars.quantile"),
+        ("sed=3", "seed"),
+        ("target.layer=[a]", "target.layers"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_valid_one(given: str, nearest: str):
+    message = refused(given)
+    assert given.partition("=")[0] in message
+    assert f"did you mean {nearest!r}" in message
+
+
+def test_an_unknown_key_in_a_file_names_the_file(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("limits:\n  turn: 3\n")
+    message = refused(str(file))
+    assert "mine.yaml" in message
+    assert "'limits.turns'" in message
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["limits.turns=abc", "limits.turns=1.5", "limits.turns=null", "limits.turns=true", "target.layers=a", "target=foo"],
+)
+def test_a_value_of_the_wrong_type_is_refused(given: str):
+    assert given.partition("=")[0] in refused(given)
+
+
+def test_a_value_of_the_wrong_type_in_a_file_names_its_key(tmp_path: Path):
+    file = tmp_path / "a.yaml"
+    file.write_text("seed: 1\nlimits:\n  turns: abc\n")
+    assert "limits.turns" in refused(str(file))
+
+
+@pytest.mark.parametrize("given", ["name={", "name=[", "=3", "=", "a..b=3", "target.=3", "name=${nowhere}"])
+def test_a_malformed_override_is_refused(given: str):
+    assert refused(given)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a\n- b\n", "just words", "a: 1\na: 2\n\t- x", "\x00"])
+def test_a_malformed_file_is_refused_by_name(tmp_path: Path, text: str):
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    assert "broken.yaml" in refused(str(file))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
+    file = tmp_path / "broken.yaml"
+    file.write_bytes(bytes(range(128, 256)))
+    assert "broken.yaml" in refused(str(file))
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path):
+    file = tmp_path / "empty.yaml"
+    file.write_text("# nothing\n")
+    assert load([*LEAST, str(file)]) == load(LEAST)
+
+
+@pytest.mark.parametrize("given", ["nowhere.yaml", "word", "/"])
+def test_a_missing_file_is_named(given: str):
+    assert repr(given) in refused(given)
+
+
+def test_what_is_left_out_is_listed():
+    with pytest.raises(UsageError) as caught:
+        load(["name=x"])
+    assert "units" in caught.value.message
+    assert "target.name" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "''", "'  '", "/tmp/x", '"a\\0b"', '"a\\nb"'])
+def test_a_name_that_is_no_folder_name_is_refused(name: str):
+    assert "name" in refused(f"name={name}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "limits.turns=0",
+        "limits.soft_turns=0",
+        "limits.minutes=0",
+        "limits.minutes=.nan",
+        "limits.tokens=-1",
+        "limits.reply_tokens=0",
+        "limits.images_per_call=0",
+        "exemplars.k=0",
+        "exemplars.quantile=2",
+        "exemplars.quantile=.nan",
+        "exemplars.quantile=-0.1",
+        "evaluate.n=0",
+        "evaluate.bootstrap=0",
+        "replicates=0",
+        "retries=-1",
+        "pictures.limit=-1",
+        "generator.size=0",
+        "pools.target.replicas=0",
+        "pools.backbone.max_batch=0",
+        "pools.editor.deadline=0",
+        "ray.investigations=0",
+        "ray.num_cpus=-1",
+        "sandbox.seconds=0",
+        "sandbox.memory_mb=-5",
+        "target.name=''",
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_its_key(given: str):
+    extra = ["limits.soft_turns=0"] if given == "limits.turns=0" else []
+    assert given.partition("=")[0] in refused(given, *extra)
+
+
+def test_a_soft_limit_above_the_hard_one_is_refused():
+    message = refused("limits.soft_turns=9", "limits.turns=8")
+    assert "limits.soft_turns=9" in message
+    assert "limits.turns=8" in message
+
+
+def changed(*overrides: str) -> list[str]:
+    return differing_keys(to_dict(load(LEAST)), to_dict(load([*LEAST, *overrides])))
+
+
+def test_equal_configs_differ_in_nothing():
+    assert changed() == []
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("seed=1", "seed"),
+        ("target.layers=[a,b]", "target.layers"),
+        ("exemplars.quantile=0.5", "exemplars.quantile"),
+        ("units=random:3", "units"),
+        ("tools=['a:b']", "tools"),
+    ],
+)
+def test_a_changed_value_is_named_by_its_dotted_key(override: str, key: str):
+    assert changed(override) == [key]
+
+
+def test_several_changes_are_all_named():
+    assert changed("seed=1", "limits.turns=20") == ["limits.turns", "seed"]
+
+
+def test_where_and_how_wide_a_run_runs_is_no_change():
+    machine = ["paths.runs=/tmp/r", "pools.target.replicas=3", "ray.address=auto", "retries=4", "paths.cache=/c"]
+    assert changed(*machine) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-01-01", "12:30:45", "1e3", "0x10", "on", "null", "~", "1_000", "a: b", "#x", "’ünï", "=", "{a}"]
+)
+def test_a_saved_config_reads_back_equal(text: str):
+    config = load(LEAST)
+    config.target.weights, config.target.layers, config.limits.minutes = text, [text, "5"], 1e-05
+    saved: dict[str, Any] = yaml.safe_load(to_yaml(config))
+    assert saved == to_dict(config)
+    assert differing_keys(saved, to_dict(config)) == []
