@@ -26,9 +26,9 @@ POSITIVE = (
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
     "ray.investigations ray.memory_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
-NOT_NEGATIVE = (
-    "retries pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
-).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
+NOT_NEGATIVE = ("retries pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation").split() + [
+    f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")
+]
 
 
 @dataclass
@@ -259,7 +259,9 @@ def _checked(merged: DictConfig) -> Config:
     if Path(config.name).name != config.name or config.name.startswith(".") or not config.name.isprintable():
         raise UsageError(f"name={config.name!r}: a run's name is one folder name, such as name=demo")
     if not config.name.strip() or not config.target.name.strip():
-        raise UsageError(f"name={config.name!r}, target.name={config.target.name!r}: both need a name, such as name=demo")
+        raise UsageError(
+            f"name={config.name!r}, target.name={config.target.name!r}: both need a name, such as name=demo"
+        )
     _refuse_out_of_range(merged)
     if config.limits.soft_turns > config.limits.turns:
         raise UsageError(

@@ -91,7 +91,11 @@ def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
         named = cast(dict[str, Any], data)
         inner = named.get(info.name, named)
         if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
-            return [(layer, ",".join(map(str, value))) for layer, value in cast(dict[str, list[int]], inner).items() if value]
+            return [
+                (layer, ",".join(map(str, value)))
+                for layer, value in cast(dict[str, list[int]], inner).items()
+                if value
+            ]
     raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
 
 
@@ -111,7 +115,9 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
     for piece in part.split(","):
         span = re.fullmatch(r"\s*(\d{1,15})(?:-(\d{1,15}))?\s*", piece)
         if not span:
-            raise UsageError(f"units: {piece[:40]!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20")
+            raise UsageError(
+                f"units: {piece[:40]!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20"
+            )
         first, last = int(span[1]), int(span[2] or span[1])
         if last < first:
             raise UsageError(f"units: {piece!r} of layer {layer!r} runs backwards; write {last}-{first}")
