@@ -1,24 +1,19 @@
 """From a config to the services it describes. Heavy modules are imported here, on demand, and nowhere below."""
 
-import hashlib
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from openmaia.agent.loop import Options
 from openmaia.config import Config, to_dict
 from openmaia.errors import UsageError
-from openmaia.images import Picture, flatten
-from openmaia.pictures.library import Item, Library
+from openmaia.pictures.library import Library
 from openmaia.sandbox import Limits as SandboxLimits
 from openmaia.services import Backbone, Editor, Generator, Services
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.records import dumps
-from openmaia.units import TargetInfo, Unit
 
 if TYPE_CHECKING:
-    from openmaia.dissection.exemplars import Progress
     from openmaia.targets.closed_form import ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
 
@@ -26,9 +21,6 @@ if TYPE_CHECKING:
 
 Role = Literal["target", "generator", "editor", "backbone"]
 Say = Callable[[str], None]
-
-LARGEST = 640
-"""Pixels of a dataset picture's longer side: more than any network here looks at."""
 
 
 def host(role: Role, config: Config) -> Any:
@@ -201,69 +193,6 @@ def library(config: Config, say: Say = lambda line: None) -> Library:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.skipped.items()))
         say(f"files of {root} that are no usable pictures were skipped: {reasons}")
     return found
-
-
-def dataset(config: Config, pictures: Library) -> list[Item]:
-    """The pictures that exemplars come from: everything of the explore half."""
-    items = [*pictures.photos("explore"), *pictures.cutouts("explore"), *pictures.textures("explore")]
-    items.sort(key=lambda item: item.digest)
-    return items[: config.pictures.limit or None]
-
-
-def exemplar_store(config: Config, info: TargetInfo, items: Sequence[Item]) -> ExemplarStore:
-    """Where the exemplars of this network, on these pictures, under these settings are kept."""
-    facts = {
-        "network": info.digest,
-        "preprocess": config.target.preprocess,
-        "shuffled": config.target.shuffled,
-        "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
-        "k": config.exemplars.k,
-        "quantile": config.exemplars.quantile,
-    }
-    key = hashlib.sha256(dumps(facts).encode()).hexdigest()
-    return ExemplarStore.at(config.paths.exemplars, info.name, config.pictures.kind, key)
-
-
-def make_exemplars(
-    config: Config, units: Sequence[Unit], say: Say = lambda line: None, progress: "Progress" = lambda done, total: None
-) -> ExemplarStore:
-    """Computes what the store lacks."""
-    from openmaia.dissection.exemplars import dissect
-
-    reader = target(config)
-    items = dataset(config, library(config, say))
-    store = exemplar_store(config, reader.info(), items)
-    layers = {unit.layer: {u.index for u in units if u.layer == unit.layer} for unit in units}
-    owed = [
-        Unit(target=config.target.name, layer=layer, index=index)
-        for layer, indices in layers.items()
-        if indices - store.units(layer)
-        for index in sorted(indices | store.units(layer))
-    ]
-    if not owed:
-        return store
-    found = dissect(
-        reader,
-        pictures(items),
-        len(items),
-        owed,
-        k=config.exemplars.k,
-        quantile=config.exemplars.quantile,
-        progress=progress,
-    )
-    manifest = {"target": config.target.name, "network": reader.info().digest, "preprocess": config.target.preprocess}
-    for layer in dict.fromkeys(unit.layer for unit in owed):
-        store.write(layer, [u for u in found if u.unit.layer == layer], manifest)
-    return store
-
-
-def pictures(items: Sequence[Item]) -> Iterator[Picture]:
-    import numpy as np
-
-    for item in items:
-        image = item.load()
-        image.thumbnail((LARGEST, LARGEST))
-        yield Picture.of(np.asarray(flatten(image)), [item.digest])
 
 
 def _unknown(key: str, given: str, *known: str) -> UsageError:

@@ -76,7 +76,7 @@ def investigate(
     unit: Annotated[str, typer.Option(help="one unit, such as layer4=122")],
 ) -> None:
     """One unit in this process, without Ray, the conversation live in the terminal."""
-    from openmaia import build
+    from openmaia import build, exemplars
     from openmaia.agent.attempt import attempt
     from openmaia.config import load
     from openmaia.store.files import safe
@@ -93,7 +93,7 @@ def investigate(
     record_run = Run.create(settings)
     record_run.set_plan(units, settings.replicates)
     with Terminal() as terminal:
-        store = build.make_exemplars(
+        store = exemplars.make(
             settings, units, terminal.say, lambda done, total: terminal.progress("exemplars", done, total)
         )
     with _stoppable():

@@ -272,15 +272,12 @@ def _checked(merged: DictConfig) -> Config:
 
 
 def _refuse_out_of_range(merged: DictConfig) -> None:
-    for named, wanted, holds in (
-        (POSITIVE, "above 0", lambda value: value > 0),
-        (NOT_NEGATIVE, "0 or more", lambda value: value >= 0),
-        (["exemplars.quantile"], "at most 1", lambda value: value <= 1),
-    ):
-        for key in named:
-            value = OmegaConf.select(merged, key)
-            if not holds(value):
-                raise UsageError(f"{key}={value} is out of range; give a value {wanted}")
+    values: dict[str, float] = {key: OmegaConf.select(merged, key) for key in (*POSITIVE, *NOT_NEGATIVE)}
+    wrong = [(key, "above 0") for key in POSITIVE if values[key] <= 0]
+    wrong += [(key, "0 or more") for key in NOT_NEGATIVE if values[key] < 0]
+    wrong += [("exemplars.quantile", "at most 1")] if values["exemplars.quantile"] > 1 else []
+    for key, wanted in wrong:
+        raise UsageError(f"{key}={values[key]} is out of range; give a value {wanted}")
 
 
 def _said(error: OmegaConfBaseException) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import time
 from typing import Any
 
-from openmaia import build
+from openmaia import build, exemplars
 from openmaia.agent.bench import Live, merged
 from openmaia.config import load, to_dict
 from openmaia.errors import ToolError, UsageError
@@ -27,7 +27,7 @@ def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, Tools]":
     if len(units) != 1:
         raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
     config.name = safe(f"{config.name}-human-{units[0].layer}-{units[0].index}")
-    store = build.make_exemplars(config, units, print)
+    store = exemplars.make(config, units, print)
     task, options = load_task(config.task.name), build.options(config)
     toolbox = Toolbox(
         Surroundings(

@@ -81,6 +81,9 @@ def table(run: Run, resamples: int) -> None:
             f"(95 % bootstrap interval {difference.low:+.3f} to {difference.high:+.3f}, over units)",
             highlight=False,
         )
+    sizes = run.files.sizes("records")
+    if sizes:
+        console.print(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit", highlight=False)
 
 
 _COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (

@@ -99,6 +99,18 @@ def test_a_folder_that_is_no_run():
     assert "not a run directory" in run("show", "configs")
 
 
+def test_a_job_whose_results_would_be_thrown_away():
+    done = subprocess.run(
+        [sys.executable, "-m", "ray_jobs.run", "configs/demo.yaml"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=REPOSITORY,
+    )
+    assert done.returncode == 2
+    assert "paths.runs='runs' is relative" in done.stderr
+
+
 def test_a_missing_config():
     assert "neither a file nor key=value" in run("run", "configs/nonesuch.yaml")
 

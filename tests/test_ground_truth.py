@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia import build
+from openmaia import build, exemplars
 from openmaia.agent import investigate
 from openmaia.config import load
 from openmaia.pictures.vocabulary import find
@@ -18,7 +18,7 @@ def matches(settings: list[str], *overrides: str) -> int:
     """Units whose labels name exactly the concepts of the truth."""
     config = load([str(REPOSITORY / "configs/closed-form.yaml"), *settings, *overrides])
     units = select(config.units, build.target(config).info()).units
-    services = build.services(config, build.make_exemplars(config, units))
+    services = build.services(config, exemplars.make(config, units))
     found = 0
     for unit in units:
         record = investigate(unit, load_task("description"), services, build.options(config))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia import build
+from openmaia import build, exemplars
 from openmaia.agent import investigate
 from openmaia.config import Config, load
 from openmaia.errors import ReplayDiverged, ServiceError
@@ -51,7 +51,7 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Run:
 
     def go(*replies: str, overrides: tuple[str, ...] = (), journal: FolderJournal | None = None) -> Record:
         config = configured(pictures, exemplars_folder, tmp_path, replies, overrides)
-        services = build.services(config, build.make_exemplars(config, [UNIT]))
+        services = build.services(config, exemplars.make(config, [UNIT]))
         return investigate(UNIT, load_task(config.task.name), services, build.options(config), journal=journal)
 
     return go

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from openmaia import build
+from openmaia import build, exemplars
 from openmaia.agent import investigate
 from openmaia.config import Config
 from openmaia.dissection.exemplars import dissect
@@ -56,14 +56,14 @@ def test_scrambled_captions_names_and_recipes_leave_the_record_unchanged(small: 
     config = small("units=_conv_head=66")
     target = build.target(config)
     units = select(config.units, target.info()).units
-    items = build.dataset(config, build.library(config))
+    items = exemplars.dataset(config, build.library(config))
     (tmp_path / "scrambled").mkdir()
     other = scrambled(items, tmp_path / "scrambled")
-    found = dissect(target, build.pictures(other), len(other), units, k=config.exemplars.k, quantile=0.99)
+    found = dissect(target, exemplars.pictures(other), len(other), units, k=config.exemplars.k, quantile=0.99)
     store = ExemplarStore.at(str(tmp_path / "store"), "target", "pictures", "key")
     store.write("_conv_head", found, {})
 
-    services = build.services(config, build.make_exemplars(config, units))
+    services = build.services(config, exemplars.make(config, units))
     options, task = build.options(config), load_task("description")
     plain = investigate(units[0], task, services, options)
     backbone = Scrambling(services.backbone)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from openmaia import build
+from openmaia import build, exemplars
 from openmaia.agent.attempt import attempt
 from openmaia.config import Config
 from openmaia.evaluate.run import evaluate
@@ -27,7 +27,7 @@ def in_process(config: Config) -> Run:
     run = Run.create(config)
     run.set_plan(select(config.units, target.info()).units, 1)
     units = [owed.unit for owed in run.plan()]
-    services = build.services(config, build.make_exemplars(config, units))
+    services = build.services(config, exemplars.make(config, units))
     for owed in run.plan():
         result = attempt(owed, load_task("description"), services, build.options(config), run)
         assert result.summary is not None, result.cause

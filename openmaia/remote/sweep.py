@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import ray
 
-from openmaia import build
+from openmaia import build, exemplars
 from openmaia.agent.attempt import Result
 from openmaia.config import Config
 from openmaia.errors import StoreError
@@ -98,7 +98,7 @@ class ExemplarMaker:
         self._state = (0, 0)
 
     def make(self, config: Config, units: Sequence[Unit]) -> ExemplarStore:
-        return build.make_exemplars(config, units, progress=self._note)
+        return exemplars.make(config, units, progress=self._note)
 
     def progress(self) -> tuple[int, int]:
         return self._state

@@ -9,7 +9,11 @@ SECTION = re.compile(
     r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
     re.MULTILINE | re.IGNORECASE,
 )
-FENCE = re.compile(r"^[ \t]*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+.-]*)[^\n]*\n", re.MULTILINE)
+FENCE = re.compile(
+    r"^(?:[ \t#>*_-]*\[CODE\][*_]*[ \t]*:?[*_]*)?[ \t]*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+.-]*)[^\n]*\n",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""Also where it opens on the line of its heading."""
 ABSTENTION = re.compile(r"^\W*(none|n/a|unknown)\W*$", re.IGNORECASE)
 
 
@@ -27,10 +31,10 @@ class Parsed:
 
 def parse(reply: str) -> Parsed:
     forgiven: list[str] = []
-    code, prose = _take_code(reply, forgiven)
+    code, prose = _take_code(reply.replace("\r\n", "\n"), forgiven)
     sections = _sections(prose, forgiven)
     description = _description(sections)
-    labels = tuple(text for name, text in sections.items() if name.startswith("LABEL") and text)
+    labels = tuple(text.splitlines()[0] for name, text in sections.items() if name.startswith("LABEL") and text)
     if description and not labels:
         forgiven.append("no label: the description serves as one")
         labels = (description,)
@@ -61,12 +65,15 @@ def _take_code(reply: str, forgiven: list[str]) -> tuple[str, str]:
         end = closing.start() if closing else len(reply)
         block = reply[opening.end() : end]
         language = opening["language"].lower()
-        if language in ("python", "py", "python3", "tool_code", ""):
-            blocks.append(block)
-        else:
+        if language not in ("python", "py", "python3", "tool_code", ""):
             prose.append(block)
-        if language != "python" and block in blocks[-1:]:
-            forgiven.append(f"a fence marked {language!r} instead of 'python'")
+        elif language == "" and SECTION.match(block):
+            prose.append(block)
+            forgiven.append("an answer inside a fence")
+        else:
+            blocks.append(block)
+            if language != "python":
+                forgiven.append(f"a fence marked {language!r} instead of 'python'")
         if opening["fence"][0] == "~":
             forgiven.append("a fence of ~~~ instead of ```")
         if not closing:
@@ -117,7 +124,7 @@ def _description(sections: dict[str, str]) -> str | None:
     text = sections.get("DESCRIPTION")
     if text is None or not text or re.fullmatch(r"[\s.…<>\[\]]*|\(?to be determined\)?\.?", text, re.IGNORECASE):
         return None
-    return "" if ABSTENTION.match(text) else " ".join(text.split())
+    return "" if ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
 
 
 def _items(text: str) -> list[str]:
