@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -231,11 +232,16 @@ def _override(source: str) -> DictConfig:
 
 
 def _refuse_unknown(overlay: DictConfig, source: str) -> None:
-    known = set(keys(OmegaConf.structured(Config)))
+    known = _known()
     for key in keys(overlay):
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise UsageError(f"{source}: unknown key {key!r}; did you mean {near[0]!r}?")
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(keys(OmegaConf.structured(Config)))
 
 
 def keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
@@ -273,8 +279,8 @@ def _checked(merged: DictConfig) -> Config:
 
 def _refuse_out_of_range(merged: DictConfig) -> None:
     values: dict[str, float] = {key: OmegaConf.select(merged, key) for key in (*POSITIVE, *NOT_NEGATIVE)}
-    wrong = [(key, "above 0") for key in POSITIVE if values[key] <= 0]
-    wrong += [(key, "0 or more") for key in NOT_NEGATIVE if values[key] < 0]
+    wrong = [(key, "above 0") for key in POSITIVE if not values[key] > 0]
+    wrong += [(key, "0 or more") for key in NOT_NEGATIVE if not values[key] >= 0]
     wrong += [("exemplars.quantile", "at most 1")] if values["exemplars.quantile"] > 1 else []
     for key, wanted in wrong:
         raise UsageError(f"{key}={values[key]} is out of range; give a value {wanted}")

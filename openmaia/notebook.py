@@ -6,6 +6,7 @@ from typing import Any
 
 from openmaia import build, exemplars
 from openmaia.agent.bench import Live, merged
+from openmaia.agent.loop import surroundings
 from openmaia.config import load, to_dict
 from openmaia.errors import ToolError, UsageError
 from openmaia.images import Picture
@@ -15,7 +16,7 @@ from openmaia.store.records import Record, Stop, Turn
 from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load as load_task
 from openmaia.tools import api
-from openmaia.tools.toolbox import Surroundings, Toolbox
+from openmaia.tools.toolbox import Toolbox
 from openmaia.units import Unit, select
 
 
@@ -29,19 +30,8 @@ def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, Tools]":
     config.name = safe(f"{config.name}-human-{units[0].layer}-{units[0].index}")
     store = exemplars.make(config, units, print)
     task, options = load_task(config.task.name), build.options(config)
-    toolbox = Toolbox(
-        Surroundings(
-            unit=units[0],
-            services=build.services(config, store),
-            conversation=f"{units[0]}/human",
-            run_seed=config.seed,
-            images_per_call=options.images_per_call,
-            reply_tokens=options.reply_tokens,
-            describe_prompt=task.describe,
-            summarize_prompt=task.summarize,
-            user_tools=options.user_tools,
-        )
-    )
+    services = build.services(config, store)
+    toolbox = Toolbox(surroundings(units[0], task, services, options, f"{units[0]}/human", config.seed))
     tools = Tools(_Desk(toolbox, units[0], to_dict(config), Run.create(config)), list(options.user_tools))
     return api.System(tools.call), tools
 

@@ -98,8 +98,13 @@ def test_what_is_no_picture_is_a_value_error(data: bytes):
 
 
 def test_a_huge_picture_is_refused_before_it_is_decoded():
-    with pytest.raises(ValueError, match=str(MAX_PIXELS)):
+    with pytest.raises(ValueError, match="pixels"):
         decode(huge_png())
+
+
+def test_a_picture_of_more_pixels_than_any_camera_makes_is_refused():
+    with pytest.raises(ValueError, match=str(MAX_PIXELS)):
+        decode(encoded(Image.new("1", (8001, 8000)), "PNG"))
 
 
 def test_sixteen_bits_become_eight():

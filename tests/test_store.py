@@ -32,8 +32,8 @@ ROOTS = ["local", "memory"]
 
 @pytest.fixture(params=ROOTS)
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    """A local folder, and pyarrow's own in-memory file system, which is written as an object store is."""
-    made = Files(str(tmp_path / "root") if request.param == "local" else "mock:///root")
+    """A local folder, and a file system in memory, which is written as an object store is."""
+    made = Files(str(tmp_path / "root") if request.param == "local" else f"fsspec+memory://{tmp_path}")
     made.create()
     return made
 
@@ -261,14 +261,17 @@ def test_a_truncated_record_is_a_store_error(share: float):
         read_record(data[: int(len(data) * share)])
 
 
-def test_a_zeroed_block_is_a_store_error():
+def test_a_zeroed_block_never_gives_another_record():
     data = write_record(record())
     for start in range(0, len(data) - 512, 512):
-        with pytest.raises(StoreError):
-            read_record(data[:start] + bytes(512) + data[start + 512 :])
+        try:
+            after = read_record(data[:start] + bytes(512) + data[start + 512 :])
+        except StoreError:
+            continue
+        assert [plain(t) for t in after.turns] == [plain(t) for t in record().turns]
 
 
-def test_flipped_bytes_are_store_errors_or_harmless():
+def test_flipped_bytes_never_give_another_turn():
     data, refused = write_turn(turn(0)), 0
     random = np.random.default_rng(0)
     for _ in range(150):
@@ -276,7 +279,7 @@ def test_flipped_bytes_are_store_errors_or_harmless():
         at = random.integers(len(data))
         broken[at] ^= int(random.integers(1, 256))
         try:
-            assert plain(read_turn(bytes(broken)))
+            assert plain(read_turn(bytes(broken))) == plain(turn(0))
         except StoreError:
             refused += 1
     assert refused > 75
@@ -379,8 +382,9 @@ def test_exemplars_read_back(tmp_path: Path):
     after, before = store.read(units[1]), exemplars(units[1])
     assert (after.unit, after.threshold, after.mean, after.std) == (units[1], 0.9, 0.5, 0.1)
     assert np.array_equal(after.maxima, before.maxima)
-    assert [(e.kind, e.rank, e.activation, e.picture) for e in after.exemplars] == [
-        (e.kind, e.rank, e.activation, e.picture) for e in before.exemplars
+    assert [e.picture.sources for e in after.exemplars] == [e.picture.sources for e in before.exemplars]
+    assert [(e.kind, e.rank, e.activation, e.picture.digest) for e in after.exemplars] == [
+        (e.kind, e.rank, e.activation, e.picture.digest) for e in before.exemplars
     ]
 
 

@@ -108,7 +108,9 @@ class Investigation:
             limits=options.sandbox,
             allow_none=options.allow_none,
         )
-        self.bench = Bench(self.sandbox, Toolbox(self._surroundings()))
+        self.bench = Bench(
+            self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
+        )
         self.opening = (system(task.instructions(api_text(options.user_tools))), user(task.user))
         self.turns: list[Turn] = []
         self.notes = notes
@@ -238,18 +240,21 @@ class Investigation:
             pictures=experiment.pictures,
         )
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
-            unit=self.unit,
-            services=self.services,
-            conversation=self.conversation,
-            run_seed=self.run_seed,
-            images_per_call=self.options.images_per_call,
-            reply_tokens=self.options.reply_tokens,
-            describe_prompt=self.task.describe,
-            summarize_prompt=self.task.summarize,
-            user_tools=self.options.user_tools,
-        )
+
+def surroundings(
+    unit: Unit, task: Task, services: Services, options: Options, conversation: str, run_seed: int
+) -> Surroundings:
+    return Surroundings(
+        unit=unit,
+        services=services,
+        conversation=conversation,
+        run_seed=run_seed,
+        images_per_call=options.images_per_call,
+        reply_tokens=options.reply_tokens,
+        describe_prompt=task.describe,
+        summarize_prompt=task.summarize,
+        user_tools=options.user_tools,
+    )
 
 
 def _api_source() -> str:

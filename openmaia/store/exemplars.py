@@ -1,16 +1,18 @@
 """Reads and writes the exemplars of units: rows per (unit, kind, rank), each picture once."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from openmaia.errors import StoreError
 from openmaia.images import Picture
-from openmaia.services import Exemplar, UnitExemplars
+from openmaia.services import Exemplar, Map, UnitExemplars
 from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.records import dumps
@@ -77,7 +79,7 @@ class ExemplarStore:
 
     def read(self, unit: Unit) -> UnitExemplars:
         stem = safe(unit.layer)
-        if json.loads(self.files.read("manifest.json") or b"{}").get("version") != VERSION:
+        if self._version() != VERSION:
             raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
         found = tables.select(self.files, f"{stem}.units.parquet", "unit", [unit.index])
         if not found:
@@ -97,12 +99,18 @@ class ExemplarStore:
             exemplars=tuple(_exemplar(row, pictures) for row in rows),
         )
 
+    def _version(self) -> Any:
+        try:
+            return json.loads(self.files.read("manifest.json") or b"{}").get("version")
+        except ValueError as error:
+            raise StoreError(f"{self.files.path('manifest.json')} is damaged: {error}; remove the folder") from error
+
     def _write(self, name: str, rows: list[dict[str, Any]], schema: pa.Schema, group: int) -> None:
         self.files.write(name, tables.dump(rows, schema, {"version": VERSION}, group))
 
 
 def _row(unit: UnitExemplars, exemplar: Exemplar) -> dict[str, Any]:
-    small = None if exemplar.map is None else exemplar.map.astype(np.float16)
+    small = None if exemplar.map is None else _compact(exemplar.map)
     return {
         "unit": unit.unit.index,
         "kind": exemplar.kind,
@@ -112,6 +120,12 @@ def _row(unit: UnitExemplars, exemplar: Exemplar) -> dict[str, Any]:
         "map": None if small is None else small.tobytes(),
         "map_shape": None if small is None else list(small.shape),
     }
+
+
+def _compact(small: Map) -> npt.NDArray[np.float16 | np.float32]:
+    """Half precision where its range holds the map; a reader tells by the number of bytes."""
+    top = float(np.abs(small).max(initial=0))
+    return small.astype(np.float16) if top == 0 or 1e-2 < top < 6e4 else small
 
 
 def _unit_row(unit: UnitExemplars) -> dict[str, Any]:
@@ -127,7 +141,9 @@ def _unit_row(unit: UnitExemplars) -> dict[str, Any]:
 def _exemplar(row: dict[str, Any], pictures: dict[str, Picture]) -> Exemplar:
     small = None
     if row["map"] is not None:
-        small = np.frombuffer(row["map"], dtype=np.float16).reshape(row["map_shape"]).astype(np.float32)
+        shape = tuple(row["map_shape"])
+        kind = np.float16 if len(row["map"]) == 2 * math.prod(shape) else np.float32
+        small = np.frombuffer(row["map"], dtype=kind).reshape(shape).astype(np.float32)
     return Exemplar(
         kind=row["kind"],
         rank=row["rank"],

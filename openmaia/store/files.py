@@ -23,7 +23,10 @@ class Files:
     def __init__(self, root: str):
         self.root = root
         if "://" in root:
-            self._fs, self._base = fs.FileSystem.from_uri(root)
+            try:
+                self._fs, self._base = fs.FileSystem.from_uri(root)
+            except (OSError, pa.ArrowException) as error:
+                raise UsageError(f"{root} is no place to write to ({error}); give a folder or an s3:// URL") from error
         else:
             self._fs, self._base = fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
 

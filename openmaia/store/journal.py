@@ -43,12 +43,19 @@ class FolderJournal:
             if data is None:
                 break
             try:
-                turns.append(read_turn(data))
+                turn = read_turn(data)
             except StoreError:
                 break
+            if turn.index != index:
+                break
+            turns.append(turn)
         return list(hydrated(turns))
 
     def append(self, turn: Turn) -> None:
+        """Turns behind this one are of a history that was given up; they must not come back."""
+        for name in self.files.names(self.folder):
+            if name > self._name(turn.index):
+                self.files.delete(name)
         self.files.write(self._name(turn.index), write_turn(turn))
 
     def clear(self) -> None:

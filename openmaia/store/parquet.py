@@ -56,6 +56,8 @@ _SCHEMA = pa.schema(
     ]
 )
 
+MISFIT = (IndexError, KeyError, TypeError, ValueError)
+
 
 def write_turn(turn: Turn) -> bytes:
     """For the journal: pictures exactly as they were, so that a replay is exact."""
@@ -65,7 +67,10 @@ def write_turn(turn: Turn) -> bytes:
 def read_turn(data: bytes) -> Turn:
     rows, header = tables.load(data)
     check_version(header)
-    return _turn(rows[0])
+    try:
+        return _turn(rows[0])
+    except MISFIT as error:
+        raise StoreError(f"a turn that lacks something: {error!r}") from error
 
 
 def write_record(record: Record) -> bytes:
@@ -79,6 +84,13 @@ def write_record(record: Record) -> bytes:
 def read_record(data: bytes) -> Record:
     rows, header = tables.load(data)
     check_version(header)
+    try:
+        return _record(rows, header)
+    except MISFIT as error:
+        raise StoreError(f"a record that lacks something: {error!r}") from error
+
+
+def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     known = {field.name for field in fields(Record)}
     values: dict[str, Any] = {
         key: tuple(cast(list[Any], value)) if isinstance(value, list) else value

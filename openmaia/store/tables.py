@@ -15,6 +15,9 @@ Row = dict[str, Any]
 HEADER = b"openmaia"
 """The key under which a file's own description stands in its metadata, as JSON."""
 
+DAMAGED = (OSError, pa.ArrowException, ValueError)
+"""What reading a damaged file raises: text that is no UTF-8 is a ValueError."""
+
 
 def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | None = None, group: int = 1024) -> bytes:
     """group: rows per row group, the least that a reader has to touch."""
@@ -22,17 +25,21 @@ def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | Non
     if header is not None:
         table = table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)})
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, row_group_size=group, compression="zstd")  # pyright: ignore[reportUnknownMemberType]
+    pq.write_table(  # pyright: ignore[reportUnknownMemberType]
+        table, buffer, row_group_size=group, compression="zstd", write_page_checksum=True
+    )
     return buffer.getvalue()
 
 
 def load(data: bytes, name: str = "a file") -> tuple[list[Row], Row]:
     """(rows, header). Raises StoreError for what is no Parquet file of ours; name: for its message."""
     try:
-        table = pq.read_table(io.BytesIO(data))  # pyright: ignore[reportUnknownMemberType]
-    except (OSError, pa.ArrowInvalid) as error:
+        table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
+            io.BytesIO(data), page_checksum_verification=True
+        )
+        return table.to_pylist(), _header(table.schema.metadata, name)
+    except DAMAGED as error:
         raise StoreError(f"{name} is a damaged Parquet file: {error}") from error
-    return table.to_pylist(), _header(table.schema.metadata, name)
 
 
 def header(files: Files, name: str) -> Row:
@@ -40,7 +47,7 @@ def header(files: Files, name: str) -> Row:
     try:
         with files.open(name) as stream:
             schema = pq.read_schema(stream)  # pyright: ignore[reportUnknownMemberType]
-    except (OSError, pa.ArrowInvalid) as error:
+    except DAMAGED as error:
         raise StoreError(f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}") from error
     return _header(schema.metadata, files.path(name))
 
@@ -50,13 +57,18 @@ def select(files: Files, name: str, column: str, values: Sequence[Any]) -> list[
     try:
         with files.open(name) as stream:
             filters: Any = [(column, "in", list(values))]
-            table = pq.read_table(stream, filters=filters)  # pyright: ignore[reportUnknownMemberType]
-    except (OSError, pa.ArrowInvalid) as error:
+            table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
+                stream, filters=filters, page_checksum_verification=True
+            )
+            return table.to_pylist()
+    except DAMAGED as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
-    return table.to_pylist()
 
 
 def _header(metadata: dict[bytes, bytes] | None, name: str) -> Row:
     if not metadata or HEADER not in metadata:
         raise StoreError(f"{name} was not written by this OpenMAIA; remove it to have it made again")
-    return cast(Row, json.loads(metadata[HEADER]))
+    try:
+        return cast(Row, json.loads(metadata[HEADER]))
+    except ValueError as error:
+        raise StoreError(f"{name} has a damaged header: {error}") from error
