@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from openmaia.agent.loop import Options
+from openmaia.agent.options import Options
 from openmaia.config import Config, to_dict
 from openmaia.errors import UsageError
 from openmaia.pictures.library import Library

@@ -6,7 +6,7 @@ from typing import Any
 
 from openmaia import build, exemplars
 from openmaia.agent.bench import Live, merged
-from openmaia.agent.loop import surroundings
+from openmaia.agent.investigation import surroundings
 from openmaia.config import load, to_dict
 from openmaia.errors import ToolError, UsageError
 from openmaia.images import Picture

@@ -4,7 +4,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.agent.loop import Options, Watch, investigate
+from openmaia.agent.loop import Watch, investigate
+from openmaia.agent.options import Options
 from openmaia.errors import OpenMaiaError
 from openmaia.services import Services
 from openmaia.store.parquet import summary
