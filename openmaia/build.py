@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from openmaia.agent.options import Options
-from openmaia.config import Config, to_dict
+from openmaia.config import to_dict
 from openmaia.errors import UsageError
 from openmaia.pictures.library import Library
 from openmaia.sandbox import Limits as SandboxLimits
+from openmaia.schema import Config
 from openmaia.services import Backbone, Editor, Generator, Services
 from openmaia.store.exemplars import ExemplarStore
 

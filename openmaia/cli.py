@@ -114,9 +114,9 @@ def investigate(
 def evaluate(runs: Runs) -> None:
     """The predictive protocol on finished runs, in this process."""
     from openmaia import build
-    from openmaia.config import Config as Settings
     from openmaia.config import load
     from openmaia.evaluate.run import evaluate as evaluate_run
+    from openmaia.schema import Config as Settings
     from openmaia.store.run import Run
     from openmaia.terminal import Terminal, table
 

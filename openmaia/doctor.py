@@ -10,10 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from openmaia.config import Config, load
+from openmaia.config import load
 from openmaia.errors import UsageError
 from openmaia.sandbox import Level
 from openmaia.sandbox.policy import best_level
+from openmaia.schema import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from openmaia import build
-from openmaia.config import Config
 from openmaia.dissection.exemplars import Progress, dissect
 from openmaia.images import Picture, flatten
 from openmaia.pictures.library import Item, Library
+from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.records import dumps
 from openmaia.units import TargetInfo, Unit

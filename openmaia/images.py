@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import struct
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ MAX_PIXELS = 64_000_000
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """What is decoded. Pillow knows formats that start other programs; no picture gets to choose one."""
+
+DECODING = (OSError, SyntaxError, EOFError, struct.error, ArithmeticError, LookupError, Image.DecompressionBombError)
+"""What Pillow's decoders raise on damaged files, besides ValueError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,7 @@ def decode(data: bytes) -> Image.Image:
                 raise ValueError(f"picture of {image.width} x {image.height} pixels: at most {MAX_PIXELS} are read")
             image.load()
             return image if image.mode == "RGB" and image.format == "PNG" else flatten(image)
-    except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+    except DECODING as error:
         raise ValueError(f"not a readable picture: {error}") from error
 
 

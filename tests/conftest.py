@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.config import Config, load
+from openmaia.config import load
+from openmaia.schema import Config
 from tests.prepare import CACHE
 
 REPOSITORY = Path(__file__).parent.parent

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from openmaia.config import Config, differing_keys, load, to_dict, to_yaml
+from openmaia.config import differing_keys, load, to_dict, to_yaml
 from openmaia.errors import UsageError
+from openmaia.schema import Config
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").rglob("*.yaml"))
 LEAST = ["name=x", "units=all", "target.name=t"]

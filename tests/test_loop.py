@@ -9,9 +9,10 @@ import pytest
 
 from openmaia import build, exemplars
 from openmaia.agent import investigate
-from openmaia.config import Config, load
+from openmaia.config import load
 from openmaia.errors import ReplayDiverged, ServiceError
 from openmaia.generators.collage import paint
+from openmaia.schema import Config
 from openmaia.store.files import Files
 from openmaia.store.journal import FolderJournal
 from openmaia.store.records import Record, Stop, comparable

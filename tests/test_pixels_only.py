@@ -7,11 +7,11 @@ from pathlib import Path
 
 from openmaia import build, exemplars
 from openmaia.agent import investigate
-from openmaia.config import Config
 from openmaia.dissection.exemplars import dissect
 from openmaia.images import Picture
 from openmaia.messages import Chat, Message, Reply
 from openmaia.pictures.library import Item
+from openmaia.schema import Config
 from openmaia.services import Backbone
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.records import comparable

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from openmaia import build
-from openmaia.config import Config, load
+from openmaia.config import load
 from openmaia.errors import ServiceError, UsageError
 from openmaia.images import Picture
 from openmaia.remote.services import Pools, pools
+from openmaia.schema import Config
 from openmaia.services import Probe
 from openmaia.units import Unit
 from tests.conftest import REPOSITORY

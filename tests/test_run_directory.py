@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from openmaia.config import Config, load
+from openmaia.config import load
 from openmaia.errors import StoreError, UsageError
 from openmaia.evaluate.predictive import Claim, score, stimuli, to_parquet
+from openmaia.schema import Config
 from openmaia.store.records import Stop
 from openmaia.store.run import LEASE_SECONDS, Owed, Run
 from openmaia.store.state import state
@@ -238,9 +239,7 @@ def test_the_state_counts_every_unit_once(run: Run):
 
 def test_the_state_has_every_promised_key(run: Run):
     run.publish(record(stop=Stop.ABSTAIN, labels=(), description=""))
-    promised = (
-        "target layer index replicate stop turns tools labels description positive neutral auc auc_other seconds".split()
-    )
+    promised = "target layer index replicate stop turns tools labels description positive neutral auc auc_other seconds".split()
     unit = state(run)["units"][0]
     assert set(promised) <= set(unit)
     assert (unit["tools"], unit["turns"], unit["labels"]) == ({"call_neuron": 2, "text2image": 2}, 2, [])

@@ -8,8 +8,8 @@ import pytest
 
 from openmaia import build, exemplars
 from openmaia.agent.attempt import attempt
-from openmaia.config import Config
 from openmaia.evaluate.run import evaluate
+from openmaia.schema import Config
 from openmaia.store.records import Record, Stop, comparable
 from openmaia.store.run import Run, read_records
 from openmaia.tasks.task import load as load_task

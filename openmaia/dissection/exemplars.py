@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from openmaia.errors import UsageError
 from openmaia.images import Picture
 from openmaia.services import Exemplar, ExemplarKind, UnitExemplars
 from openmaia.units import TargetInfo, Unit
@@ -47,6 +48,8 @@ def dissect(
             for unit in units:
                 maps[unit].append(np.array(responses[unit.layer][unit.index], dtype=np.float32))
         progress(done, total)
+    if not views:
+        raise UsageError("there is no picture to take exemplars from; give a folder with more pictures")
     kept = list(views.values())
     return [_summarise(unit, kept, maps[unit], k, quantile) for unit in units]
 

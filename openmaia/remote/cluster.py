@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import ray
 
-from openmaia.config import Config
 from openmaia.errors import UsageError
+from openmaia.schema import Config
 from openmaia.signals import on_sigterm
 
 

@@ -9,7 +9,7 @@ from ray.exceptions import RayError
 
 from openmaia import build
 from openmaia.agent.attempt import Result, attempt
-from openmaia.config import Config
+from openmaia.schema import Config
 from openmaia.services import Services
 from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load

@@ -15,8 +15,8 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia import build
-from openmaia.config import Config, PoolConfig
 from openmaia.errors import OpenMaiaError, ServiceError, UsageError
+from openmaia.schema import Config, PoolConfig
 
 CONCURRENCY = 100_000
 """More calls than can ever wait: callers beyond it would block the replies of those before them."""

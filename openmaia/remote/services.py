@@ -9,10 +9,10 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia import build
-from openmaia.config import Config
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
 from openmaia.remote.pool import dispatcher
+from openmaia.schema import Config
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
 from openmaia.units import TargetInfo
 

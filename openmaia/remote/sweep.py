@@ -10,12 +10,12 @@ import ray
 
 from openmaia import build, exemplars
 from openmaia.agent.attempt import Result
-from openmaia.config import Config
 from openmaia.errors import StoreError
 from openmaia.evaluate.run import claims, evaluate
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
 from openmaia.remote.services import Pools, pools, resolve
+from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.run import LEASE_SECONDS, Owed, Run
 from openmaia.units import Unit, select

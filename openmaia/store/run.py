@@ -8,18 +8,45 @@ import time
 import urllib.parse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import yaml
 
-from openmaia.config import Config, differing_keys, to_dict, to_yaml
+from openmaia.config import differing_keys, to_dict, to_yaml
 from openmaia.errors import StoreError, UsageError
+from openmaia.schema import Config
 from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.journal import FolderJournal
 from openmaia.store.parquet import read_record, write_record
 from openmaia.store.records import VERSION, Record, dumps
 from openmaia.units import Unit
+
+_SUMMARY = pa.schema(
+    [
+        ("target", pa.string()),
+        ("layer", pa.string()),
+        ("index", pa.int64()),
+        ("replicate", pa.int64()),
+        ("stop", pa.string()),
+        ("cause", pa.string()),
+        ("turns", pa.int64()),
+        ("tools", pa.string()),
+        ("labels", pa.list_(pa.string())),
+        ("description", pa.string()),
+        ("seconds", pa.float64()),
+        ("tokens", pa.int64()),
+        ("backbone", pa.string()),
+        ("sandbox", pa.string()),
+        ("outcome", pa.string()),
+        ("positive", pa.float64()),
+        ("neutral", pa.float64()),
+        ("auc", pa.float64()),
+        ("auc_other", pa.float64()),
+        ("other", pa.int64()),
+    ]
+)
 
 LEASE_SECONDS = 60.0
 """A driver that has not renewed its lease for this long is taken for dead."""
@@ -48,7 +75,7 @@ class Run:
         run.files.create()
         before = run.files.read("config.yaml")
         if before is not None and run.begun():
-            changed = differing_keys(yaml.safe_load(before), to_dict(config))
+            changed = differing_keys(run.config(), to_dict(config))
             if changed:
                 raise UsageError(
                     f"{run.files.root} holds a run of another config: {', '.join(changed)} differ. "
@@ -71,7 +98,13 @@ class Run:
         return self.files.root.rstrip("/").rsplit("/", 1)[-1]
 
     def config(self) -> dict[str, Any]:
-        return yaml.safe_load(self.files.read("config.yaml") or b"{}")
+        try:
+            loaded: Any = yaml.safe_load(self.files.read("config.yaml") or b"")
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise StoreError(f"{self.files.path('config.yaml')} is damaged: {' '.join(str(error).split())}") from error
+        if not isinstance(loaded, dict):
+            raise StoreError(f"{self.files.path('config.yaml')} is damaged: it holds no keys and values")
+        return cast(dict[str, Any], loaded)
 
     def begun(self) -> bool:
         """Whether anything was recorded; until then a run may still change its config."""
@@ -144,7 +177,7 @@ class Run:
                 unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"]
             )
             rows.append(row | {"tools": dumps(row["tools"])} | scores.get(key, {}))
-        self.files.write("summary.parquet", tables.dump(rows, header={"version": VERSION}))
+        self.files.write("summary.parquet", tables.dump(rows, _SUMMARY, {"version": VERSION}))
 
     def write_evaluation(self, owed: Owed, data: bytes) -> None:
         self.files.write(f"evaluation/{_name(owed)}.parquet", data)
@@ -161,9 +194,8 @@ class Run:
 
     def take_lease(self) -> "Lease":
         """Raises UsageError while another driver is alive."""
-        held = self.files.read("driver.json")
-        if held is not None:
-            other = json.loads(held)
+        other = _holder(self.files)
+        if other is not None:
             age = time.time() - other["time"]
             if age < LEASE_SECONDS and not _is_dead_here(other):
                 raise UsageError(
@@ -184,7 +216,19 @@ class Lease:
         self.files.write("driver.json", dumps(holder).encode())
 
     def release(self) -> None:
-        self.files.delete("driver.json")
+        """Leaves the lease of a driver that took over meanwhile."""
+        holder = _holder(self.files)
+        if holder is None or (holder["host"], holder["pid"]) == (socket.gethostname(), os.getpid()):
+            self.files.delete("driver.json")
+
+
+def _holder(files: Files) -> dict[str, Any] | None:
+    """Who drives. None where nobody does, or where what stands there cannot be read: it is renewed every few seconds."""
+    try:
+        held: Any = json.loads(files.read("driver.json") or b"null")
+        return {"host": str(held["host"]), "pid": int(held["pid"]), "time": float(held["time"])}
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _is_dead_here(holder: dict[str, Any]) -> bool:

@@ -16,7 +16,10 @@ from openmaia.targets.preprocess import Box, Network
 from openmaia.units import TargetInfo, Unit, unknown_layer
 
 OUTPUT = "output"
-"""The name of the layer that is the network's final output."""
+"""The name of the layer that is the network's final output: class probabilities."""
+
+LOGITS = "output (raw)"
+"""Where the logits behind the probabilities are kept; no layer that can be asked for."""
 
 CACHE_BYTES = 384 * 2**20
 """Layer outputs are kept for the latest pictures: agents show the same generated pictures to many units."""
@@ -60,7 +63,7 @@ class NetworkTarget:
             self._cache.move_to_end(picture.digest)
             return self._cache[picture.digest]
         view, box = self._network.preprocess.view(picture.pixels)
-        responses = self._forward(self._network.preprocess.tensor(view))
+        responses = _with_probabilities(self._forward(self._network.preprocess.tensor(view)))
         self._cache[picture.digest] = responses, box
         self._cached_bytes += sum(r.nbytes for r in responses.values())
         while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
@@ -75,8 +78,8 @@ class NetworkTarget:
     def _answer(self, unit: Unit, responses: Mapping[str, Response], box: Box) -> Activation:
         response = responses[unit.layer]
         index = unit.index
-        if unit.layer == OUTPUT and response.ndim == 1:
-            return Activation(value=rounded(_softmax(response)[index]), raw=rounded(response[index]), box=box)
+        if unit.layer == OUTPUT and LOGITS in responses:
+            return Activation(value=rounded(response[index]), raw=rounded(responses[LOGITS][index]), box=box)
         if response.ndim == 1:
             return Activation(value=rounded(response[index]), box=box)
         small: Map = np.ascontiguousarray(response[index])
@@ -129,7 +132,12 @@ def spatial(output: Any, size: tuple[int, int], layer: str) -> Response:
             cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output) if _holds(output) else ()
         )
         output = next((part for part in parts if isinstance(part, torch.Tensor)), None)
-    if not isinstance(output, torch.Tensor) or output.ndim not in (2, 3, 4) or not output.is_floating_point():
+    if (
+        not isinstance(output, torch.Tensor)
+        or output.ndim not in (2, 3, 4)
+        or output.shape[0] != 1
+        or not output.is_floating_point()
+    ):
         shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
         raise UsageError(
             f"layer {layer!r} has no units: its output is {shape}; expected a map (1, C, h, w), tokens (1, T, C) or a "
@@ -150,14 +158,23 @@ def _holds(output: Any) -> bool:
 
 def _grid(tokens: int, size: tuple[int, int], layer: str) -> tuple[int, int, int]:
     """(leading tokens, rows, columns) of square patches that tile the input."""
-    for prefix in (1, 0, 2, 5, 9):
-        for patch in range(1, min(size) + 1):
-            height, width = size[0] // patch, size[1] // patch
-            if height * width == tokens - prefix and size[0] % patch == 0 and size[1] % patch == 0:
-                return prefix, height, width
+    grids = [(size[0] // patch, size[1] // patch) for patch in range(1, min(size) + 1)]
+    whole = [grid for grid in grids if size[0] * grid[1] == size[1] * grid[0] and size[0] % grid[0] == 0]
+    # An input that the patches do not fill loses a strip at its end, as in a convolution without padding.
+    for candidates in (whole, grids):
+        for prefix in (1, 0, 2, 5, 9):
+            for height, width in candidates:
+                if height * width == tokens - prefix:
+                    return prefix, height, width
     raise UsageError(
         f"layer {layer!r}: {tokens} tokens do not tile an input of {size[0]} x {size[1]} in square patches"
     )
+
+
+def _with_probabilities(responses: dict[str, Response]) -> dict[str, Response]:
+    """Exemplars and probes both read these, so that an output is measured in one unit everywhere."""
+    logits = responses.get(OUTPUT)
+    return responses if logits is None or logits.ndim != 1 else responses | {OUTPUT: _softmax(logits), LOGITS: logits}
 
 
 def _softmax(logits: Response) -> Response:

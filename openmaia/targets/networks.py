@@ -81,7 +81,7 @@ def imagenet_labels() -> tuple[str, ...]:
 def _own(name: str) -> Network:
     """package.module:factory, where factory() returns a Network, or an nn.Module (224 px, ImageNet normalisation)."""
     module_name, colon, attribute = name.partition(":")
-    if not colon:
+    if not colon or not module_name:
         raise UsageError(
             f"target.network={name!r} is not known; expected one of {', '.join(EFFICIENTNETS)} or package.module:factory"
         )
@@ -89,6 +89,8 @@ def _own(name: str) -> Network:
         factory = cast(Callable[[], Any], getattr(importlib.import_module(module_name), attribute))
     except (ImportError, AttributeError) as error:
         raise UsageError(f"target.network={name!r} cannot be imported: {error}") from error
+    if not callable(factory):
+        raise UsageError(f"target.network={name!r} is no function; expected package.module:factory")
     made = factory()
     if isinstance(made, Network):
         return made

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from openmaia.config import Config, TargetConfig, load
+from openmaia.config import load
 from openmaia.evaluate.predictive import Evaluation, Stimulus, to_parquet
 from openmaia.images import Picture
+from openmaia.schema import Config, TargetConfig
 from openmaia.store.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps
 from openmaia.store.run import Owed, Run
 from openmaia.units import Unit

@@ -1,0 +1,170 @@
+"""The schema of every config file: typed dataclasses, and the only place of defaults.
+
+Machine sections (`ray`, `pools`, `paths`) say where and how wide a run runs; all the others say what is measured, and
+a run directory refuses to go on under other values of those.
+"""
+
+from dataclasses import dataclass, field
+
+from omegaconf import MISSING
+
+MACHINE_SECTIONS = ("ray", "pools", "paths", "retries")
+POOLS = ("target", "generator", "editor", "backbone")
+
+
+@dataclass
+class TargetConfig:
+    kind: str = "network"
+    """network: an nn.Module read through hooks; closed_form: units computed from the pixels, with known truth."""
+    name: str = MISSING
+    """Names the target in units, records and folders."""
+    network: str = ""
+    """A network this package knows (efficientnet_lite0, efficientnet_lite2) or package.module:factory of your own."""
+    weights: str = ""
+    """A safetensors file, loaded into what the factory made; empty: as the factory made it."""
+    layers: list[str] = field(default_factory=list[str])
+    """Named modules of the network; `output` is its final output, read as class probabilities."""
+    preprocess: str = "weights"
+    """weights: the network's own preprocessing; published: as the published MAIA code does (shorter side, no crop)."""
+    shuffled: bool = False
+    """closed_form only, a control: every picture gets the answer to another one, so that nothing can be found out."""
+
+
+@dataclass
+class PicturesConfig:
+    kind: str = "packages"
+    """packages: photographs and cut-outs that ship in Debian and pip packages; folder: any tree of your own."""
+    folder: str = ""
+    limit: int = 0
+    """At most this many pictures per half; 0 for all."""
+
+
+@dataclass
+class ExemplarsConfig:
+    k: int = 15
+    quantile: float = 0.99
+    """Over all positions of all pictures: the mask threshold of a unit."""
+
+
+@dataclass
+class GeneratorConfig:
+    kind: str = "collage"
+    size: int = 224
+
+
+@dataclass
+class EditorConfig:
+    kind: str = "collage"
+
+
+@dataclass
+class BackboneConfig:
+    kind: str = "scripted"
+    """scripted: a deterministic experimenter, no language model; replay: the replies of an earlier record."""
+    eyes: str = "efficientnet_lite2"
+    """scripted only: the network, other than the target's, whose class evidence the experimenter sees with."""
+    record: str = ""
+    """replay only: a record (.parquet) or a published history.json; {target}, {layer}, {index} are filled in."""
+
+
+@dataclass
+class TaskConfig:
+    name: str = "description"
+    """A task of this package, or a folder with your own prompts."""
+
+
+@dataclass
+class LimitsConfig:
+    soft_turns: int = 10
+    """After this many turns the agent is asked for its final answer."""
+    turns: int = 14
+    minutes: float = 30.0
+    tokens: int = 2_000_000
+    """Prompt and generated tokens of one investigation together."""
+    reply_tokens: int = 4096
+    images_per_call: int = 128
+
+
+@dataclass
+class SandboxConfig:
+    seconds: float = 60.0
+    cpu_seconds: int = 600
+    memory_mb: int = 1024
+    processes: int = 1
+    """With 1 the agent's code cannot start another process at all."""
+    output_bytes: int = 64_000
+    scratch_mb: int = 64
+    frame_mb: int = 64
+    allow_none: bool = False
+
+
+@dataclass
+class EvaluateConfig:
+    n: int = 10
+    """Positive and as many neutral images per description."""
+    bootstrap: int = 2000
+
+
+@dataclass
+class PoolConfig:
+    replicas: int = 1
+    max_batch: int = 16
+    deadline: float = 600.0
+    """Seconds after which a batch counts as a death and its replica is replaced."""
+    num_cpus: float = 0.0
+    num_gpus: float = 0.0
+
+
+@dataclass
+class PoolsConfig:
+    target: PoolConfig = field(default_factory=PoolConfig)
+    generator: PoolConfig = field(default_factory=PoolConfig)
+    editor: PoolConfig = field(default_factory=PoolConfig)
+    backbone: PoolConfig = field(default_factory=PoolConfig)
+
+
+@dataclass
+class RayConfig:
+    address: str = "local"
+    """local: a cluster of this run's own; auto: the one running on this machine; host:port or ray://…: that one."""
+    num_cpus: int = 0
+    """Of a local cluster; 0 for what the machine has."""
+    investigations: int = 4
+    """Investigations under way at once."""
+    cpus_per_investigation: float = 0.25
+    memory_mb: int = 400
+    """Declared per investigation, sandbox included."""
+
+
+@dataclass
+class PathsConfig:
+    runs: str = "runs"
+    exemplars: str = "exemplars"
+    cache: str = "~/.cache/openmaia"
+
+
+@dataclass
+class Config:
+    name: str = MISSING
+    """Names the run directory."""
+    units: str = MISSING
+    """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20` (of each layer), `all`, or a JSON file."""
+    seed: int = 0
+    replicates: int = 1
+    tools: list[str] = field(default_factory=list[str])
+    """Functions of your own for the agent, package.module:function."""
+    target: TargetConfig = field(default_factory=TargetConfig)
+    pictures: PicturesConfig = field(default_factory=PicturesConfig)
+    exemplars: ExemplarsConfig = field(default_factory=ExemplarsConfig)
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    editor: EditorConfig = field(default_factory=EditorConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    retries: int = 1
+    """How often a failed unit is tried again within one run of the command."""
+    pools: PoolsConfig = field(default_factory=PoolsConfig)
+    ray: RayConfig = field(default_factory=RayConfig)
+    paths: PathsConfig = field(default_factory=PathsConfig)
