@@ -46,7 +46,11 @@ PICTURES = {
     "grey": plain(GREY),
     "horizontal stripes": stripes(True),
     "vertical stripes": stripes(False),
-    **{f"{name} {what}": figure(what, rgb) for name, rgb in COLOURS.items() for what in ("circle", "square", "triangle")},
+    **{
+        f"{name} {what}": figure(what, rgb)
+        for name, rgb in COLOURS.items()
+        for what in ("circle", "square", "triangle")
+    },
     "blue horizontal stripes": stripes(True, COLOURS["blue"]),
     "blue vertical stripes": stripes(False, COLOURS["blue"]),
 }

@@ -185,8 +185,9 @@ def build(call: Call, manifest: Any) -> dict[str, Any]:
 
 
 def _user_tool(call: Call, name: str, doc: str) -> Callable[..., Any]:
-    def tool(*args: Any) -> Any:
-        return _received(call, call("user_tool", name, [_shown(arg) for arg in args]))
+    def tool(*args: Any, **kwargs: Any) -> Any:
+        named = {key: _passed(arg) for key, arg in kwargs.items()}
+        return _received(call, call("user_tool", name, [_passed(arg) for arg in args], named))
 
     tool.__name__, tool.__doc__ = name, doc
     return tool
@@ -224,6 +225,15 @@ def _shown(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return [_shown(part) for part in cast("list[Any]", item)]
     return _wire(item) if isinstance(item, (Image, View)) or _is_pixels(item) else str(item)
+
+
+def _passed(item: Any) -> Any:
+    """An argument of a user's tool: what JSON has stays what it is, images travel, the rest becomes text."""
+    if isinstance(item, (list, tuple)):
+        return [_passed(part) for part in cast("list[Any]", item)]
+    if isinstance(item, float):
+        return float(item)
+    return item if item is None or isinstance(item, (str, bool, int)) else _shown(item)
 
 
 def _is_pixels(value: Any) -> bool:

@@ -10,11 +10,20 @@ from openmaia.images import Picture, decode
 MAX_TEXT = 2_000
 """Characters of one prompt, instruction or title."""
 
+MAX_ASPECT = 8
+"""A longer picture becomes huge where a network's preprocessing enlarges the shorter side and crops nothing."""
+
 
 def list_of(values: Any) -> list[Any]:
     if not isinstance(values, list):
         raise ToolError(f"expected a list, not {type(values).__name__}")
     return cast(list[Any], values)
+
+
+def named_values(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ToolError(f"expected arguments by name, not {type(values).__name__}")
+    return cast(dict[str, Any], values)
 
 
 def texts(values: list[Any], tool: str) -> list[str]:
@@ -35,12 +44,18 @@ def view(name: Any) -> str:
     return name
 
 
-def own_picture(data: bytes) -> Picture:
+def own_picture(data: Any) -> Picture:
     """A picture that the agent's code made or changed."""
+    if not isinstance(data, bytes):
+        raise ToolError(f"expected the bytes of an image, not {type(data).__name__}")
     try:
         pixels = np.asarray(decode(data))
     except ValueError as error:
         raise ToolError(str(error)) from error
     if min(pixels.shape[:2]) < 8 or max(pixels.shape[:2]) > 2048:
         raise ToolError(f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; expected 8 to 2048 on each side")
+    if max(pixels.shape[:2]) > MAX_ASPECT * min(pixels.shape[:2]):
+        raise ToolError(
+            f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; one side may be at most {MAX_ASPECT} times the other"
+        )
     return Picture.of(pixels)

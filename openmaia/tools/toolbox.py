@@ -1,5 +1,6 @@
 """Answers the calls of an experiment. Everything that arrives here was written by hostile code until validated."""
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from openmaia.services import (
     UnitExemplars,
 )
 from openmaia.tools.album import Album, Entry, Mask
-from openmaia.tools.arguments import list_of, own_picture, text, texts, view
+from openmaia.tools.arguments import list_of, named_values, own_picture, text, texts, view
 from openmaia.tools.seeds import seed
 from openmaia.units import Unit
 
@@ -135,6 +136,8 @@ class Toolbox:
 
     def _summarize_images(self, images: Any) -> str:
         pictures = [self._picture(image, "masked") for image in self._images(images)]
+        if not pictures:
+            raise ToolError("summarize_images: an empty list; give at least one image")
         return self._ask([(self.around.summarize_prompt, *pictures)])[0]
 
     def _display(self, items: Any) -> None:
@@ -143,7 +146,7 @@ class Toolbox:
                 self._effect.shown.append(item)
                 continue
             picture = self._picture(item, "masked")
-            if "image" in item:
+            if "png" not in item:
                 is_masked = item["view"] != "original" and self.album.get(item["image"]).mask is not None
                 self._effect.shown.append(f"[{item['image']}, {'masked' if is_masked else 'original'}]")
             self._effect.shown.append(picture)
@@ -151,18 +154,25 @@ class Toolbox:
     def _pixels(self, id: Any, name: Any) -> bytes:
         return self.album.get(id).view(view(name)).data
 
-    def _user_tool(self, name: Any, args: Any) -> Any:
-        tool = self.around.user_tools.get(name)
+    def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
+        tool = self.around.user_tools.get(name) if isinstance(name, str) else None
         if tool is None:
             raise ToolError(f"there is no tool {name!r}")
         given = [self._given(argument) for argument in list_of(args)]
-        return self._returned(tool(*given))
+        named = {key: self._given(argument) for key, argument in named_values(kwargs).items()}
+        try:
+            inspect.signature(tool).bind(*given, **named)
+        except TypeError as error:
+            raise ToolError(f"{name}: {error}") from error
+        return self._returned(tool(*given, **named))
 
     def _given(self, argument: Any) -> Any:
-        """What the agent handed to a user's tool: texts and Pillow images, in lists of any depth."""
+        """What the agent handed to a user's tool: texts, numbers and Pillow images, in lists of any depth."""
         if isinstance(argument, list):
             return [self._given(part) for part in cast(list[Any], argument)]
-        return argument if isinstance(argument, str) else self._picture(argument, "original").pil()
+        if argument is None or isinstance(argument, (str, bool, int, float)):
+            return argument
+        return self._picture(argument, "original").pil()
 
     # -- help for them -----------------------------------------------------------------------------------------------
 
@@ -244,7 +254,7 @@ class Toolbox:
         if not isinstance(image, dict):
             raise ToolError(f"expected an image, not {type(image).__name__} ({str(image)[:60]!r})")
         given = cast(dict[str, Any], image)
-        if isinstance(given.get("png"), bytes):
+        if "png" in given:
             return own_picture(given["png"])
         return self.album.get(given.get("image")).view(view(given.get("view")) or default)
 
