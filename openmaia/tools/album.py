@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from openmaia.errors import ToolError
 from openmaia.images import Picture, darken_outside
+from openmaia.tools.arguments import brief
 
 Mask = npt.NDArray[np.bool_]
 
@@ -46,5 +47,5 @@ class Album:
     def get(self, id: object) -> Entry:
         entry = self.entries.get(id) if isinstance(id, str) else None
         if entry is None:
-            raise ToolError(f"there is no image {id!r}; use the images that the tools returned")
+            raise ToolError(f"there is no image {brief(id)}; use the images that the tools returned")
         return entry

@@ -14,6 +14,12 @@ MAX_ASPECT = 8
 """A longer picture becomes huge where a network's preprocessing enlarges the shorter side and crops nothing."""
 
 
+def brief(value: Any) -> str:
+    """A value in a message, whatever its size."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"
+
+
 def list_of(values: Any) -> list[Any]:
     if not isinstance(values, list):
         raise ToolError(f"expected a list, not {type(values).__name__}")
@@ -34,13 +40,13 @@ def texts(values: list[Any], tool: str) -> list[str]:
 
 def text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
-        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {str(value)[:60]!r}")
+        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {brief(value)}")
     return value
 
 
 def view(name: Any) -> str:
     if name not in ("", "original", "masked"):
-        raise ToolError(f"view {name!r}; expected original or masked")
+        raise ToolError(f"view {brief(name)}; expected original or masked")
     return name
 
 

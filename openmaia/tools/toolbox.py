@@ -25,7 +25,7 @@ from openmaia.services import (
     UnitExemplars,
 )
 from openmaia.tools.album import Album, Entry, Mask
-from openmaia.tools.arguments import list_of, named_values, own_picture, text, texts, view
+from openmaia.tools.arguments import brief, list_of, named_values, own_picture, text, texts, view
 from openmaia.tools.seeds import seed
 from openmaia.units import Unit
 
@@ -77,7 +77,7 @@ class Toolbox:
         """One tool call: its result and its effect. Raises ToolError for what the agent did wrong."""
         tool = self._tools.get(name)
         if tool is None:
-            raise ToolError(f"there is no tool {name!r}")
+            raise ToolError(f"there is no tool {brief(name)}")
         self._effect = Effect()
         try:
             return tool(*args), self._effect
@@ -99,7 +99,9 @@ class Toolbox:
 
     def _dataset_exemplars(self, kind: Any) -> list[dict[str, Any]]:
         if kind not in get_args(ExemplarKind):
-            raise ToolError(f"dataset_exemplars: kind={kind!r}; expected one of {', '.join(get_args(ExemplarKind))}")
+            raise ToolError(
+                f"dataset_exemplars: kind={brief(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
+            )
         return [self._answer(self._exemplar(exemplar)) for exemplar in self.exemplars.of_kind(kind)]
 
     def _text2image(self, prompts: Any) -> list[dict[str, Any]]:
@@ -157,14 +159,17 @@ class Toolbox:
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
         tool = self.around.user_tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            raise ToolError(f"there is no tool {name!r}")
+            raise ToolError(f"there is no tool {brief(name)}")
         given = [self._given(argument) for argument in list_of(args)]
         named = {key: self._given(argument) for key, argument in named_values(kwargs).items()}
         try:
             inspect.signature(tool).bind(*given, **named)
         except TypeError as error:
             raise ToolError(f"{name}: {error}") from error
-        return self._returned(tool(*given, **named))
+        try:
+            return self._returned(tool(*given, **named))
+        except Exception as error:  # code of the user's, called with what the agent chose: the agent gets to see it
+            raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
 
     def _given(self, argument: Any) -> Any:
         """What the agent handed to a user's tool: texts, numbers and Pillow images, in lists of any depth."""
@@ -252,7 +257,7 @@ class Toolbox:
 
     def _picture(self, image: Any, default: str) -> Picture:
         if not isinstance(image, dict):
-            raise ToolError(f"expected an image, not {type(image).__name__} ({str(image)[:60]!r})")
+            raise ToolError(f"expected an image, not {type(image).__name__} ({brief(image)})")
         given = cast(dict[str, Any], image)
         if "png" in given:
             return own_picture(given["png"])
