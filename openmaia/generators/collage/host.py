@@ -52,7 +52,8 @@ class CollageEditor:
             known, undrawn = _drawable(changed, lexicon)
             return Drawn(picture=composer.compose(known), undrawn=(*unknown, *undrawn))
         base = request.picture.pil()
-        if colour := _colour_order(text):
+        colour = _colour_order(text)
+        if colour and "background" not in text:
             recoloured = flatten(tinted(base, COLOURS[colour]))
             return Drawn(picture=composer.paste(recoloured, Scene(figures=()), list(request.picture.sources)))
         order = re.match(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$", text)
@@ -71,11 +72,12 @@ def _changed(scene: Scene, text: str, lexicon: Lexicon) -> tuple[Scene, tuple[st
 
     if order := re.match(r"(?:change|replace|set|make)\s+the\s+background\s+(?:to|with|by|into)?\s*(?P<new>.+)$", text):
         new, unknown = said(f"a circle on {order['new']}")
-        return (
-            (replace(scene, ground=new.ground, ground_colour=new.ground_colour), ()) if new.ground else (scene, unknown)
-        )
+        if not new.ground:
+            return scene, unknown or (order["new"],)
+        return replace(scene, ground=new.ground, ground_colour=new.ground_colour), unknown
     if colour := _colour_order(text):
-        figures = tuple(replace(figure, colour=colour) for figure in scene.figures)
+        named = [figure for figure in scene.figures if _is_named(figure, text)] or scene.figures
+        figures = tuple(replace(f, colour=colour) if f in named else f for f in scene.figures)
         return replace(scene, figures=figures, ground_colour=colour if not figures else scene.ground_colour), ()
     if order := re.match(r"(?:replace|change|swap|turn)\s+(?P<old>.+?)\s+(?:with|by|to|into|for)\s+(?P<new>.+)$", text):
         new, unknown = said(order["new"])
@@ -87,17 +89,18 @@ def _changed(scene: Scene, text: str, lexicon: Lexicon) -> tuple[Scene, tuple[st
         return (replace(scene, figures=left), ()) if left != scene.figures else (scene, (order["old"],))
     if order := re.match(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+the\s+\w+)?$", text):
         new, unknown = said(order["new"])
-        return replace(scene, figures=scene.figures + new.figures), unknown
+        return replace(scene, figures=scene.figures + new.figures), unknown or (() if new.figures else (order["new"],))
     return scene, (text,)
 
 
 def _replaced(figures: tuple[Figure, ...], old: str, new: tuple[Figure, ...]) -> tuple[Figure, ...]:
-    """The figure named, or the only or first one where the name fits none; size and place stay."""
+    """The figure named, or the only or first one where the name fits none; size and place stay. Of several new ones
+    the first takes the place."""
     index = next((i for i, figure in enumerate(figures) if _is_named(figure, old)), 0)
     if not figures:
         return new
     swapped = replace(new[0], size=figures[index].size, place=figures[index].place)
-    return (*figures[:index], swapped, *figures[index + 1 :])
+    return (*figures[:index], swapped, *new[1:], *figures[index + 1 :])
 
 
 def _is_named(figure: Figure, phrase: str) -> bool:
