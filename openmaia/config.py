@@ -140,7 +140,8 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
     def flat(values: dict[str, Any]) -> dict[str, Any]:
         science = {k: v for k, v in values.items() if k not in MACHINE_SECTIONS}
-        return {key: OmegaConf.select(OmegaConf.create(science), key) for key in keys(OmegaConf.create(science))}
+        made = OmegaConf.create(science)
+        return {key: OmegaConf.select(made, key) for key in keys(made)}
 
     a, b = flat(one), flat(other)
     return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))

@@ -1,5 +1,7 @@
 """The collage: the same picture for the same request, what it draws and what it says it could not, and its halves."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -227,14 +229,32 @@ def test_words_that_were_not_drawn_are_reported(drawing: CollageGenerator, promp
 
 
 @pytest.mark.parametrize(
-    "prompt", ["собака", "", "   ", "!?", "\x00", "a", "the of and", "." * 2000, "x" * 2000, "[(*+?"]
+    "prompt",
+    [
+        "собака",
+        "",
+        "   ",
+        "!?",
+        "\x00",
+        "a",
+        "the of and",
+        "." * 2000,
+        "x" * 2000,
+        "[(*+?",
+        "in " * 600,
+        "zq" + "-a" * 900,
+        "a zq, " * 330,
+        "zqo " * 500,
+    ],
 )
 def test_a_prompt_of_which_nothing_is_understood_is_reported_and_still_gives_a_picture(
     drawing: CollageGenerator, prompt: str
 ):
+    began = time.monotonic()
     drawn = draw(drawing, prompt)
     assert drawn.undrawn
     assert drawn.picture.pixels.shape == (SIZE, SIZE, 3)
+    assert time.monotonic() - began < 2
 
 
 def test_nouns_this_half_has_no_picture_of_are_reported(drawing: CollageGenerator):
@@ -350,7 +370,7 @@ def test_what_an_edit_did_not_do_is_reported(drawing: CollageGenerator, redrawin
 
 
 def test_a_foreign_picture_can_be_added_to(redrawing: CollageEditor):
-    base = noise(0, SIZE, SIZE)
+    base = replace(noise(0, SIZE, SIZE), recipe="")
     after = redrawing.edit([Edit(picture=base, instruction="add a red square", seed=1)])[0]
     assert after.undrawn == ()
     assert near(after.picture, "red") > 0.1
@@ -362,7 +382,7 @@ def test_a_foreign_picture_can_be_added_to(redrawing: CollageEditor):
     "order", ["replace the dog with a cup", "change the background to grass", "make the background blue"]
 )
 def test_what_cannot_be_done_to_a_foreign_picture_is_reported(redrawing: CollageEditor, order: str):
-    base = noise(0, SIZE, SIZE)
+    base = replace(noise(0, SIZE, SIZE), recipe="")
     after = redrawing.edit([Edit(picture=base, instruction=order, seed=1)])[0]
     assert after.undrawn
     assert np.array_equal(after.picture.pixels, base.pixels)
@@ -373,19 +393,19 @@ def test_what_cannot_be_done_to_a_foreign_picture_is_reported(redrawing: Collage
 
 def test_the_halves_never_share_a_picture(generator: CollageGenerator, editor: CollageEditor, library: Library):
     sources: dict[Half, set[str]] = {"explore": set(), "test": set()}
-    prompts = [f"a {word.name}" for word in WORDS] + [
+    prompts = [f"a {word.name}" for word in of_kind(Kind.OBJECT)] + [
         "a dog on wood",
         "two birds on stone",
         "a cup next to a drum on water",
     ]
     for half, used in sources.items():
-        for seed in range(4):
+        for seed in range(2):
             for prompt in prompts:
                 used.update(draw(generator, prompt, seed, half).picture.sources)
         base = draw(generator, "a dog on grass", 0, half).picture
         for order in ("replace the dog with a cup", "add a bird", "change the background to wood"):
             used.update(editor.edit([Edit(picture=base, instruction=order, seed=1, half=half)])[0].picture.sources)
-    assert min(len(used) for used in sources.values()) > 50
+    assert min(len(used) for used in sources.values()) > 30
     assert sources["explore"] & sources["test"] == set()
     for half, used in sources.items():
         assert used <= {item.digest for item in library.items if item.half == half}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openmaia.pictures import phrases
-from openmaia.pictures.vocabulary import Kind, Word, find
+from openmaia.pictures.vocabulary import BY_NAME, Kind, Word, find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,11 @@ def _pair(label: str, words: Sequence[Word], index: int, avoid: Sequence[str]) -
     things = [w.name for w in words if w.kind in (Kind.OBJECT, Kind.SCENE)]
     if colour and carrier:
         # A picture that has one half of the combination is no neutral picture of it, but the hardest one; both change.
-        positive = phrases.figure(carrier, colour)
-        neutral = phrases.figure(phrases.rival(carrier, index, avoid), phrases.rival(colour, index, avoid))
+        positive = phrases.figure(carrier, colour, avoid)
+        neutral = phrases.figure(phrases.rival(carrier, index, avoid), phrases.rival(colour, index, avoid), avoid)
     elif len(things) > 1:
         others = [phrases.rival(thing, index + at, avoid) for at, thing in enumerate(things)]
-        positive, neutral = (" next to ".join(map(phrases.article, names)) for names in (things, others))
+        positive, neutral = (_together(names) for names in (things, others))
     elif words:
         word = (things or [words[0].name])[0]
         positive = phrases.single(word, index, avoid)
@@ -45,3 +45,11 @@ def _pair(label: str, words: Sequence[Word], index: int, avoid: Sequence[str]) -
         positive = f"a photo of {label}"
         neutral = phrases.single(phrases.rival("cup", index, avoid), index, avoid)
     return Pair(label=label, positive=positive, neutral=neutral)
+
+
+def _together(names: Sequence[str]) -> str:
+    """Things side by side, on the scene where there is one."""
+    grounds = [name for name in names if BY_NAME[name].kind is Kind.SCENE]
+    figures = [name for name in names if name not in grounds] or grounds
+    prompt = " next to ".join(map(phrases.article, figures))
+    return f"{prompt} on {grounds[0]}" if grounds and figures != grounds else prompt

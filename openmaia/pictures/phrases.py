@@ -18,29 +18,41 @@ def article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def figure(carrier: str, colour: str) -> str:
+def figure(carrier: str, colour: str, avoid: Sequence[str] = ()) -> str:
     """A coloured shape on neutral ground, or a coloured pattern."""
     if BY_NAME[carrier].kind is Kind.PATTERN:
         return f"{colour} {carrier}"
-    ground = "white" if colour == "grey" else "grey"
-    return f"{article(colour)} {carrier} on a {ground} background"
+    return f"{article(colour)} {carrier} on a {_ground((*avoid, colour))} background"
+
+
+def _ground(avoid: Sequence[str]) -> str:
+    """A colour that is none of those that matter here."""
+    return _left(("grey", "white", "black", "brown"), avoid)[0]
+
+
+def _left(names: Sequence[str], avoid: Sequence[str]) -> list[str]:
+    """Those not to avoid; all of them where nothing else is left."""
+    return [name for name in names if name not in avoid] or list(names)
 
 
 def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
     """The word in the index-th of several contexts; contexts are the same for all words of a kind."""
     kind = BY_NAME[word].kind
-    carriers = [name for name in ("circle", "vertical stripes", "square", "star", "dots") if name not in avoid]
-    inks = [name for name in ("blue", "black", "yellow", "red", "green", "purple") if name not in avoid]
+    carriers = _left(("circle", "vertical stripes", "square", "star", "dots"), avoid)
+    inks = _left(("blue", "black", "yellow", "red", "green", "purple"), avoid)
     match kind:
         case Kind.COLOUR:
-            return figure(carriers[index % len(carriers)], word)
+            return figure(carriers[index % len(carriers)], word, avoid)
         case Kind.PATTERN | Kind.SHAPE:
-            return figure(word, inks[index % len(inks)])
+            return figure(word, inks[index % len(inks)], avoid)
         case Kind.SCENE:
-            return f"{article(['circle', 'dog', 'cup', 'bird'][index % 4])} on {word}"
+            things = _left(("circle", "dog", "cup", "bird"), avoid)
+            return f"{article(things[index % len(things)])} on {word}"
         case _:
-            grounds = ("a grey background", "grass", "sand", "water", "a white background")
-            return f"{article(word)} on {grounds[index % len(grounds)]}"
+            grounds = _left(("grey", "grass", "sand", "water", "white"), avoid)
+            ground = grounds[index % len(grounds)]
+            plain = BY_NAME[ground].kind is Kind.COLOUR
+            return f"{article(word)} on {f'a {ground} background' if plain else ground}"
 
 
 def rival(word: str, index: int, avoid: Sequence[str]) -> str:
@@ -49,5 +61,8 @@ def rival(word: str, index: int, avoid: Sequence[str]) -> str:
     for general, narrower in GENERAL.items():
         if close & {general, *narrower}:
             close |= {general, *narrower}
-    others = [w.name for w in of_kind(BY_NAME[word].kind) if w.name not in close]
+    if BY_NAME[word].kind is Kind.COLOUR:
+        close.add(_ground((*avoid, word)))  # it would change the ground along with the figure
+    same = [w.name for w in of_kind(BY_NAME[word].kind) if w.name != word]
+    others = _left(same, tuple(close))
     return others[(index * 5 + 2) % len(others)]

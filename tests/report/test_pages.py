@@ -159,7 +159,7 @@ def test_a_damaged_record_is_a_row_that_says_so(tmp_path: Path):
     made.files.write(name, data[:4] + bytes(400) + data[404:])
     for _ in range(2):
         index = write_report([made])
-        assert "cannot be shown: damaged Parquet file" in Page(index.read_text()).text
+        assert "cannot be shown: a file is a damaged Parquet file" in Page(index.read_text()).text
     assert "damaged Parquet file" in Page(unit_pages(made)[0].read_text()).text
 
 

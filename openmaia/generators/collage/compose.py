@@ -16,6 +16,12 @@ from openmaia.pictures.vocabulary import Kind, of_kind
 PLAIN = ("grey", "white", "brown", "green", "blue")
 """Grounds where a prompt names none."""
 
+LAYOUT, PARTS, GROUND = range(3)
+
+
+def _stream(scene: Scene, *name: int) -> np.random.Generator:
+    return np.random.default_rng([scene.seed, *name])
+
 
 class Composer:
     def __init__(self, lexicon: Lexicon, size: int):
@@ -24,21 +30,22 @@ class Composer:
 
     def compose(self, scene: Scene) -> Picture:
         sources: list[str] = []
-        layout, parts, ground = (np.random.default_rng([scene.seed, stream]) for stream in range(3))
-        canvas = self._ground(scene, ground, sources)
-        for figure, (x, y, side) in zip(scene.figures, self._layout(scene, layout), strict=True):
-            stamp = self._stamp(figure, side, parts, sources)
-            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
+        canvas = self._ground(scene, _stream(scene, GROUND), sources)
+        self._place(canvas, scene, sources)
         return Picture.of(np.asarray(canvas), sources, recipe=scene.dumps())
 
     def paste(self, base: Image.Image, scene: Scene, sources: list[str]) -> Picture:
         """The figures of a scene on a picture of which nothing is known."""
-        layout, parts = (np.random.default_rng([scene.seed, stream]) for stream in range(2))
         canvas = base.resize((self._size, self._size))
-        for figure, (x, y, side) in zip(scene.figures, self._layout(scene, layout), strict=True):
-            stamp = self._stamp(figure, side, parts, sources)
-            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
+        self._place(canvas, scene, sources)
         return Picture.of(np.asarray(canvas), sources)
+
+    def _place(self, canvas: Image.Image, scene: Scene, sources: list[str]) -> None:
+        """Each figure has parts of its own stream: another noun in one place leaves the other figures as they were."""
+        places = self._layout(scene, _stream(scene, LAYOUT))
+        for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, places, strict=True)):
+            stamp = self._stamp(figure, side, _stream(scene, PARTS, index), sources)
+            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
 
     def _ground(self, scene: Scene, rng: paint.Rng, sources: list[str]) -> Image.Image:
         name, size = scene.ground, self._size

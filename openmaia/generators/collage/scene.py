@@ -17,6 +17,9 @@ IGNORED = frozenset(
     "coloured background surface against over under front close up middle center centre corner side shape shaped pattern "
     "patterned texture scene view that this object objects thing things one single very filled full".split()
 )
+MAX_PHRASES, MAX_WORDS = 12, 24
+"""Of one prompt, and of unknown words in one phrase: what lies beyond is reported as not drawn. A prompt is written by an
+agent, and everybody waits while it is read."""
 GROUND = re.compile(
     r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])"
 )
@@ -59,7 +62,9 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[Scene, t
     ground, ground_colour, text = _ground(text)
     figures: list[Figure] = []
     unknown: list[str] = []
-    for phrase in re.split(r"\bnext to\b|\bbeside\b|\band\b|\bwith\b|[,;.]", text):
+    phrases = [p for p in re.split(r"\bnext to\b|\bbeside\b|\band\b|\bwith\b|[,;.]", text) if p.strip()]
+    unknown += [phrase.strip() for phrase in phrases[MAX_PHRASES:]]
+    for phrase in phrases[:MAX_PHRASES]:
         found, missing = _phrase(phrase, knows)
         figures += found
         unknown += missing
@@ -100,7 +105,7 @@ def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[Figure], li
     place = next((PLACES[t] for t in left if t in PLACES), (0.0, 0.0))
     rest = [t for t in left if t not in COUNTS | SIZES | PLACES | STYLES and t not in IGNORED]
     # A noun outside the vocabulary may still be in a caption; a finer word ("labrador") beats the coarse one.
-    finer = [t for t in rest if knows(t)]
+    finer = [t for t in rest[:MAX_WORDS] if knows(t)]
     unknown = [t for t in rest if t not in finer]
     if finer:
         nouns = [*finer, *nouns[1:]]
