@@ -13,6 +13,7 @@ from openmaia.sandbox import Limits as SandboxLimits
 from openmaia.schema import Config
 from openmaia.services import Backbone, Editor, Generator, Services
 from openmaia.store.exemplars import ExemplarStore
+from openmaia.tools.api import Tools
 
 if TYPE_CHECKING:
     from openmaia.targets.closed_form import ClosedFormTarget
@@ -174,6 +175,8 @@ def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
             raise UsageError(f"tools: {name!r} cannot be imported: {error}") from error
         if not callable(tool):
             raise UsageError(f"tools: {name!r} is no function; expected package.module:function")
+        if attribute in found or hasattr(Tools, attribute):
+            raise UsageError(f"tools: there is another tool named {attribute!r}; give {name!r} a name of its own")
         found[attribute] = tool
     return found
 

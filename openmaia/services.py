@@ -112,7 +112,7 @@ class UnitExemplars:
         return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
 
     def percentile(self, activation: float) -> float:
-        """Share of dataset pictures, in percent, that excite the unit less. A constant unit answers 50."""
+        """Share of dataset pictures, in percent, that excite the unit less, ties counting half. A constant unit answers 50."""
         below = np.searchsorted(self.maxima, activation, side="left")
         above = np.searchsorted(self.maxima, activation, side="right")
         if below != above:

@@ -10,7 +10,7 @@ import pytest
 from openmaia import build, exemplars
 from openmaia.agent import investigate
 from openmaia.config import load
-from openmaia.errors import ReplayDiverged, ServiceError
+from openmaia.errors import ReplayDiverged, ServiceError, UsageError
 from openmaia.generators.collage import paint
 from openmaia.schema import Config
 from openmaia.store.files import Files
@@ -201,3 +201,9 @@ def test_a_users_own_tool_is_in_the_prompt_and_can_be_called(run: Run):
     assert said(record, 0).startswith("a note: 2 images")
     shown = [part for part in record.turns[0].observation if not isinstance(part, str)]
     assert shown[0].pixels.mean() > 200
+
+
+def test_two_tools_of_one_name_are_refused():
+    for names in (["tests.networks:brightest"] * 2, ["os.path:join", "posixpath:join"]):
+        with pytest.raises(UsageError, match="another tool named"):
+            build.user_tools(names)

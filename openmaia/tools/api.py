@@ -16,7 +16,7 @@ Call = Callable[..., Any]
 class Activation(float):
     """A number that also knows how high it is for this unit.
 
-    percentile: share (0 to 100) of the dataset's pictures that excite the unit less. z: standard deviations above the
+    percentile: share (0 to 100) of the dataset's pictures that excite the unit less, ties counting half. z: standard deviations above the
     mean over those pictures. fired: whether the unit rose above its mask threshold anywhere in the image.
     """
 
