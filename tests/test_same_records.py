@@ -11,7 +11,7 @@ from openmaia.agent.attempt import attempt
 from openmaia.evaluate.run import evaluate
 from openmaia.schema import Config
 from openmaia.store.records import Record, Stop, comparable
-from openmaia.store.run import Run, read_records
+from openmaia.store.run import Run
 from openmaia.tasks.task import load as load_task
 from openmaia.units import select
 
@@ -44,7 +44,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, settings: list[str]) -> Run:
 
 
 def records(run: Run) -> list[Record]:
-    return list(read_records(run))
+    return [run.record(owed) for owed in sorted(run.done())]
 
 
 def test_an_investigation_ends_with_an_answer_and_what_led_to_it(alone: Run):

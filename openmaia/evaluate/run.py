@@ -31,7 +31,8 @@ def evaluate(
 ) -> None:
     """Every record without an evaluation gets one. Finished evaluations are not repeated."""
     found = claims(run)
-    owed = [c for c in found if run.evaluation(Owed(unit=c.unit, replicate=c.replicate)) is None]
+    evaluated = run.evaluated()
+    owed = [c for c in found if Owed(unit=c.unit, replicate=c.replicate) not in evaluated]
     if not owed:
         return
     made = dict(zip(_keys(found), _made(found, generator, n, seed), strict=True))

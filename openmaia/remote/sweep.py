@@ -11,7 +11,7 @@ import ray
 from openmaia import build, exemplars
 from openmaia.agent.attempt import Result
 from openmaia.errors import StoreError
-from openmaia.evaluate.run import claims, evaluate
+from openmaia.evaluate.run import evaluate
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
 from openmaia.remote.services import Pools, pools, resolve
@@ -57,7 +57,7 @@ def sweep(config: Config, view: View) -> Outcome:
 
 def is_complete(run: Run) -> bool:
     plan = run.plan()
-    return bool(plan) and not run.owed() and len(run.scores()) == len(claims(run))
+    return bool(plan) and not run.owed() and run.done() <= run.evaluated()
 
 
 def _plan(config: Config, run: Run, services: Pools, view: View) -> list[Owed]:

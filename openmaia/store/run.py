@@ -6,7 +6,7 @@ import re
 import socket
 import time
 import urllib.parse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -185,6 +185,9 @@ class Run:
     def evaluation(self, owed: Owed) -> bytes | None:
         return self.files.read(f"evaluation/{_name(owed)}.parquet")
 
+    def evaluated(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("evaluation")}
+
     def scores(self) -> dict[Owed, dict[str, Any]]:
         """The statistics of each evaluation, from the files' footers."""
         names = self.files.names("evaluation")
@@ -257,8 +260,3 @@ def _parse(name: str) -> Owed:
     target, layer, index, replicate = match.groups()
     unit = Unit(target=urllib.parse.unquote(target), layer=urllib.parse.unquote(layer), index=int(index))
     return Owed(unit=unit, replicate=int(replicate))
-
-
-def read_records(run: Run) -> Iterable[Record]:
-    for owed in sorted(run.done()):
-        yield run.record(owed)

@@ -1,6 +1,5 @@
 """From a picture to what a network sees: geometry first (a picture again), then numbers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,6 +73,3 @@ class Network:
     module: torch.nn.Module
     preprocess: Preprocess
     labels: tuple[str, ...] = ()
-
-
-Factory = Callable[[], Network]
