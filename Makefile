@@ -11,7 +11,12 @@ setup: .venv/.ready
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \
 		|| { echo "Python 3.11 or 3.12 is needed; give it as make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@# vLLM for GPUs where there are any, for CPUs where pip finds the torch that it needs, otherwise no vLLM.
+	@extras=dev; \
+	if command -v nvidia-smi >/dev/null; then extras=dev,gpu; \
+	elif $(BIN)/python -m pip install --quiet --dry-run --no-deps torch==2.13.0+cpu >/dev/null 2>&1; then extras=dev,cpu; fi; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$$extras]"
+	@$(BIN)/python tests/environment/cuda_builds_beside_cpu_torch.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r demo.lock
 	@touch $@
 

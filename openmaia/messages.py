@@ -54,9 +54,11 @@ class Chat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """tokens: as the backbone counts them (`scripted` and `replay` count words between blanks)."""
+    """tokens: as the backbone counts them (`scripted` and `replay` count words between blanks). left_out: what of the
+    conversation the context had no room for, in words; empty where it fitted."""
 
     text: str
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    left_out: str = ""

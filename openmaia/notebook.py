@@ -89,6 +89,7 @@ class _Desk:
             prompt_tokens=0,
             cached_tokens=0,
             generated_tokens=0,
+            left_out="",
             backbone_seconds=0.0,
             experiment_seconds=seconds,
             pictures=self._live.pictures(),

@@ -5,6 +5,7 @@ a run directory refuses to go on under other values of those.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -15,17 +16,28 @@ POOLS = ("target", "generator", "editor", "backbone")
 @dataclass
 class TargetConfig:
     kind: str = "network"
-    """network: an nn.Module read through hooks; closed_form: units computed from the pixels, with known truth."""
+    """network: an nn.Module read through hooks; synthetic: concepts found by Grounding DINO and SAM, with known truth;
+    closed_form: units computed from the pixels, with known truth."""
     name: str = MISSING
     """Names the target in units, records and folders."""
     network: str = ""
-    """A network this package knows (efficientnet_lite0, efficientnet_lite2) or package.module:factory of your own."""
+    """A name this package knows (resnet152, dino_vits8, clip_rn50, efficientnet_lite0, ...), torchvision:NAME,
+    timm:NAME, hf:ID, or package.module:factory of your own."""
     weights: str = ""
-    """A safetensors file, loaded into what the factory made; empty: as the factory made it."""
+    """A checkpoint to load in place of the network's own: safetensors, or a pickle of tensors only."""
     layers: list[str] = field(default_factory=list[str])
     """Named modules of the network; `output` is its final output, read as class probabilities."""
     preprocess: str = "weights"
     """weights: the network's own preprocessing; published: as the published MAIA code does (shorter side, no crop)."""
+    directions: dict[str, str] = field(default_factory=dict[str, str])
+    """Layer -> a safetensors file with `weight` (units, channels) and perhaps `bias`: the layer `LAYER/directions` then
+    has a unit for each row, such as a direction or a feature of a sparse autoencoder."""
+    detector: str = "IDEA-Research/grounding-dino-tiny"
+    """synthetic only."""
+    segmenter: str = "facebook/sam-vit-huge"
+    """synthetic only; empty: boxes are the masks."""
+    units: str = "repo"
+    """synthetic only: `repo` or `paper`, where the text and the published code differ."""
     shuffled: bool = False
     """closed_form only, a control: every picture gets the answer to another one, so that nothing can be found out."""
 
@@ -47,24 +59,80 @@ class ExemplarsConfig:
 
 
 @dataclass
+class DiffusionConfig:
+    """A diffusers pipeline. steps, guidance: 0 and below for what the pipeline itself takes."""
+
+    model: str = ""
+    """A hub id or a folder."""
+    transformer: str = ""
+    """A repository of its own for the transformer, such as one that is quantized already."""
+    text_encoder: str = ""
+    """The same for the large text encoder (FLUX: T5)."""
+    quantize: str = ""
+    """nf4: transformer and large text encoder are quantized to 4 bits while they are loaded."""
+    dtype: str = "bfloat16"
+    steps: int = 0
+    guidance: float = -1.0
+    max_text_tokens: int = 256
+    offload: bool = False
+    """Parts wait in main memory until they are needed: slower, for cards that cannot hold all of them."""
+
+
+@dataclass
 class GeneratorConfig:
     kind: str = "collage"
+    """collage: composes pictures from cut-outs, shapes and patterns; diffusers: a text-to-image model."""
     size: int = 224
+    """Pixels per side."""
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
 
 
 @dataclass
 class EditorConfig:
     kind: str = "collage"
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+
+
+@dataclass
+class VllmConfig:
+    tensor_parallel: int = 1
+    """GPUs of one node that share the model; pools.backbone.num_gpus has to be as large."""
+    memory_fraction: float = 0.9
+    """Of the share of each GPU that pools.backbone.num_gpus gives to a replica."""
+    quantization: str = ""
+    dtype: str = "auto"
+    tokenizer_mode: str = "auto"
+    eager: bool = False
+    """No CUDA graphs and no compilation: starts sooner, answers slower."""
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further arguments of vLLM's engine by their names there."""
 
 
 @dataclass
 class BackboneConfig:
     kind: str = "scripted"
-    """scripted: a deterministic experimenter, no language model; replay: the replies of an earlier record."""
+    """scripted: a deterministic experimenter, no language model; replay: the replies of an earlier record; vllm: a model
+    on this cluster's GPUs; openai: any compatible server; anthropic: Anthropic's."""
     eyes: str = "efficientnet_lite2"
     """scripted only: the network, other than the target's, whose class evidence the experimenter sees with."""
     record: str = ""
-    """replay only: a record (.parquet) or a published history.json; {target}, {layer}, {index} are filled in."""
+    """replay only: a record (.parquet) or a published history.json."""
+    model: str = ""
+    """A hub id or a folder (vllm); the name the server knows it by (openai, anthropic)."""
+    base_url: str = ""
+    """openai, anthropic: another server than the maker's own. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY."""
+    temperature: float = 0.7
+    top_p: float = 0.95
+    context_tokens: int = 32768
+    """A conversation that outgrows it loses its oldest images first, then its oldest experiment outputs."""
+    images_per_prompt: int = 64
+    concurrency: int = 32
+    """Chats under way at once: per replica (vllm), altogether (openai, anthropic)."""
+    timeout: float = 300.0
+    """Seconds for one reply of a server."""
+    tries: int = 6
+    """Of one request to a server that is overloaded or cannot be reached."""
+    vllm: VllmConfig = field(default_factory=VllmConfig)
 
 
 @dataclass

@@ -65,6 +65,7 @@ def turn(index: int = 0, **changes: Any) -> Turn:
         "prompt_tokens": 100,
         "cached_tokens": 10,
         "generated_tokens": 20,
+        "left_out": "its oldest 2 images",
         "backbone_seconds": 1.5,
         "experiment_seconds": 0.5,
         "pictures": {own.digest: own},

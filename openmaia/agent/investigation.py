@@ -163,6 +163,7 @@ class Investigation:
             prompt_tokens=reply.prompt_tokens,
             cached_tokens=reply.cached_tokens,
             generated_tokens=reply.generated_tokens,
+            left_out=reply.left_out,
             backbone_seconds=seconds,
             experiment_seconds=0.0,
         )

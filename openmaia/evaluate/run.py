@@ -11,9 +11,6 @@ from openmaia.units import Unit
 
 Progress = Callable[[int, int], None]
 
-AT_ONCE = 4
-"""Units under way at once, so that pools get batches to fill."""
-
 
 def claims(run: Run) -> list[Claim]:
     return [
@@ -27,15 +24,26 @@ def claims(run: Run) -> list[Claim]:
 
 
 def evaluate(
-    run: Run, generator: Generator, target: Target, *, n: int, seed: int, progress: Progress = lambda done, total: None
+    run: Run,
+    generator: Generator,
+    target: Target,
+    *,
+    n: int,
+    seed: int,
+    at_once: int = 1,
+    progress: Progress = lambda done, total: None,
 ) -> None:
-    """Every record without an evaluation gets one. Finished evaluations are not repeated."""
+    """Every record without an evaluation gets one. Finished evaluations are not repeated.
+
+    at_once: units under way at once, so that pools get batches to fill. A model host in this process is no pool: it
+    serves one call at a time, hence the default.
+    """
     found = claims(run)
     evaluated = run.evaluated()
     owed = [c for c in found if Owed(unit=c.unit, replicate=c.replicate) not in evaluated]
     if not owed:
         return
-    made = dict(zip(_keys(found), _made(found, generator, n, seed), strict=True))
+    made = dict(zip(_keys(found), _made(found, generator, n, seed, at_once), strict=True))
     total = len(owed)
 
     def one(claim: Claim) -> None:
@@ -45,7 +53,7 @@ def evaluate(
         scored = score(claim, made[claim.unit, claim.replicate], control, target)
         run.write_evaluation(Owed(unit=claim.unit, replicate=claim.replicate), to_parquet(scored))
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         for done, _ in enumerate(pool.map(one, owed), start=1):
             progress(done, total)
 
@@ -61,9 +69,9 @@ def _keys(found: Sequence[Claim]) -> list[tuple[Unit, int]]:
     return [(claim.unit, claim.replicate) for claim in found]
 
 
-def _made(found: Sequence[Claim], generator: Generator, n: int, seed: int) -> list[tuple[Stimulus, ...]]:
+def _made(found: Sequence[Claim], generator: Generator, n: int, seed: int, at_once: int) -> list[tuple[Stimulus, ...]]:
     def one(claim: Claim) -> tuple[Stimulus, ...]:
         return stimuli(claim, generator, n, seed)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(one, found))

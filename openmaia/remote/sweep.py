@@ -20,6 +20,9 @@ from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.run import LEASE_SECONDS, Owed, Run
 from openmaia.units import Unit, select
 
+AT_ONCE = 4
+"""Units evaluated at once, so that pools get batches to fill."""
+
 
 class View(Protocol):
     """Whoever looks on: a terminal, a test, nobody."""
@@ -88,7 +91,15 @@ def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
     def progress(done: int, total: int) -> None:
         view.progress("evaluation", done, total)
 
-    evaluate(run, services.generator, services.target, n=config.evaluate.n, seed=config.seed, progress=progress)
+    evaluate(
+        run,
+        services.generator,
+        services.target,
+        n=config.evaluate.n,
+        seed=config.seed,
+        at_once=AT_ONCE,
+        progress=progress,
+    )
 
 
 class ExemplarMaker:

@@ -50,6 +50,7 @@ _SCHEMA = pa.schema(
         ("prompt_tokens", pa.int64()),
         ("cached_tokens", pa.int64()),
         ("generated_tokens", pa.int64()),
+        ("left_out", pa.string()),
         ("backbone_seconds", pa.float64()),
         ("experiment_seconds", pa.float64()),
         ("pictures", pa.list_(_PICTURE)),

@@ -9,7 +9,7 @@ from openmaia.images import Picture
 from openmaia.messages import Part
 from openmaia.units import Unit
 
-VERSION = 1
+VERSION = 2
 
 
 class Stop(StrEnum):
@@ -59,7 +59,7 @@ class ToolCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One reply and the experiment in it. status: of the experiment ("" where there was none); output_digest: of its
-    observation, by which a replay is compared. pictures: all that this turn saw first, by digest."""
+    observation, by which a replay is compared. left_out: of the conversation, where the context had no room for it. pictures: all that this turn saw first, by digest."""
 
     index: int
     reply: str
@@ -73,6 +73,7 @@ class Turn:
     prompt_tokens: int
     cached_tokens: int
     generated_tokens: int
+    left_out: str
     backbone_seconds: float
     experiment_seconds: float
     pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])

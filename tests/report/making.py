@@ -60,6 +60,7 @@ def turn(index: int, reply: str, **values: object) -> Turn:
         prompt_tokens=1000,
         cached_tokens=0,
         generated_tokens=200,
+        left_out="",
         backbone_seconds=1.5,
         experiment_seconds=0.5,
     )
