@@ -29,6 +29,11 @@ class ServiceError(OpenMaiaError):
     """A service of ours (backbone, generator, target, ...) failed. The unit stays owed; the agent never sees it."""
 
 
+class HostDead(ServiceError):
+    """A host cannot answer any more, whatever it is asked (its engine died): its replica is replaced, the request tried
+    again on the new one."""
+
+
 class ToolError(OpenMaiaError):
     """The agent called a tool wrongly. It is shown to the agent as an exception in its code and never ends a unit."""
 
