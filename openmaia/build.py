@@ -38,6 +38,15 @@ def host(role: Role, config: Config) -> Any:
             return backbone(config)
 
 
+CONTINUOUS = ("vllm", "openai", "anthropic")
+"""Backbones that take requests as they come and batch by themselves."""
+
+
+def concurrency(role: Role, config: Config) -> int:
+    """Calls that a replica answers at once; 0 for hosts that want one batch after the other."""
+    return config.backbone.concurrency if role == "backbone" and config.backbone.kind in CONTINUOUS else 0
+
+
 def target(config: Config) -> "ReadableTarget":
     match config.target.kind:
         case "network":

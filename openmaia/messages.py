@@ -44,7 +44,8 @@ def assistant(text: str) -> Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """One request to a backbone. conversation: constant over its turns, so that it can stay on one replica."""
+    """One request to a backbone. conversation: constant over its turns, so that it can stay on one replica; empty for
+    a single question."""
 
     conversation: str
     messages: Sequence[Message]

@@ -32,7 +32,8 @@ def brightest(images, note: str):
 
 
 class Deadly(torch.nn.Module):
-    """Its process dies at the sight of a picture that is red all over, and its forward pass fails on a blue one."""
+    """Its process dies at the sight of a picture that is red all over; its forward pass fails on a blue one and does not
+    end on a green one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,6 +45,10 @@ class Deadly(torch.nn.Module):
             import os
 
             os._exit(1)
+        if green > 1 and red < -1 and blue < -1:
+            import time
+
+            time.sleep(3600)
         if blue > 1 and red < -1:
             raise ValueError("no blue pictures, please")
         return self.conv(x)

@@ -9,37 +9,41 @@ from ray.exceptions import RayError
 
 from openmaia import build
 from openmaia.agent.attempt import Result, attempt
+from openmaia.remote.services import Pools
 from openmaia.schema import Config
-from openmaia.services import Services
+from openmaia.services import Exemplars
 from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load
 
 
-def _investigate(owed: Owed, shared: tuple[Config, Services, Run]) -> Result:
-    config, services, run = shared
+def _investigate(owed: Owed, caller: str, shared: tuple[Config, Pools, Exemplars, Run]) -> Result:
+    config, pools, exemplars, run = shared
+    services = pools.services(exemplars, caller)
     return attempt(owed, load(config.task.name), services, build.options(config), run)
 
 
 _remote_investigate: Any = ray.remote(_investigate)
 
 
-def drive(config: Config, run: Run, owed: Sequence[Owed], services: Services) -> Iterator[Result]:
+def drive(config: Config, run: Run, owed: Sequence[Owed], pools: Pools, exemplars: Exemplars) -> Iterator[Result]:
     """Yields the final result of every unit, in the order in which they end."""
     waiting = deque(owed)
     tries: Counter[Owed] = Counter()
-    under_way: dict[Any, Owed] = {}
+    under_way: dict[Any, tuple[Owed, str]] = {}
     task = _remote_investigate.options(
-        num_cpus=config.ray.cpus_per_investigation, memory=config.ray.memory_mb * 2**20, max_retries=1
+        num_cpus=config.ray.cpus_per_investigation, memory=config.ray.memory_mb * 2**20, max_retries=0
     )
-    shared = ray.put((config, services, run))
+    shared = ray.put((config, pools, exemplars, run))
     while waiting or under_way:
         while waiting and len(under_way) < config.ray.investigations:
             next_up = waiting.popleft()
-            under_way[task.remote(next_up, shared)] = next_up
+            caller = f"{next_up.unit}/{next_up.replicate}/{tries[next_up]}"
+            under_way[task.remote(next_up, caller, shared)] = next_up, caller
         done, _ = ray.wait(list(under_way), num_returns=1, timeout=5)
         for reference in done:
-            unit = under_way.pop(reference)
+            unit, caller = under_way.pop(reference)
             result = _result(reference, unit, run)
+            pools.leave(caller)
             tries[unit] += 1
             if result.summary is None and tries[unit] <= config.retries:
                 waiting.append(unit)

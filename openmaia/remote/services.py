@@ -1,6 +1,6 @@
 """The services of an investigation, answered by pools. Each handle satisfies the Protocol of its service."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from openmaia import build
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
-from openmaia.remote.pool import dispatcher
+from openmaia.remote.pool import Counters, dispatcher
 from openmaia.schema import Config
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
 from openmaia.units import TargetInfo
@@ -19,10 +19,13 @@ from openmaia.units import TargetInfo
 
 @dataclass(frozen=True)
 class _Handle:
+    """caller: on whose behalf it asks; pools go round between callers."""
+
     dispatcher: Any
+    caller: str
 
     def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
-        return resolve(self.dispatcher.submit.remote(method, list(requests))) if requests else []
+        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests))) if requests else []
 
 
 class PooledTarget(_Handle):
@@ -62,34 +65,43 @@ def resolve(reference: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pools:
-    target: PooledTarget
-    generator: PooledGenerator
-    editor: PooledEditor
-    backbone: PooledBackbone
+    """The dispatchers of a run, by role."""
 
-    def services(self, exemplars: Exemplars) -> Services:
+    dispatchers: Mapping[build.Role, Any]
+
+    def services(self, exemplars: Exemplars, caller: str) -> Services:
         return Services(
-            target=self.target,
+            target=self.target(caller),
             exemplars=exemplars,
-            generator=self.generator,
-            editor=self.editor,
-            backbone=self.backbone,
+            generator=self.generator(caller),
+            editor=PooledEditor(self.dispatchers["editor"], caller),
+            backbone=PooledBackbone(self.dispatchers["backbone"], caller),
         )
+
+    def target(self, caller: str) -> PooledTarget:
+        return PooledTarget(self.dispatchers["target"], caller)
+
+    def generator(self, caller: str) -> PooledGenerator:
+        return PooledGenerator(self.dispatchers["generator"], caller)
+
+    def leave(self, caller: str) -> None:
+        """A caller has ended or died: what it still asks for is dropped."""
+        for actor in self.dispatchers.values():
+            actor.leave.remote(caller)
+
+    def counters(self) -> dict[build.Role, Counters]:
+        asked: dict[build.Role, Any] = {role: actor.counters.remote() for role, actor in self.dispatchers.items()}
+        return {role: resolve(asked[role]) for role in asked}
 
 
 @contextmanager
 def pools(config: Config) -> Iterator[Pools]:
     """All pools of a run; replicas start at once and load side by side."""
     roles: tuple[build.Role, ...] = ("target", "generator", "editor", "backbone")
-    made = {role: dispatcher(role, config) for role in roles}
+    made: dict[build.Role, Any] = {role: dispatcher(role, config) for role in roles}
     for actor in made.values():
         actor.counters.remote()  # starts its replicas
-    yield Pools(
-        target=PooledTarget(made["target"]),
-        generator=PooledGenerator(made["generator"]),
-        editor=PooledEditor(made["editor"]),
-        backbone=PooledBackbone(made["backbone"]),
-    )
+    yield Pools(made)
     # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
     for actor in made.values():
         ray.kill(actor)

@@ -64,7 +64,7 @@ def is_complete(run: Run) -> bool:
 
 
 def _plan(config: Config, run: Run, services: Pools, view: View) -> list[Owed]:
-    info = services.target.info()
+    info = services.target("plan").info()
     selection = select(config.units, info)
     if selection.duplicates:
         view.say(f"warning: {selection.duplicates} units were named more than once and run once")
@@ -80,7 +80,7 @@ def _investigate(config: Config, run: Run, owed: Sequence[Owed], services: Pools
     before = total - len(owed)
     results: list[Result] = []
     view.progress("investigations", before, total)
-    for result in drive(config, run, owed, services.services(store)):
+    for result in drive(config, run, owed, services, store):
         results.append(result)
         labels = ", ".join(result.summary["labels"]) or "(abstained)" if result.summary else f"failed: {result.cause}"
         view.progress("investigations", before + len(results), total, f"{result.owed.unit}: {labels}")
@@ -93,8 +93,8 @@ def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
 
     evaluate(
         run,
-        services.generator,
-        services.target,
+        services.generator("evaluation"),
+        services.target("evaluation"),
         n=config.evaluate.n,
         seed=config.seed,
         at_once=AT_ONCE,

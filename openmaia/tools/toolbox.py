@@ -202,7 +202,7 @@ class Toolbox:
     def _ask(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
         chats = [
             Chat(
-                conversation=f"{self.around.conversation}/viewer",
+                conversation="",
                 messages=(user(*question),),
                 seed=self._seed(f"viewer {' '.join(p if isinstance(p, str) else p.digest for p in question)}"),
                 max_tokens=self.around.reply_tokens,

@@ -1,0 +1,125 @@
+"""Who is served next, and where a conversation stays."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from openmaia.remote.line import Homes, Item, Line
+
+
+def items(caller: str, count: int, method: str = "probe", conversation: str = "") -> list[Item]:
+    loop: Any = None
+    future = asyncio.Future(loop=loop or asyncio.new_event_loop())
+    return [
+        Item(method=method, request=f"{caller}{i}", caller=caller, conversation=conversation, future=future)
+        for i in range(count)
+    ]
+
+
+def taken(line: Line, limit: int = 4, idle: bool = True) -> list[str]:
+    return [item.request for item in line.take(limit, lambda item: True, idle=idle)]
+
+
+def test_a_batch_is_filled_across_callers():
+    line = Line()
+    for caller in "abc":
+        line.push(items(caller, 1))
+    assert taken(line) == ["a0", "b0", "c0"]
+    assert len(line) == 0
+
+
+def test_a_long_call_does_not_keep_others_waiting():
+    line = Line()
+    line.push(items("a", 100))
+    assert taken(line) == ["a0", "a1", "a2", "a3"]
+    line.push(items("b", 2))
+    line.push(items("c", 1))
+    assert taken(line) == ["a4", "a5", "a6", "a7"]
+    assert taken(line) == ["b0", "b1", "c0", "a8"]
+
+
+def test_a_caller_keeps_the_order_of_its_requests_under_any_company():
+    line = Line()
+    line.push(items("a", 7))
+    line.push(items("b", 5))
+    line.push(items("a", 2, method="late"))
+    served: list[str] = []
+    while len(line):
+        served += taken(line, 3)
+    assert [s for s in served if s.startswith("a")] == [f"a{i}" for i in range(7)] + ["a0", "a1"]
+    assert [s for s in served if s.startswith("b")] == [f"b{i}" for i in range(5)]
+
+
+def test_a_batch_holds_one_method_only():
+    line = Line()
+    line.push(items("a", 1))
+    line.push(items("b", 1, method="info"))
+    line.push(items("c", 1))
+    assert taken(line) == ["a0", "c0"]
+    assert taken(line) == ["b0"]
+
+
+def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
+    line = Line()
+    line.push(items("a", 2))
+    line.push_again(items("z", 2))
+    assert taken(line, idle=False) == []
+    assert taken(line) == ["z0"]
+    assert taken(line) == ["z1"]
+    assert taken(line) == ["a0", "a1"]
+
+
+def test_dropping_a_caller_leaves_the_others():
+    line = Line()
+    line.push(items("a", 3))
+    line.push(items("b", 1))
+    line.push_again(items("a", 1))
+    assert len(line.drop("a")) == 4
+    assert line.drop("nobody") == []
+    assert taken(line) == ["b0"]
+
+
+def test_conversations_start_where_the_least_is_under_way_and_stay():
+    homes = Homes(3)
+    first, second, third, fourth = (items(c, 1, conversation=c)[0] for c in "abcd")
+    for item in (first, second, third):
+        homes.enter(item)
+    where = {c.conversation: [r for r in range(3) if homes.is_at(c, r)] for c in (first, second, third)}
+    assert sorted(where.values()) == [[0], [1], [2]]
+    homes.leave(second)
+    homes.enter(fourth)
+    assert homes.is_at(fourth, where["b"][0])
+    homes.enter(second)
+    assert homes.is_at(second, where["b"][0]), "it stays, although that replica has more to do now"
+
+
+def test_a_load_that_has_gone_does_not_count():
+    homes = Homes(2)
+    for _ in range(50):
+        item = items("a", 1, conversation="a")[0]
+        homes.enter(item)
+        homes.leave(item)
+    homes.release("a")
+    one, two = items("b", 1, conversation="b")[0], items("c", 1, conversation="c")[0]
+    homes.enter(one)
+    homes.enter(two)
+    assert sorted(r for r in range(2) for item in (one, two) if homes.is_at(item, r)) == [0, 1]
+
+
+def test_conversations_of_a_dead_replica_move_apart():
+    homes = Homes(3)
+    conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
+    for item in conversations:
+        homes.enter(item)
+    homes.move_away(0)
+    counts = [sum(homes.is_at(item, r) for item in conversations) for r in range(3)]
+    assert counts == [0, 3, 3]
+
+
+@pytest.mark.parametrize("replica", [0, 1])
+def test_a_single_question_goes_anywhere(replica: int):
+    homes = Homes(2)
+    question = items("a", 1)[0]
+    homes.enter(question)
+    assert homes.is_at(question, replica)
