@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -94,7 +95,7 @@ def investigate(
     record_run.set_plan(units, settings.replicates)
     with Terminal() as terminal:
         store = exemplars.make(
-            settings, units, terminal.say, lambda done, total: terminal.progress("exemplars", done, total)
+            settings, [units[0].layer], terminal.say, lambda done, total: terminal.progress("exemplars", done, total)
         )
     with _stoppable():
         result = attempt(
@@ -108,6 +109,23 @@ def investigate(
     if result.summary is None:
         _fail(result.cause, 1)
     print(f"record: {record_run.files.root}")
+
+
+@app.command()
+def exemplars(config: Config) -> None:
+    """Exemplars of all units of the layers asked for (target.layers). Resumes by itself."""
+    from openmaia.config import load
+
+    settings = load(config)
+    from openmaia.remote import exemplars as maker
+    from openmaia.remote.cluster import cluster
+    from openmaia.terminal import Terminal, exemplars_table
+
+    with _stoppable(), Terminal() as terminal:
+        terminal.say("starting Ray and loading the network")
+        with cluster(settings):
+            store = maker.make(settings, settings.target.layers, partial(terminal.progress, "exemplars"))
+    exemplars_table(store, settings.target.name, settings.target.layers)
 
 
 @app.command()

@@ -18,11 +18,11 @@ POSITIVE = (
     "replicates exemplars.k generator.size limits.soft_turns limits.turns limits.minutes limits.tokens "
     "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
-    "ray.investigations ray.memory_mb"
+    "ray.investigations ray.memory_mb ray.exemplar_workers"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
-NOT_NEGATIVE = ("retries pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation").split() + [
-    f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")
-]
+NOT_NEGATIVE = (
+    "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
+).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
 
 def load(sources: Sequence[str]) -> Config:

@@ -1,80 +1,200 @@
-"""Makes the exemplars that a run needs and its store lacks."""
+"""Makes the exemplars that a run needs and its store lacks: all units of the layers, in two passes over the pictures."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from openmaia import build
-from openmaia.dissection.exemplars import Progress, dissect
+from openmaia.dissection import passes
+from openmaia.dissection.work import Work
+from openmaia.errors import UsageError
 from openmaia.images import Picture, flatten
 from openmaia.pictures.library import Item, Library
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.records import dumps
-from openmaia.units import TargetInfo, Unit
+from openmaia.units import TargetInfo
 
 LARGEST = 640
 """Pixels of a dataset picture's longer side: more than any network here looks at."""
 
+SHARD = 64
+"""Pictures that one worker takes at a time."""
+
+Progress = Callable[[int, int], None]
+
 
 def dataset(config: Config, pictures: Library) -> list[Item]:
-    """The pictures that exemplars come from: everything of the explore half."""
+    """The pictures that exemplars come from: everything of the explore half, each once, in the order of the digests."""
     items = [*pictures.photos("explore"), *pictures.cutouts("explore"), *pictures.textures("explore")]
-    items.sort(key=lambda item: item.digest)
-    return items[: config.pictures.limit or None]
+    unique = {item.digest: item for item in items}
+    chosen = [unique[digest] for digest in sorted(unique)][: config.pictures.limit or None]
+    if not chosen:
+        raise UsageError("there is no picture to take exemplars from; give a folder with more pictures")
+    return chosen
 
 
 def store_of(config: Config, info: TargetInfo, items: Sequence[Item]) -> ExemplarStore:
-    """Where the exemplars of this network, on these pictures, under these settings are kept."""
-    facts = {
-        "network": info.digest,
-        "preprocess": config.target.preprocess,
-        "shuffled": config.target.shuffled,
-        "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
-        "k": config.exemplars.k,
-        "quantile": config.exemplars.quantile,
-    }
-    key = hashlib.sha256(dumps(facts).encode()).hexdigest()
-    return ExemplarStore.at(config.paths.exemplars, info.name, config.pictures.kind, key)
+    """Where exemplars of this target on these pictures are kept. Raises UsageError where something else is."""
+    store = ExemplarStore.at(config.paths.exemplars, info.name, config.exemplars.dataset or config.pictures.kind)
+    store.claim(
+        {
+            "target": info.name,
+            "network": info.digest,
+            "preprocess": config.target.preprocess,
+            "shuffled": config.target.shuffled,
+            "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
+            "k": config.exemplars.k,
+            "quantile": config.exemplars.quantile,
+        }
+    )
+    return store
 
 
 def make(
     config: Config,
-    units: Sequence[Unit],
+    layers: Sequence[str],
     say: build.Say = lambda line: None,
     progress: Progress = lambda done, total: None,
 ) -> ExemplarStore:
-    """Computes what the store lacks."""
-    reader = build.target(config)
-    items = dataset(config, build.library(config, say))
-    store = store_of(config, reader.info(), items)
-    layers = {unit.layer: {u.index for u in units if u.layer == unit.layer} for unit in units}
-    owed = [
-        Unit(target=config.target.name, layer=layer, index=index)
-        for layer, indices in layers.items()
-        if indices - store.units(layer)
-        for index in sorted(indices | store.units(layer))
-    ]
-    if not owed:
-        return store
-    found = dissect(
-        reader,
-        pictures(items),
-        len(items),
-        owed,
-        k=config.exemplars.k,
-        quantile=config.exemplars.quantile,
-        progress=progress,
-    )
-    manifest = {"target": config.target.name, "network": reader.info().digest, "preprocess": config.target.preprocess}
-    for layer in dict.fromkeys(unit.layer for unit in owed):
-        store.write(layer, [u for u in found if u.unit.layer == layer], manifest)
-    return store
+    """Computes what the store lacks, in this process."""
+    worker = Worker(config, say)
+    owed = worker.owed(layers)
+    if owed:
+        job = worker.begin(owed)
+        for shard in job.first:
+            worker.first(shard)
+            progress(min((shard + 1) * SHARD, job.pictures), 2 * job.pictures)
+        worker.save()
+        second = worker.choose()
+        for done, (shard, places) in enumerate(second, start=1):
+            worker.second(shard, places)
+            progress(job.pictures + done * job.pictures // len(second), 2 * job.pictures)
+        worker.finish()
+    return worker.store
 
 
-def pictures(items: Sequence[Item]) -> Iterator[Picture]:
-    for item in items:
-        image = item.load()
-        image.thumbnail((LARGEST, LARGEST))
-        yield Picture.of(np.asarray(flatten(image)), [item.digest])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """first: the shards of the first pass that are owed."""
+
+    layers: tuple[str, ...]
+    pictures: int
+    first: list[int]
+
+
+Places = dict[int, list[passes.Wanted]]
+
+
+@dataclass(slots=True)
+class _State:
+    """Of one worker in the first pass."""
+
+    work: Work
+    scales: passes.Scales
+    first: passes.FirstPass
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    shards: list[int] = field(default_factory=list[int])
+    saved: float = field(default_factory=time.monotonic)
+
+
+class Worker:
+    """Holds the network and the pictures. Several of them share one job; what they write adds up."""
+
+    def __init__(self, config: Config, say: build.Say = lambda line: None):
+        self._config = config
+        self._reader = build.target(config)
+        self._items = dataset(config, build.library(config, say))
+        self._order = passes.Order([item.digest for item in self._items])
+        self._state: _State | None = None
+        self.store = store_of(config, self._reader.info(), self._items)
+
+    def owed(self, layers: Sequence[str]) -> list[str]:
+        return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
+
+    def begin(self, layers: Sequence[str]) -> Job:
+        """Fixes the histograms' bounds, where nobody has yet, and says what is owed."""
+        self.join(layers)
+        state = self._joined
+        shards = range(-(-len(self._items) // SHARD))
+        done = state.work.done_first()
+        owed = [shard for shard in shards if shard not in done]
+        return Job(layers=tuple(layers), pictures=len(self._items), first=owed)
+
+    def join(self, layers: Sequence[str]) -> None:
+        if self._state is None:
+            work = Work(self.store, tuple(layers), self._config.exemplars.k)
+            scales = work.scales()
+            if scales is None:
+                sample = self._order.sample(passes.SCALED_ON)
+                scales = passes.scales(self._reader, layers, (picture for _, picture in self._pictures(sample)))
+                work.save_scales(scales)
+            first = passes.FirstPass(self._reader, self._order, scales, work.k)
+            self._state = _State(work, scales, first)
+
+    def first(self, shard: int) -> bool:
+        """Takes in one shard. Whether everything taken in so far is saved."""
+        state = self._joined
+        for number, picture in self._pictures(self._shard(shard)):
+            state.first.take(number, picture)
+        state.shards.append(shard)
+        if time.monotonic() - state.saved < self._config.ray.save_seconds:
+            return False
+        self.save()
+        return True
+
+    def save(self) -> None:
+        state = self._joined
+        if state.shards:
+            state.work.save_first(state.name, state.shards, state.first.summaries())
+        state.saved = time.monotonic()
+
+    def choose(self) -> list[tuple[int, Places]]:
+        """After the first pass: the shards of the second that are owed, with what each picture is kept for."""
+        state = self._joined
+        merged = state.work.merged(state.scales)
+        places = passes.wanted({layer: passes.choose(summary, self._order) for layer, summary in merged.items()})
+        numbers = sorted(places)
+        shards = [numbers[at : at + SHARD] for at in range(0, len(numbers), SHARD)]
+        done = state.work.done_second()
+        return [(i, {n: places[n] for n in shard}) for i, shard in enumerate(shards) if i not in done]
+
+    def second(self, shard: int, places: Places) -> None:
+        kept = passes.second_pass(self._reader, self._pictures(sorted(places)), places)
+        self._joined.work.save_second(shard, kept)
+
+    def finish(self) -> None:
+        """Again after a finish that was cut short, too."""
+        state = self._joined
+        if not self.owed(state.work.layers):
+            return
+        merged = state.work.merged(state.scales)
+        quantile = self._config.exemplars.quantile
+        units = {
+            layer: passes.unit_rows(self._config.target.name, layer, summary, quantile)
+            for layer, summary in merged.items()
+        }
+        state.work.finish(units)
+
+    @property
+    def _joined(self) -> _State:
+        assert self._state is not None, "join or begin comes first"
+        return self._state
+
+    def _shard(self, shard: int) -> range:
+        return range(shard * SHARD, min((shard + 1) * SHARD, len(self._items)))
+
+    def _pictures(self, numbers: Sequence[int]) -> Iterator[tuple[int, Picture]]:
+        for number in numbers:
+            item = self._items[number]
+            try:
+                image = item.load()
+            except ValueError as error:
+                raise UsageError(
+                    f"a picture was changed while exemplars were computed ({error}); start again"
+                ) from error
+            image.thumbnail((LARGEST, LARGEST))
+            yield number, Picture.of(np.asarray(flatten(image)), [item.digest])

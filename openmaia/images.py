@@ -64,6 +64,12 @@ class Picture:
     def pil(self) -> Image.Image:
         return Image.fromarray(self.pixels)
 
+    def packed(self) -> "Picture":
+        """The same pixels in fewer bytes, for keeping (lossless WebP)."""
+        buffer = io.BytesIO()
+        self.pil().save(buffer, "WEBP", lossless=True, quality=40, method=2, exact=True)
+        return Picture(data=buffer.getvalue(), sources=self.sources, recipe=self.recipe)
+
     def webp(self, quality: int = 90) -> bytes:
         """Lossy, for keeping and showing."""
         buffer = io.BytesIO()

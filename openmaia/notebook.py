@@ -28,7 +28,7 @@ def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, Tools]":
     if len(units) != 1:
         raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
     config.name = safe(f"{config.name}-human-{units[0].layer}-{units[0].index}")
-    store = exemplars.make(config, units, print)
+    store = exemplars.make(config, [unit.layer for unit in units], print)
     task, options = load_task(config.task.name), build.options(config)
     services = build.services(config, store)
     toolbox = Toolbox(surroundings(units[0], task, services, options, f"{units[0]}/human", config.seed))

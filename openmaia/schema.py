@@ -53,6 +53,8 @@ class PicturesConfig:
 
 @dataclass
 class ExemplarsConfig:
+    dataset: str = ""
+    """Names the folder of the exemplars below the target's; empty: pictures.kind."""
     k: int = 15
     quantile: float = 0.99
     """Over all positions of all pictures: the mask threshold of a unit."""
@@ -202,6 +204,10 @@ class RayConfig:
     cpus_per_investigation: float = 0.25
     memory_mb: int = 400
     """Declared per investigation, sandbox included."""
+    exemplar_workers: int = 1
+    """Processes that compute exemplars, each with its own copy of the network."""
+    save_seconds: float = 30.0
+    """Of work on exemplars: the most that the death of a worker costs."""
 
 
 @dataclass

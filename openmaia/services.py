@@ -97,9 +97,25 @@ class Exemplar:
     map: Map | None
 
 
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+UnitState = Literal["ok", "dead", "not finite"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """Statistics over positions of maps. quantiles: at QUANTILES. positive: share of positions above 0."""
+
+    quantiles: tuple[float, ...]
+    mean: float
+    variance: float
+    positive: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitExemplars:
-    """threshold: the unit's mask threshold. maxima: 101 percentiles (0 to 100) of the per-picture activations."""
+    """threshold: the unit's mask threshold. maxima: 101 percentiles (0 to 100) of the per-picture activations; mean, std:
+    theirs. state: a dead unit answered every picture alike, one that is not finite gave NaN or infinity at times."""
 
     unit: Unit
     threshold: float
@@ -107,6 +123,9 @@ class UnitExemplars:
     mean: float
     std: float
     exemplars: tuple[Exemplar, ...]
+    positions: Positions | None = None
+    """None where they are not known, as in exemplars that were imported."""
+    state: UnitState = "ok"
 
     def of_kind(self, kind: ExemplarKind) -> tuple[Exemplar, ...]:
         return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)

@@ -1,23 +1,49 @@
 """What people see in the terminal: progress, tables, a conversation as it happens."""
 
+import time
+from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, JustifyMethod
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from openmaia.doctor import Finding
 from openmaia.evaluate.run import differences
+from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.records import Turn
 from openmaia.store.run import Run
 from openmaia.store.state import state
+from openmaia.units import Unit
 
 console = Console()
+
+
+class _Rate(ProgressColumn):
+    """Steps per second and the time left."""
+
+    def render(self, task: Task) -> Text:
+        if task.finished or not task.speed:
+            return Text("")
+        left = "" if task.time_remaining is None else f", {timedelta(seconds=round(task.time_remaining))} left"
+        return Text(f"{task.speed:.3g}/s{left}", style="dim")
 
 
 class Terminal:
@@ -30,6 +56,7 @@ class Terminal:
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            _Rate(),
             console=console,
         )
         self._tasks: dict[str, TaskID] = {}
@@ -114,6 +141,30 @@ def _cells(row: dict[str, Any]) -> list[str]:
         number(row["auc_other"], ".2f"),
         number(paired, "+.2f"),
     ]
+
+
+def exemplars_table(store: ExemplarStore, target: str, layers: Sequence[str]) -> None:
+    """What is there of each layer, and what it takes to read one unit."""
+    shown = Table(title=f"exemplars of {escape(target)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("layer", "units", "dead", "not finite", "ms to read a unit"):
+        shown.add_column(name, justify="left" if name == "layer" else "right", overflow="fold")
+    count = 0
+    for layer in dict.fromkeys(layers):
+        states = store.states(layer)
+        count += len(states)
+        began = time.perf_counter()
+        read = [Unit(target=target, layer=layer, index=index) for index in sorted(states)[:: max(len(states) // 8, 1)]]
+        for unit in read:
+            store.read(unit)
+        each = (time.perf_counter() - began) / max(len(read), 1) * 1000
+        how = Counter(states.values())
+        shown.add_row(escape(layer), str(len(states)), str(how["dead"]), str(how["not finite"]), f"{each:.1f}")
+    console.print(shown)
+    size = sum(store.files.sizes(""))
+    console.print(
+        f"{escape(store.files.root)}: {size / 1e6:.1f} MB, {size / max(count, 1) / 1e3:.1f} kB per unit",
+        highlight=False,
+    )
 
 
 def show_state(found: dict[str, Any], run: Run) -> None:

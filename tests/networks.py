@@ -54,6 +54,53 @@ class Deadly(torch.nn.Module):
         return self.conv(x)
 
 
+class Unsound(torch.nn.Module):
+    """Its second unit gives NaN and its third infinity on pictures with much red; its fourth is always 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.head = torch.nn.Conv2d(4, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.conv(x))
+
+
+def unsound() -> torch.nn.Module:
+    torch.manual_seed(0)
+    network = Unsound()
+
+    def spoil(module: torch.nn.Module, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        output[:, 3] = 0
+        if given[0][:, 0].mean() > 0:
+            output[:, 1, 0, 0] = float("nan")
+            output[:, 2, -1, -1] = float("inf")
+        return output
+
+    network.conv.register_forward_hook(spoil)
+    return network
+
+
+def mortal() -> torch.nn.Module:
+    """Sound, but its process dies at the twentieth picture, unless one has died here before."""
+    import os
+    from pathlib import Path
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3), torch.nn.ReLU(), torch.nn.Conv2d(6, 8, 3, stride=2))
+    grave = os.environ.get("OPENMAIA_TEST_GRAVE")
+    seen = [0]
+
+    def count(module: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+        seen[0] += 1
+        if grave and seen[0] == 20 and not Path(grave).exists():
+            Path(grave).touch()
+            os._exit(1)
+
+    network.register_forward_pre_hook(count)
+    return network
+
+
 def deadly() -> torch.nn.Module:
     torch.manual_seed(0)
     return Deadly()

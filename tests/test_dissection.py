@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from openmaia.dissection.exemplars import dissect
-from openmaia.errors import UsageError
 from openmaia.images import Picture
 from openmaia.services import Probe, UnitExemplars
 from openmaia.store.exemplars import ExemplarStore
@@ -16,6 +14,7 @@ from openmaia.targets.closed_form import ClosedFormTarget
 from openmaia.targets.hooked import NetworkTarget
 from openmaia.targets.preprocess import Network, Preprocess, Preset, published
 from openmaia.units import Unit
+from tests.dissecting import dissect
 from tests.pictures.making import picture
 from tests.test_targets import PREPROCESS, Tokens, small
 
@@ -36,7 +35,7 @@ def units(layer: str, *indices: int) -> list[Unit]:
 
 
 def of(target: NetworkTarget, wanted: Sequence[Unit], k: int = 5, quantile: float = 0.9) -> list[UnitExemplars]:
-    return dissect(target, pictures(), 30, wanted, k=k, quantile=quantile)
+    return dissect(target, pictures(), wanted, k=k, quantile=quantile)
 
 
 def values(found: UnitExemplars, kind: str) -> list[float]:
@@ -53,8 +52,9 @@ def all_values(target: NetworkTarget, unit: Unit) -> list[float]:
 def test_probing_a_stored_exemplar_gives_its_stored_activation(preset: Preset, layer: str, tmp_path: Path):
     target = network(preset, layer)
     wanted = units(layer, 0, 2)
-    store = ExemplarStore.at(str(tmp_path), "net", "p", "0" * 12)
-    store.write(layer, of(target, wanted), {})
+    store = ExemplarStore.at(str(tmp_path), "net", "p")
+    store.claim({})
+    store.write(layer, of(target, wanted))
     for unit in wanted:
         exemplars = store.read(unit).exemplars
         fresh = network(preset, layer)
@@ -98,8 +98,8 @@ def test_random_exemplars_are_the_same_for_all_units():
 
 def test_exemplars_do_not_depend_on_the_order_of_the_pictures():
     target = network("weights", "conv")
-    one = dissect(target, pictures(), 30, units("conv", 0), k=5, quantile=0.9)[0]
-    other = dissect(target, pictures()[::-1], 30, units("conv", 0), k=5, quantile=0.9)[0]
+    one = dissect(target, pictures(), units("conv", 0), k=5, quantile=0.9)[0]
+    other = dissect(target, pictures()[::-1], units("conv", 0), k=5, quantile=0.9)[0]
     assert [(e.kind, e.rank, e.picture) for e in one.exemplars] == [
         (e.kind, e.rank, e.picture) for e in other.exemplars
     ]
@@ -111,7 +111,8 @@ def test_the_threshold_is_the_quantile_over_all_positions():
     views = [target.view(picture) for picture in pictures()]
     maps = [answer.map for answer in target.probe([Probe(unit=unit, picture=view) for view in views])]
     positions = np.concatenate([small.ravel() for small in maps if small is not None])
-    assert of(target, [unit])[0].threshold == pytest.approx(float(np.quantile(positions, 0.9)), rel=1e-6)
+    exact = float(np.quantile(positions, 0.9))
+    assert of(target, [unit])[0].threshold == pytest.approx(exact, rel=1 / 64 + 0.01)
 
 
 def test_the_distribution_is_of_the_maxima_per_picture():
@@ -119,7 +120,11 @@ def test_the_distribution_is_of_the_maxima_per_picture():
     (unit,) = units("conv", 3)
     ranked = all_values(target, unit)
     (found,) = of(target, [unit])
-    assert np.allclose(found.maxima, np.percentile(ranked, range(101)))
+    low, high = (np.percentile(ranked, range(101), method=method) for method in ("lower", "higher"))
+    slack = np.maximum(np.abs(high) / 64, 2.0**-10 * max(ranked))
+    assert (low - slack <= found.maxima).all()
+    assert (found.maxima <= high + slack).all()
+    assert (found.maxima[0], found.maxima[100]) == (ranked[0], ranked[-1])
     assert (found.mean, found.std) == (pytest.approx(np.mean(ranked)), pytest.approx(np.std(ranked)))
 
 
@@ -129,10 +134,10 @@ def test_an_output_unit_is_measured_in_probabilities_throughout():
     assert 0 <= found.threshold <= 1
 
 
-def test_equal_views_count_once():
+def test_equal_pictures_count_once():
     target = network("weights", "conv")
     twice = [*pictures(4), *pictures(4)]
-    found = dissect(target, twice, 8, units("conv", 0), k=8, quantile=0.9)[0]
+    found = dissect(target, twice, units("conv", 0), k=8, quantile=0.9)[0]
     assert len(found.of_kind("top")) == 4
 
 
@@ -142,29 +147,15 @@ def test_every_exemplar_carries_its_sources():
 
 
 def test_fewer_pictures_than_exemplars_are_all_there_are():
-    found = dissect(network("weights", "conv"), pictures(2), 2, units("conv", 0), k=15, quantile=0.99)[0]
+    found = dissect(network("weights", "conv"), pictures(2), units("conv", 0), k=15, quantile=0.99)[0]
     assert [len(found.of_kind(kind)) for kind in ("top", "bottom", "random", "ladder")] == [2, 2, 2, 2]
-
-
-def test_no_pictures_are_the_users_mistake():
-    with pytest.raises(UsageError, match="picture"):
-        dissect(network("weights", "conv"), [], 0, units("conv", 0), k=5, quantile=0.9)
-
-
-def test_progress_is_told_after_every_picture():
-    told: list[tuple[int, int]] = []
-    dissect(
-        network("weights", "conv"), pictures(3), 3, units("conv", 0), k=1, quantile=0.9,
-        progress=lambda done, total: told.append((done, total)),
-    )  # fmt: skip
-    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_tokens_of_pictures_that_are_not_square_are_dissected():
     target = NetworkTarget("net", Network(module=Tokens(8), preprocess=published((32, 32))), ["block"])
     shapes = [(64, 48), (48, 64), (77, 32), (32, 32)]
     given = [Picture.of(np.asarray(picture(seed, shape))) for seed, shape in enumerate(shapes)]
-    found = dissect(target, given, 4, units("block", 0), k=4, quantile=0.9)[0]
+    found = dissect(target, given, units("block", 0), k=4, quantile=0.9)[0]
     shapes_found = {e.map.shape for e in found.of_kind("top") if e.map is not None}
     assert shapes_found == {(4, 5), (5, 4), (4, 9), (4, 4)}
 
@@ -174,7 +165,7 @@ def test_closed_form_exemplars_give_their_activation_again(shuffled: bool):
     target = ClosedFormTarget("net", shuffled=shuffled)
     unit = Unit(target="net", layer="mono", index=0)
     given = [Picture.of(np.asarray(picture(seed).resize((300, 200), Image.Resampling.NEAREST))) for seed in range(6)]
-    for exemplar in dissect(target, given, 6, [unit], k=6, quantile=0.9)[0].exemplars:
+    for exemplar in dissect(target, given, [unit], k=6, quantile=0.9)[0].exemplars:
         assert target.probe([Probe(unit=unit, picture=exemplar.picture)])[0].value == exemplar.activation
 
 

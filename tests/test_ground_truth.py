@@ -18,7 +18,7 @@ def matches(settings: list[str], *overrides: str) -> int:
     """Units whose labels name exactly the concepts of the truth."""
     config = load([str(REPOSITORY / "configs/closed-form.yaml"), *settings, *overrides])
     units = select(config.units, build.target(config).info()).units
-    services = build.services(config, exemplars.make(config, units))
+    services = build.services(config, exemplars.make(config, [unit.layer for unit in units]))
     found = 0
     for unit in units:
         record = investigate(unit, load_task("description"), services, build.options(config))

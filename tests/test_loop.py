@@ -52,7 +52,7 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Run:
 
     def go(*replies: str, overrides: tuple[str, ...] = (), journal: FolderJournal | None = None) -> Record:
         config = configured(pictures, exemplars_folder, tmp_path, replies, overrides)
-        services = build.services(config, exemplars.make(config, [UNIT]))
+        services = build.services(config, exemplars.make(config, [UNIT.layer]))
         return investigate(UNIT, load_task(config.task.name), services, build.options(config), journal=journal)
 
     return go

@@ -5,10 +5,11 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from openmaia import build, exemplars
 from openmaia.agent import investigate
-from openmaia.dissection.exemplars import dissect
-from openmaia.images import Picture
+from openmaia.images import Picture, flatten
 from openmaia.messages import Chat, Message, Reply
 from openmaia.pictures.library import Item
 from openmaia.schema import Config
@@ -17,6 +18,7 @@ from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.records import comparable
 from openmaia.tasks.task import load as load_task
 from openmaia.units import select
+from tests.dissecting import dissect
 
 
 class Scrambling:
@@ -52,6 +54,12 @@ def scrambled(items: Sequence[Item], folder: Path) -> list[Item]:
     return made
 
 
+def shown(item: Item) -> Picture:
+    image = item.load()
+    image.thumbnail((exemplars.LARGEST, exemplars.LARGEST))
+    return Picture.of(np.asarray(flatten(image)), [item.digest])
+
+
 def test_scrambled_captions_names_and_recipes_leave_the_record_unchanged(small: Callable[..., Config], tmp_path: Path):
     config = small("units=_conv_head=66")
     target = build.target(config)
@@ -59,11 +67,19 @@ def test_scrambled_captions_names_and_recipes_leave_the_record_unchanged(small: 
     items = exemplars.dataset(config, build.library(config))
     (tmp_path / "scrambled").mkdir()
     other = scrambled(items, tmp_path / "scrambled")
-    found = dissect(target, exemplars.pictures(other), len(other), units, k=config.exemplars.k, quantile=0.99)
-    store = ExemplarStore.at(str(tmp_path / "store"), "target", "pictures", "key")
-    store.write("_conv_head", found, {})
+    found = dissect(
+        target,
+        [shown(item) for item in other],
+        units,
+        k=config.exemplars.k,
+        quantile=0.99,
+        identity=lambda p: p.sources[0],
+    )
+    store = ExemplarStore.at(str(tmp_path / "store"), "target", "pictures")
+    store.claim({})
+    store.write("_conv_head", found)
 
-    services = build.services(config, exemplars.make(config, units))
+    services = build.services(config, exemplars.make(config, [unit.layer for unit in units]))
     options, task = build.options(config), load_task("description")
     plain = investigate(units[0], task, services, options)
     backbone = Scrambling(services.backbone)

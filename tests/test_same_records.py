@@ -27,7 +27,7 @@ def in_process(config: Config) -> Run:
     run = Run.create(config)
     run.set_plan(select(config.units, target.info()).units, 1)
     units = [owed.unit for owed in run.plan()]
-    services = build.services(config, exemplars.make(config, units))
+    services = build.services(config, exemplars.make(config, [unit.layer for unit in units]))
     for owed in run.plan():
         result = attempt(owed, load_task("description"), services, build.options(config), run)
         assert result.summary is not None, result.cause

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from openmaia.dissection.exemplars import dissect
 from openmaia.errors import ToolError
 from openmaia.generators.collage import CollageEditor, CollageGenerator
 from openmaia.images import Picture, upsample
@@ -21,6 +20,7 @@ from openmaia.tools import api
 from openmaia.tools.api_text import api_text
 from openmaia.tools.toolbox import Effect, Surroundings, Toolbox
 from openmaia.units import Unit
+from tests.dissecting import dissect
 from tests.pictures.making import picture, save
 
 UNIT = Unit(target="t", layer="mono", index=0)
@@ -73,7 +73,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 @pytest.fixture(scope="module")
 def exemplars() -> UnitExemplars:
-    return dissect(ClosedFormTarget("t"), [half_red(seed) for seed in range(8)], 8, [UNIT], k=3, quantile=0.9)[0]
+    return dissect(ClosedFormTarget("t"), [half_red(seed) for seed in range(8)], [UNIT], k=3, quantile=0.9)[0]
 
 
 @pytest.fixture

@@ -31,8 +31,11 @@ class Item:
     half: Half
 
     def load(self) -> Image.Image:
-        """Upright RGB, or RGBA where the file has transparency. Raises ValueError where it was damaged meanwhile."""
-        return read(self.path).image
+        """Upright RGB, or RGBA where the file has transparency. Raises ValueError where it is another one meanwhile."""
+        decoded = read(self.path)
+        if decoded.digest != self.digest:
+            raise ValueError(f"{self.path} is another picture than when the folder was listed")
+        return decoded.image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,21 +4,20 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
-import ray
-
-from openmaia import build, exemplars
+from openmaia import build
 from openmaia.agent.attempt import Result
 from openmaia.errors import StoreError
 from openmaia.evaluate.run import evaluate
+from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
-from openmaia.remote.services import Pools, pools, resolve
+from openmaia.remote.services import Pools, pools
 from openmaia.schema import Config
-from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.run import LEASE_SECONDS, Owed, Run
-from openmaia.units import Unit, select
+from openmaia.units import select
 
 AT_ONCE = 4
 """Units evaluated at once, so that pools get batches to fill."""
@@ -75,7 +74,7 @@ def _plan(config: Config, run: Run, services: Pools, view: View) -> list[Owed]:
 def _investigate(config: Config, run: Run, owed: Sequence[Owed], services: Pools, view: View) -> list[Result]:
     if not owed:
         return []
-    store = _exemplars(config, sorted({o.unit for o in run.plan()}), view)
+    store = exemplars.make(config, sorted({o.unit.layer for o in run.plan()}), partial(view.progress, "exemplars"))
     total = len(run.plan())
     before = total - len(owed)
     results: list[Result] = []
@@ -102,37 +101,6 @@ def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
     )
 
 
-class ExemplarMaker:
-    """Computes exemplars in a process of its own and says how far it is."""
-
-    def __init__(self) -> None:
-        self._state = (0, 0)
-
-    def make(self, config: Config, units: Sequence[Unit]) -> ExemplarStore:
-        return exemplars.make(config, units, progress=self._note)
-
-    def progress(self) -> tuple[int, int]:
-        return self._state
-
-    def _note(self, done: int, total: int) -> None:
-        self._state = (done, total)
-
-
-def _exemplars(config: Config, units: Sequence[Unit], view: View) -> ExemplarStore:
-    maker = _RemoteMaker.options(num_cpus=0, max_concurrency=2).remote()
-    making = maker.make.remote(config, units)
-    while not ray.wait([making], timeout=0.5)[0]:
-        done, total = resolve(maker.progress.remote())
-        if total:
-            view.progress("exemplars", done, total)
-    store: ExemplarStore = resolve(making)
-    done, total = resolve(maker.progress.remote())
-    if total:
-        view.progress("exemplars", total, total)
-    ray.kill(maker)
-    return store
-
-
 @contextmanager
 def _lease(run: Run) -> Iterator[None]:
     """Held and renewed while the run is driven."""
@@ -154,6 +122,3 @@ def _lease(run: Run) -> Iterator[None]:
         ended.set()
         thread.join()
         lease.release()
-
-
-_RemoteMaker: Any = ray.remote(ExemplarMaker)

@@ -1,8 +1,16 @@
-"""Reads and writes the exemplars of units: rows per (unit, kind, rank), each picture once."""
+"""Reads and writes the exemplars of units.
+
+    <root>/<target>/<dataset>/manifest.json          what they were computed from
+                              <layer>.units.parquet  one row per unit: threshold, quantiles, distribution of activations
+                              <layer>.rows.parquet   one row per (unit, kind, rank): activation, picture, map
+                              <pictures>.arrow       every picture once; mapped into memory where the disk is local
+
+A layer is there when its units file is: that is written last.
+"""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,27 +18,31 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from openmaia.errors import StoreError
+from openmaia.errors import StoreError, UsageError
 from openmaia.images import Picture
-from openmaia.services import Exemplar, Map, UnitExemplars
-from openmaia.store import tables
+from openmaia.services import QUANTILES, Exemplar, ExemplarKind, Map, Positions, UnitExemplars, UnitState
+from openmaia.store import pictures, tables
 from openmaia.store.files import Files, safe
 from openmaia.store.records import dumps
 from openmaia.units import Unit
 
-VERSION = 1
+VERSION = 2
 
-_ROWS = pa.schema(
+KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
+
+ROWS = pa.schema(
     [
         ("unit", pa.int32()),
-        ("kind", pa.string()),
+        ("kind", pa.int8()),
         ("rank", pa.int32()),
         ("activation", pa.float64()),
-        ("picture", pa.string()),
+        ("picture", pa.int64()),
         ("map", pa.binary()),
         ("map_shape", pa.list_(pa.int32())),
     ]
 )
+"""kind: index into KINDS. picture: row of the pictures file."""
+
 _UNITS = pa.schema(
     [
         ("unit", pa.int32()),
@@ -38,87 +50,108 @@ _UNITS = pa.schema(
         ("maxima", pa.list_(pa.float64())),
         ("mean", pa.float64()),
         ("std", pa.float64()),
+        ("quantiles", pa.list_(pa.float64())),
+        ("position_mean", pa.float64()),
+        ("position_variance", pa.float64()),
+        ("positive", pa.float64()),
+        ("state", pa.string()),
     ]
 )
-_PICTURES = pa.schema([("digest", pa.string()), ("data", pa.binary()), ("sources", pa.list_(pa.string()))])
+UNITS_PER_GROUP = 8
+"""Units whose rows are read together with those of the unit asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExemplarStore:
-    """One folder per (network, preprocessing, pictures, k, quantile); the manifest says which."""
-
     files: Files
 
     @classmethod
-    def at(cls, root: str, target: str, dataset: str, key: str) -> "ExemplarStore":
-        return cls(Files(f"{root}/{safe(target)}/{safe(dataset)}-{key[:12]}"))
+    def at(cls, root: str, target: str, dataset: str) -> "ExemplarStore":
+        return cls(Files(f"{root}/{safe(target)}/{safe(dataset)}"))
 
-    def units(self, layer: str) -> set[int]:
-        """Units of a layer that are there."""
-        data = self.files.read(f"{safe(layer)}.units.parquet")
-        return (
-            set()
-            if data is None
-            else {row["unit"] for row in tables.load(data, f"{self.files.root}/{safe(layer)}.units.parquet")[0]}
-        )
+    def claim(self, facts: Mapping[str, Any]) -> None:
+        """Makes this the store of exemplars computed from `facts`. Raises UsageError where it holds others already,
+        naming what differs."""
+        manifest = self.manifest()
+        if manifest is None:
+            self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
+            return
+        wanted = {**facts, "version": VERSION}
+        differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
+        if differing and not manifest.get("imported"):
+            said = ", ".join(f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)" for key in differing)
+            raise UsageError(
+                f"{self.files.root} holds exemplars of something else: {said}. Remove the folder, or give another "
+                "target.name, exemplars.dataset or paths.exemplars"
+            )
 
-    def write(self, layer: str, units: Sequence[UnitExemplars], manifest: dict[str, Any]) -> None:
-        """All units of a layer at once; the units file is written last and makes them visible."""
-        stem = safe(layer)
-        pictures = {e.picture.digest: e.picture for unit in units for e in unit.exemplars}
-        rows = [
-            {"digest": digest, "data": picture.data, "sources": list(picture.sources)}
-            for digest, picture in sorted(pictures.items())
-        ]
-        self._write(f"{stem}.pictures.parquet", rows, _PICTURES, group=8)
-        exemplars = [_row(unit, exemplar) for unit in units for exemplar in unit.exemplars]
-        per_unit = max((len(unit.exemplars) for unit in units), default=1)
-        self._write(f"{stem}.rows.parquet", exemplars, _ROWS, group=per_unit)
-        self.files.write("manifest.json", dumps(manifest | {"version": VERSION}).encode())
-        self._write(f"{stem}.units.parquet", [_unit_row(unit) for unit in units], _UNITS, group=1024)
-
-    def read(self, unit: Unit) -> UnitExemplars:
-        stem = safe(unit.layer)
-        if self._version() != VERSION:
-            raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
-        found = tables.select(self.files, f"{stem}.units.parquet", "unit", [unit.index])
-        if not found:
-            raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
-        rows = tables.select(self.files, f"{stem}.rows.parquet", "unit", [unit.index])
-        digests = sorted({row["picture"] for row in rows})
-        pictures = {
-            row["digest"]: Picture(data=row["data"], sources=tuple(row["sources"]))
-            for row in tables.select(self.files, f"{stem}.pictures.parquet", "digest", digests)
-        }
-        return UnitExemplars(
-            unit=unit,
-            threshold=found[0]["threshold"],
-            maxima=np.array(found[0]["maxima"]),
-            mean=found[0]["mean"],
-            std=found[0]["std"],
-            exemplars=tuple(_exemplar(row, pictures) for row in rows),
-        )
-
-    def _version(self) -> Any:
+    def manifest(self) -> dict[str, Any] | None:
         try:
-            return json.loads(self.files.read("manifest.json") or b"{}").get("version")
+            data = self.files.read("manifest.json")
+            return None if data is None else json.loads(data)
         except ValueError as error:
             raise StoreError(f"{self.files.path('manifest.json')} is damaged: {error}; remove the folder") from error
 
-    def _write(self, name: str, rows: list[dict[str, Any]], schema: pa.Schema, group: int) -> None:
-        self.files.write(name, tables.dump(rows, schema, {"version": VERSION}, group))
+    def layers(self) -> list[str]:
+        """Layers that are there, as their files are named."""
+        return [name.removesuffix(".units.parquet") for name in self.files.names("") if name.endswith(".units.parquet")]
+
+    def states(self, layer: str) -> dict[int, UnitState]:
+        """The units of a layer that are there, and whether they are alive."""
+        name = f"{safe(layer)}.units.parquet"
+        data = self.files.read(name)
+        rows = [] if data is None else tables.load(data, self.files.path(name))[0]
+        return {row["unit"]: row["state"] for row in rows}
+
+    def units(self, layer: str) -> set[int]:
+        return set(self.states(layer))
+
+    def write(self, layer: str, units: Sequence[UnitExemplars]) -> None:
+        """All units of a layer at once, with a pictures file of its own."""
+        kept = {e.picture.digest: e.picture for unit in units for e in unit.exemplars}
+        numbers = {digest: number for number, digest in enumerate(sorted(kept))}
+        name = f"{safe(layer)}.pictures.arrow"
+        pictures.write(self.files, name, (kept[digest].packed() for digest in numbers))
+        rows = [
+            row(unit.unit.index, e.kind, e.rank, e.activation, numbers[e.picture.digest], e.map)
+            for unit in sorted(units, key=lambda unit: unit.unit.index)
+            for e in unit.exemplars
+        ]
+        self.write_layer(layer, units, pa.Table.from_pylist(rows, schema=ROWS), name)
+
+    def write_layer(self, layer: str, units: Iterable[UnitExemplars], rows: pa.Table, pictures_file: str) -> None:
+        """rows: as ROWS, sorted by unit. pictures_file: where their pictures are."""
+        found = sorted(units, key=lambda unit: unit.unit.index)
+        group = max(len(rows) * UNITS_PER_GROUP // max(len(found), 1), 1)
+        header = {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
+        with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
+            tables.write(stream, rows, header, group)
+        data = tables.dump([_unit_row(unit) for unit in found], _UNITS, header, 64)
+        self.files.write(f"{safe(layer)}.units.parquet", data)
+
+    def read(self, unit: Unit) -> UnitExemplars:
+        """Touches the rows and pictures of this unit and, on a disk, little else."""
+        stem = safe(unit.layer)
+        if (self.manifest() or {}).get("version") != VERSION:
+            raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
+        found, _ = tables.select(self.files, f"{stem}.units.parquet", "unit", unit.index)
+        if not found:
+            raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
+        rows, header = tables.select(self.files, f"{stem}.rows.parquet", "unit", unit.index)
+        shown = pictures.read(self.files, header["pictures"], sorted({row["picture"] for row in rows}))
+        return _unit(unit, found[0], rows, shown)
 
 
-def _row(unit: UnitExemplars, exemplar: Exemplar) -> dict[str, Any]:
-    small = None if exemplar.map is None else _compact(exemplar.map)
+def row(unit: int, kind: ExemplarKind, rank: int, activation: float, picture: int, small: Map | None) -> dict[str, Any]:
+    compact = None if small is None else _compact(small)
     return {
-        "unit": unit.unit.index,
-        "kind": exemplar.kind,
-        "rank": exemplar.rank,
-        "activation": exemplar.activation,
-        "picture": exemplar.picture.digest,
-        "map": None if small is None else small.tobytes(),
-        "map_shape": None if small is None else list(small.shape),
+        "unit": unit,
+        "kind": KINDS.index(kind),
+        "rank": rank,
+        "activation": activation,
+        "picture": picture,
+        "map": None if compact is None else compact.tobytes(),
+        "map_shape": None if compact is None else list(compact.shape),
     }
 
 
@@ -129,25 +162,52 @@ def _compact(small: Map) -> npt.NDArray[np.float16 | np.float32]:
 
 
 def _unit_row(unit: UnitExemplars) -> dict[str, Any]:
+    positions = unit.positions
     return {
         "unit": unit.unit.index,
         "threshold": unit.threshold,
         "maxima": unit.maxima.tolist(),
         "mean": unit.mean,
         "std": unit.std,
+        "quantiles": positions and list(positions.quantiles),
+        "position_mean": positions and positions.mean,
+        "position_variance": positions and positions.variance,
+        "positive": positions and positions.positive,
+        "state": unit.state,
     }
 
 
-def _exemplar(row: dict[str, Any], pictures: dict[str, Picture]) -> Exemplar:
+def _unit(unit: Unit, found: tables.Row, rows: Sequence[tables.Row], shown: Mapping[int, Picture]) -> UnitExemplars:
+    positions = None
+    if found["quantiles"] is not None:
+        positions = Positions(
+            quantiles=tuple(found["quantiles"]),
+            mean=found["position_mean"],
+            variance=found["position_variance"],
+            positive=found["positive"],
+        )
+    return UnitExemplars(
+        unit=unit,
+        threshold=found["threshold"],
+        maxima=np.array(found["maxima"]),
+        mean=found["mean"],
+        std=found["std"],
+        exemplars=tuple(_exemplar(row, shown) for row in rows),
+        positions=positions,
+        state=found["state"],
+    )
+
+
+def _exemplar(row: tables.Row, shown: Mapping[int, Picture]) -> Exemplar:
     small = None
     if row["map"] is not None:
         shape = tuple(row["map_shape"])
         kind = np.float16 if len(row["map"]) == 2 * math.prod(shape) else np.float32
         small = np.frombuffer(row["map"], dtype=kind).reshape(shape).astype(np.float32)
     return Exemplar(
-        kind=row["kind"],
+        kind=KINDS[int(row["kind"])],
         rank=row["rank"],
         activation=row["activation"],
-        picture=pictures[row["picture"]],
+        picture=shown[row["picture"]],
         map=small,
     )

@@ -3,7 +3,10 @@
 import os
 import tempfile
 import urllib.parse
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -50,18 +53,24 @@ class Files:
             ) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Atomic: a rename on a file system, one PUT on an object store."""
+        with self.writing(name) as stream:
+            stream.write(data)
+
+    @contextmanager
+    def writing(self, name: str) -> Generator[Any]:
+        """A stream whose content has the name when all went well, and no name otherwise: a rename on a file system, one
+        PUT on an object store."""
         target = self.path(name)
         try:
             if self.local is None:
                 with self._fs.open_output_stream(target) as stream:
-                    stream.write(data)
+                    yield stream
                 return
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(dir=Path(target).parent, prefix=".writing-")
             try:
                 with os.fdopen(descriptor, "wb") as stream:
-                    stream.write(data)
+                    yield stream
                     stream.flush()
                     os.fsync(stream.fileno())
                 os.replace(temporary, target)
@@ -84,6 +93,10 @@ class Files:
     def open(self, name: str) -> pa.NativeFile:
         """For reading at random, as footers and row groups are."""
         return self._fs.open_input_file(self.path(name))
+
+    def mapped(self, name: str) -> pa.NativeFile:
+        """The same, mapped into memory on a local disk."""
+        return self.open(name) if self.local is None else pa.memory_map(self.path(name))
 
     def names(self, folder: str) -> list[str]:
         """Names of all whole files below a folder, relative to the root, sorted."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,10 +26,18 @@ def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | Non
     if header is not None:
         table = table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)})
     buffer = io.BytesIO()
-    pq.write_table(  # pyright: ignore[reportUnknownMemberType]
-        table, buffer, row_group_size=group, compression="zstd", write_page_checksum=True
-    )
+    _write(buffer, table, group)
     return buffer.getvalue()
+
+
+def write(stream: Any, table: pa.Table, header: Row, group: int) -> None:
+    _write(stream, table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)}), group)
+
+
+def _write(stream: Any, table: pa.Table, group: int) -> None:
+    pq.write_table(  # pyright: ignore[reportUnknownMemberType]
+        table, stream, row_group_size=group, compression="zstd", write_page_checksum=True
+    )
 
 
 def load(data: bytes, name: str = "a file") -> tuple[list[Row], Row]:
@@ -52,17 +61,29 @@ def header(files: Files, name: str) -> Row:
     return _header(schema.metadata, files.path(name))
 
 
-def select(files: Files, name: str, column: str, values: Sequence[Any]) -> list[Row]:
-    """Rows whose column holds one of the values; only row groups that may hold them are read."""
+def select(files: Files, name: str, column: str, value: int) -> tuple[list[Row], Row]:
+    """(rows whose column holds the value, the header); only row groups that may hold them are read."""
+    table = matching(files, name, column, value)
+    return table.to_pylist(), _header(table.schema.metadata, files.path(name))
+
+
+def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
     try:
         with files.open(name) as stream:
-            filters: Any = [(column, "in", list(values))]
-            table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
-                stream, filters=filters, page_checksum_verification=True
+            file: Any = pq.ParquetFile(stream, page_checksum_verification=True)
+            at: int = file.schema_arrow.get_field_index(column)
+            groups = [g for g in range(file.num_row_groups) if _may_hold(file.metadata.row_group(g).column(at), value)]
+            table: Any = file.read_row_groups(groups)
+            return table.filter(pa.array(np.asarray(table.column(at)) == value)).replace_schema_metadata(
+                file.schema_arrow.metadata
             )
-            return table.to_pylist()
     except DAMAGED as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
+
+
+def _may_hold(column: Any, value: int) -> bool:
+    statistics = column.statistics
+    return statistics is None or not statistics.has_min_max or statistics.min <= value <= statistics.max
 
 
 def _header(metadata: dict[bytes, bytes] | None, name: str) -> Row:

@@ -1,0 +1,126 @@
+"""Exemplars on the cluster: several workers share the shards of each pass."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from openmaia.errors import OpenMaiaError, ServiceError
+from openmaia.exemplars import SHARD, Progress, Worker
+from openmaia.schema import Config
+from openmaia.store.exemplars import ExemplarStore
+
+DEATHS = 5
+"""So many workers may die before the job is given up."""
+
+
+def make(config: Config, layers: Sequence[str], progress: Progress) -> ExemplarStore:
+    """Computes what the store lacks. What a worker that died had not saved is done again by the others."""
+    team = _Team(config)
+    store: ExemplarStore = team.lead("found")
+    owed: list[str] = team.lead("owed", layers)
+    if owed:
+        _compute(team, owed, progress)
+    team.end()
+    return store
+
+
+def _compute(team: "_Team", layers: list[str], progress: Progress) -> None:
+    job = team.lead("begin", layers)
+    team.hire(layers, len(job.first))
+    total = 2 * job.pictures
+    while left := team.lead("begin", layers).first:
+        before = max(job.pictures - len(left) * SHARD, 0)
+        team.share("first", [(shard,) for shard in left], partial(_said, progress, total, before, SHARD))
+        team.each("save")
+    while second := team.lead("choose"):
+        each = job.pictures / len(second)
+        team.share("second", second, partial(_said, progress, total, job.pictures, each))
+    team.lead("finish")
+
+
+def _said(progress: Progress, total: int, before: float, each: float, done: int) -> None:
+    progress(min(round(before + each * done), total), total)
+
+
+class _Team:
+    """Workers, and who of them does what. One that dies is replaced; what it was at stays owed."""
+
+    def __init__(self, config: Config):
+        self._config = config
+        self._layers: list[str] = []
+        self._deaths = 0
+        self._workers = [self._start()]
+
+    def hire(self, layers: list[str], shards: int) -> None:
+        """As many as there is work for. The leader has fixed the histograms' bounds by now."""
+        self._layers = layers
+        count = min(self._config.ray.exemplar_workers, shards)
+        self._workers += [self._start() for _ in range(count - 1)]
+
+    def lead(self, method: str, *given: Any) -> Any:
+        """The answer of the first worker, or of whoever takes its place."""
+        while True:
+            answer = self._settled(getattr(self._workers[0], method).remote(*given), 0)
+            if answer is not _DIED:
+                return answer
+
+    def share(self, method: str, tasks: Sequence[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
+        """Whoever is idle takes the next task. What a worker was at when it died is left undone."""
+        waiting = list(tasks)[::-1]
+        done = 0
+        under_way: dict[Any, int] = {}
+        idle = list(range(len(self._workers)))
+        while waiting or under_way:
+            while waiting and idle:
+                at = idle.pop()
+                under_way[getattr(self._workers[at], method).remote(*waiting.pop())] = at
+            for reference in ray.wait(list(under_way), num_returns=1, timeout=1)[0]:
+                at = under_way.pop(reference)
+                self._settled(reference, at)
+                idle.append(at)
+                done += 1
+                progress(done)
+
+    def each(self, method: str) -> None:
+        for at, reference in enumerate([getattr(worker, method).remote() for worker in self._workers]):
+            self._settled(reference, at)
+
+    def end(self) -> None:
+        for worker in self._workers:
+            ray.kill(worker)
+
+    def _settled(self, reference: Any, at: int) -> Any:
+        """The answer; raises what the worker raised. One that died makes room for another."""
+        try:
+            return ray.get(reference)
+        except RayTaskError as error:
+            if isinstance(error.cause, OpenMaiaError):
+                raise error.cause from None
+            raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
+        except RayActorError as error:
+            self._deaths += 1
+            if self._deaths >= DEATHS:
+                raise ServiceError(f"{DEATHS} processes died while they computed exemplars") from error
+            self._workers[at] = self._start()
+            return _DIED
+
+    def _start(self) -> Any:
+        gpus = self._config.pools.target.num_gpus
+        worker = _RemoteWorker.options(num_cpus=0, num_gpus=gpus).remote(self._config)
+        if self._layers:
+            worker.join.remote(self._layers)
+        return worker
+
+
+class _Member(Worker):
+    """An actor answers calls only."""
+
+    def found(self) -> ExemplarStore:
+        return self.store
+
+
+_DIED = object()
+_RemoteWorker: Any = ray.remote(_Member)

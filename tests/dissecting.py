@@ -1,0 +1,76 @@
+"""Exemplars of a few pictures, through the passes that a store is made by."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from openmaia.dissection import passes
+from openmaia.dissection.passes import Chosen, FirstPass, Order, Readable
+from openmaia.dissection.summary import Summary
+from openmaia.images import Picture
+from openmaia.services import Exemplar, UnitExemplars
+from openmaia.units import Unit
+
+
+def dissect(
+    target: Readable,
+    given: Sequence[Picture],
+    units: Sequence[Unit],
+    *,
+    k: int,
+    quantile: float,
+    identity: Callable[[Picture], str] = lambda picture: picture.digest,
+) -> list[UnitExemplars]:
+    order, pictures = ordered(given, identity)
+    layers = list(dict.fromkeys(unit.layer for unit in units))
+    summaries = first(target, order, pictures, layers, k, [range(len(pictures))])
+    chosen = {layer: passes.choose(summary, order) for layer, summary in summaries.items()}
+    exemplars = kept(target, pictures, chosen)
+    rows = {layer: passes.unit_rows("net", layer, summary, quantile) for layer, summary in summaries.items()}
+    return [
+        dataclasses.replace(rows[unit.layer][unit.index], unit=unit, exemplars=tuple(exemplars[unit.layer, unit.index]))
+        for unit in units
+    ]
+
+
+def ordered(
+    given: Sequence[Picture], identity: Callable[[Picture], str] = lambda picture: picture.digest
+) -> tuple[Order, list[Picture]]:
+    unique = {identity(picture): picture for picture in given}
+    digests = sorted(unique)
+    return Order(digests), [unique[digest] for digest in digests]
+
+
+def first(
+    target: Readable,
+    order: Order,
+    pictures: Sequence[Picture],
+    layers: Sequence[str],
+    k: int,
+    shares: Sequence[Sequence[int]],
+) -> dict[str, Summary]:
+    """The first pass by as many workers as there are shares, added up in their order."""
+    scales = passes.scales(target, layers, (pictures[n] for n in order.sample(passes.SCALED_ON)))
+    total = {layer: Summary.empty(scales[layer], k) for layer in layers}
+    for share in shares:
+        worker = FirstPass(target, order, scales, k)
+        for number in share:
+            worker.take(number, pictures[number])
+        for layer, summary in worker.summaries().items():
+            total[layer].add(summary)
+    return total
+
+
+def kept(
+    target: Readable, pictures: Sequence[Picture], chosen: dict[str, Chosen]
+) -> dict[tuple[str, int], list[Exemplar]]:
+    places = passes.wanted(chosen)
+    found: dict[tuple[str, int], list[Exemplar]] = {}
+    for _, picture, maps in passes.second_pass(target, ((n, pictures[n]) for n in sorted(places)), places):
+        for place, small in maps:
+            exemplar = Exemplar(
+                kind=place.kind, rank=place.rank, activation=place.activation, picture=picture, map=small
+            )
+            found.setdefault((place.layer, place.unit), []).append(exemplar)
+    for exemplars in found.values():
+        exemplars.sort(key=lambda e: (("top", "bottom", "random", "ladder").index(e.kind), e.rank))
+    return found
