@@ -1,0 +1,1 @@
+"""Other projects' formats: read into our stores, and written back."""
