@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from openmaia.agent.options import Options
-from openmaia.config import to_dict
+from openmaia.config import SERVED, to_dict
 from openmaia.errors import UsageError
 from openmaia.pictures.library import Library
 from openmaia.sandbox import Limits as SandboxLimits
@@ -38,13 +38,10 @@ def host(role: Role, config: Config) -> Any:
             return backbone(config)
 
 
-CONTINUOUS = ("vllm", "openai", "anthropic")
-"""Backbones that take requests as they come and batch by themselves."""
-
-
 def concurrency(role: Role, config: Config) -> int:
-    """Calls that a replica answers at once; 0 for hosts that want one batch after the other."""
-    return config.backbone.concurrency if role == "backbone" and config.backbone.kind in CONTINUOUS else 0
+    """Calls that a replica answers at once; 0 for hosts that want one batch after the other. Language models take requests
+    as they come and batch by themselves."""
+    return config.backbone.concurrency if role == "backbone" and config.backbone.kind in SERVED else 0
 
 
 def target(config: Config) -> "ReadableTarget":
@@ -54,13 +51,19 @@ def target(config: Config) -> "ReadableTarget":
             from openmaia.targets.networks import load
 
             network = load(config.target.network, config.target.weights, _preset(config))
-            return NetworkTarget(config.target.name, network, config.target.layers)
+            return NetworkTarget(config.target.name, network, config.target.layers, directions=config.target.directions)
+        case "synthetic":
+            from openmaia.targets.synthetic.target import SyntheticTarget
+
+            return SyntheticTarget(
+                config.target.name, config.target.detector, config.target.segmenter, config.target.units
+            )
         case "closed_form":
             from openmaia.targets.closed_form import ClosedFormTarget
 
             return ClosedFormTarget(config.target.name, shuffled=config.target.shuffled)
         case kind:
-            raise _unknown("target.kind", kind, "network", "closed_form")
+            raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")
 
 
 def _preset(config: Config) -> Literal["weights", "published"]:
@@ -77,8 +80,12 @@ def generator(config: Config) -> Generator:
             from openmaia.generators.collage import CollageGenerator
 
             return CollageGenerator(library(config), config.generator.size)
+        case "diffusers":
+            from openmaia.generators.diffusion.generator import DiffusionGenerator
+
+            return DiffusionGenerator(config.generator.diffusion, config.generator.size)
         case kind:
-            raise _unknown("generator.kind", kind, "collage")
+            raise _unknown("generator.kind", kind, "collage", "diffusers")
 
 
 def editor(config: Config) -> Editor:
@@ -87,8 +94,12 @@ def editor(config: Config) -> Editor:
             from openmaia.generators.collage import CollageEditor
 
             return CollageEditor(library(config), config.generator.size)
+        case "diffusers":
+            from openmaia.generators.diffusion.editor import DiffusionEditor
+
+            return DiffusionEditor(config.editor.diffusion)
         case kind:
-            raise _unknown("editor.kind", kind, "collage")
+            raise _unknown("editor.kind", kind, "collage", "diffusers")
 
 
 def backbone(config: Config) -> Backbone:
@@ -108,8 +119,20 @@ def backbone(config: Config) -> Backbone:
             from openmaia.backbones.replay import ReplayBackbone
 
             return ReplayBackbone(config.backbone.record)
+        case "vllm":
+            from openmaia.backbones.vllm_engine import VllmBackbone
+
+            return VllmBackbone(config.backbone, config.pools.backbone.num_gpus)
+        case "openai":
+            from openmaia.backbones.openai_server import OpenAiBackbone
+
+            return OpenAiBackbone(config.backbone)
+        case "anthropic":
+            from openmaia.backbones.anthropic_server import AnthropicBackbone
+
+            return AnthropicBackbone(config.backbone)
         case kind:
-            raise _unknown("backbone.kind", kind, "scripted", "replay")
+            raise _unknown("backbone.kind", kind, "scripted", "replay", *SERVED)
 
 
 def backbone_name(config: Config) -> str:
@@ -117,6 +140,8 @@ def backbone_name(config: Config) -> str:
     match config.backbone.kind:
         case "scripted":
             return f"scripted (no language model; eyes: {config.backbone.eyes})"
+        case "vllm" | "openai" | "anthropic":
+            return f"{config.backbone.model} ({config.backbone.kind})"
         case kind:
             return kind
 

@@ -14,11 +14,18 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.errors import UsageError
 from openmaia.schema import MACHINE_SECTIONS, POOLS, Config
 
+SERVED = ("vllm", "openai", "anthropic")
+"""Backbones that are language models."""
+
+FREE = ("backbone.vllm.arguments", "target.directions")
+"""Mappings whose keys are not ours."""
+
 POSITIVE = (
     "replicates exemplars.k generator.size limits.soft_turns limits.turns limits.minutes limits.tokens "
     "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
-    "ray.investigations ray.memory_mb ray.exemplar_workers"
+    "ray.investigations ray.memory_mb ray.exemplar_workers backbone.context_tokens backbone.images_per_prompt "
+    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
 NOT_NEGATIVE = (
     "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
@@ -80,10 +87,10 @@ def _known() -> frozenset[str]:
 
 
 def keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Dotted names of all leaves."""
+    """Dotted names of all leaves. Mappings with names of the user's own count as leaves."""
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]
-        if isinstance(value, DictConfig) and len(value):
+        if isinstance(value, DictConfig) and len(value) and f"{prefix}{name}" not in FREE:
             yield from keys(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
@@ -109,7 +116,36 @@ def _checked(merged: DictConfig) -> Config:
             f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
             "asked for its answer at soft_turns, so make it the smaller one"
         )
+    _refuse_contradictions(config)
     return config
+
+
+def _refuse_contradictions(config: Config) -> None:
+    backbone, pool = config.backbone, config.pools.backbone
+    if backbone.kind in SERVED and not backbone.model:
+        raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")
+    if backbone.kind in ("openai", "anthropic") and pool.replicas != 1:
+        raise UsageError(
+            f"pools.backbone.replicas={pool.replicas} with backbone.kind={backbone.kind}: a server is asked by one process, "
+            "so that backbone.concurrency limits all requests; give 1, and raise backbone.concurrency instead"
+        )
+    if backbone.kind in SERVED and backbone.context_tokens <= config.limits.reply_tokens:
+        raise UsageError(
+            f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
+            f"{config.limits.reply_tokens}; raise the one or lower the other"
+        )
+    if (
+        backbone.kind == "vllm"
+        and 0 < pool.num_gpus < backbone.vllm.tensor_parallel
+        and backbone.vllm.tensor_parallel > 1
+    ):
+        raise UsageError(
+            f"backbone.vllm.tensor_parallel={backbone.vllm.tensor_parallel} needs as many GPUs per replica; "
+            f"pools.backbone.num_gpus={pool.num_gpus:g}"
+        )
+    for role, service in (("generator", config.generator), ("editor", config.editor)):
+        if service.kind == "diffusers" and not service.diffusion.model:
+            raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
 
 
 def _refuse_out_of_range(merged: DictConfig) -> None:

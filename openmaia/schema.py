@@ -62,7 +62,7 @@ class ExemplarsConfig:
 
 @dataclass
 class DiffusionConfig:
-    """A diffusers pipeline. steps, guidance: 0 and below for what the pipeline itself takes."""
+    """A diffusers pipeline. steps: 0, guidance: below 0, for what the pipeline itself takes."""
 
     model: str = ""
     """A hub id or a folder."""
@@ -92,6 +92,7 @@ class GeneratorConfig:
 @dataclass
 class EditorConfig:
     kind: str = "collage"
+    """collage: edits what the collage made; diffusers: an instruction-based editing model."""
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
 
 

@@ -27,6 +27,15 @@ def test_every_shipped_config_is_complete_or_an_overlay(path: Path):
     assert isinstance(load(sources), Config)
 
 
+def test_mappings_with_names_of_the_users_own_are_taken_as_they_are():
+    one = load([*LEAST, "backbone.vllm.arguments.load_format=mistral", "target.directions={blocks.3: a.safetensors}"])
+    assert one.backbone.vllm.arguments == {"load_format": "mistral"}
+    assert one.target.directions == {"blocks.3": "a.safetensors"}
+    other = load([*LEAST, "backbone.vllm.arguments.load_format=dummy", "target.directions={blocks.3: b.safetensors}"])
+    assert differing_keys(to_dict(one), to_dict(other)) == ["backbone.vllm.arguments", "target.directions"]
+    assert load([*LEAST, "backbone.vllm.arguments.load_format=mistral"]).target.directions == {}
+
+
 def test_later_sources_win_over_earlier_ones(tmp_path: Path):
     file = tmp_path / "a.yaml"
     file.write_text("limits: {turns: 20}\nseed: 3\n")
@@ -193,3 +202,22 @@ def test_a_saved_config_reads_back_equal(text: str):
     saved: dict[str, Any] = yaml.safe_load(to_yaml(config))
     assert saved == to_dict(config)
     assert differing_keys(saved, to_dict(config)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["backbone.kind=vllm"], "needs backbone.model"),
+        (["backbone.kind=openai", "backbone.model=m", "pools.backbone.replicas=2"], "backbone.concurrency"),
+        (["backbone.kind=vllm", "backbone.model=m", "backbone.context_tokens=4000"], "limits.reply_tokens=4096"),
+        (
+            ["backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=2", "pools.backbone.num_gpus=1"],
+            "needs as many GPUs per replica",
+        ),
+        (["generator.kind=diffusers"], "needs generator.diffusion.model"),
+        (["editor.kind=diffusers"], "needs editor.diffusion.model"),
+        (["backbone.tries=0"], "above 0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given: list[str], said: str):
+    assert said in refused(*given)

@@ -64,6 +64,8 @@ def has_cuda():
 def declare():
     import torch
 
+    if KEPT:  # a package is looked up more than once
+        return
     library = torch.library.Library("torchvision", "FRAGMENT")
     for operator in OPERATORS:
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
