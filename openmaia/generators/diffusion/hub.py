@@ -1,0 +1,58 @@
+"""Files of a model, from a folder or the hub, with errors that say what to do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+
+from openmaia.errors import UsageError
+
+
+def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
+    """A JSON file of `source`, a folder or a hub id; None where the source has no such file.
+
+    key: the config key that named the source. Raises UsageError for a source that is missing, gated or out of reach.
+    """
+    folder = Path(source).expanduser()
+    path = folder / filename if folder.is_dir() else _download(key, source, filename)
+    if path is None or not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{key}={source!r}: its {filename} is damaged: {error}") from error
+
+
+def _download(key: str, source: str, filename: str) -> Path | None:
+    try:
+        return Path(hf_hub_download(source, filename))
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
+        raise UsageError(
+            f"{key}={source!r} is no folder here, and the model hub cannot be reached to look for it; check the name, the "
+            "network and HF_HUB_OFFLINE, or give a folder that holds the model"
+        ) from error
+    except GatedRepoError as error:
+        raise UsageError(
+            f"{key}={source!r} is gated: accept its licence on its page of the hub, then set HF_TOKEN to a token of that "
+            "account"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise UsageError(
+            f"{key}={source!r} is neither a folder nor a model of the hub; check the name, and set HF_TOKEN if it is private"
+        ) from error
+    except EntryNotFoundError:
+        return None
+    except HFValidationError as error:
+        raise UsageError(f"{key}={source!r} is neither a folder nor a hub id such as owner/name") from error
+    except HfHubHTTPError as error:
+        raise UsageError(f"{key}={source!r}: the model hub refused: {str(error)[:300]}") from error
