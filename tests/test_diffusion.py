@@ -2,7 +2,10 @@
 
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +16,6 @@ from typing import Any
 from unittest import mock
 
 import bitsandbytes
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -189,13 +191,12 @@ def test_encodings_are_dropped_oldest_use_first() -> None:
 def test_what_no_text_encoder_sees_is_said(folders: dict[str, Path], name: str) -> None:
     """The tokenizer of the Stable Diffusion model here makes a token of each letter and sees 75 of them."""
     generator = DiffusionGenerator(config(folders[name]), SIZE)
-    long = "a photo of a dog on the grass " * 8 + "zebra"
+    long = "a photo of a dog on the grass " * 8 + "red bus"
     whole, cut = generator.generate([Generation(prompt=prompt, seed=0) for prompt in ("a dog", long)])
     assert whole.undrawn == ()
-    assert cut.undrawn[0].replace(" ", "").endswith("zebra")
-    visible = long.replace(" ", "")[: -len(cut.undrawn[0].replace(" ", ""))]
-    again = generator.generate([Generation(prompt=long[:-5] + "horse", seed=0)])[0]
-    assert visible and again.picture.digest == cut.picture.digest
+    assert cut.undrawn[0].replace(" ", "").endswith("redbus")
+    again = generator.generate([Generation(prompt=long[:-7] + "a cat", seed=0)])[0]
+    assert np.abs(pixels([again]) - pixels([cut])).max() <= 1
 
 
 @pytest.mark.parametrize("name", ["kontext", "pix2pix"])
@@ -253,7 +254,7 @@ def test_a_batch_that_does_not_fit_is_halved(
     generator = DiffusionGenerator(config(folders["flux"]), SIZE)
     expected = pixels(generator.generate(requests(7)))
     network = pipeline_of(generator).transformer
-    with room_for(network, 2, error), caplog.at_level(logging.WARNING, "openmaia"), counted(network) as batches:
+    with counted(network) as batches, room_for(network, 2, error), caplog.at_level(logging.WARNING, "openmaia"):
         assert np.abs(pixels(generator.generate(requests(7))) - expected).max() <= 1
         said = len(caplog.messages)
         generator.generate(requests(7))
@@ -316,7 +317,7 @@ def test_nf4_weights_have_four_bits(folders: dict[str, Path], role: Any) -> None
     pipeline = load(model, role)
     assert is_nf4(pipeline.transformer.transformer_blocks[0].attn.to_q)
     assert is_nf4(pipeline.text_encoder_2.encoder.block[0].layer[0].SelfAttention.q)
-    assert pipeline.text_encoder.text_model.encoder.layers[0].self_attn.q_proj.weight.dtype == torch.float32
+    assert {parameter.dtype for parameter in pipeline.text_encoder.parameters()} == {torch.float32}
 
 
 @pytest.mark.usefixtures("quantizing_without_gpu")
@@ -368,12 +369,12 @@ def test_nf4_without_a_gpu_is_refused(folders: dict[str, Path]) -> None:
         ({"model": ""}, r"generator\.diffusion\.model is empty"),
         ({"model": "a/b/c"}, r"generator\.diffusion\.model='a/b/c' is neither a folder nor a hub id"),
         ({"transformer": "/nowhere"}, r"generator\.diffusion\.transformer='/nowhere' is neither a folder nor a hub id"),
-        ({"max_text_tokens": 5000}, r"was loaded but cannot draw.*max_sequence_length"),
+        ({"max_text_tokens": 600}, r"was loaded but cannot draw.*max_sequence_length"),
     ],
 )
 def test_a_config_that_cannot_be(folders: dict[str, Path], changed: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        DiffusionGenerator(config(folders["flux"], **changed), SIZE)
+        DiffusionGenerator(replace(config(folders["flux"]), **changed), SIZE)
 
 
 @pytest.mark.parametrize("name", ["flux", "stable"])
@@ -438,24 +439,30 @@ def hub(status: int, code: str) -> Iterator[str]:
     server.shutdown()
 
 
+READ = """
+from openmaia.errors import UsageError
+from openmaia.generators.diffusion.hub import read_json
+try:
+    print(read_json("generator.diffusion.model", "someone/model", "model_index.json"))
+except UsageError as error:
+    print(error)
+"""
+
+
 @pytest.mark.parametrize(
     ("status", "code", "said"),
     [
-        (401, "GatedRepo", r"generator\.diffusion\.model='someone/model' is gated.*HF_TOKEN"),
-        (
-            404,
-            "RepoNotFound",
-            r"generator\.diffusion\.model='someone/model' is neither a folder nor a model of the hub",
-        ),
-        (404, "EntryNotFound", r"generator\.diffusion\.model='someone/model' has no model_index\.json"),
-        (0, "", r"generator\.diffusion\.model='someone/model' is no folder here.*cannot be reached"),
+        (401, "GatedRepo", "generator.diffusion.model='someone/model' is gated"),
+        (404, "RepoNotFound", "generator.diffusion.model='someone/model' is neither a folder nor a model of the hub"),
+        (403, "", "generator.diffusion.model='someone/model' is no folder, and the model hub did not answer"),
+        (404, "EntryNotFound", "None"),
+        (0, "", "generator.diffusion.model='someone/model' is no folder, and the model hub did not answer"),
     ],
 )
-def test_what_the_hub_refuses(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, code: str, said: str
-) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+def test_what_the_hub_refuses(tmp_path: Path, status: int, code: str, said: str) -> None:
+    """In a process of its own: the hub's client reads its address when it is imported."""
     with hub(status or 500, code) as address:
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address if status else "http://127.0.0.1:1")
-        with pytest.raises(UsageError, match=said):
-            DiffusionGenerator(config("someone/model"), SIZE)
+        environment = {"HF_ENDPOINT": address, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": str(int(not status))}
+        command = [sys.executable, "-c", READ]
+        done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(said), done.stderr

@@ -6,12 +6,12 @@ from typing import Any
 
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import (
-    EntryNotFoundError,
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
     RepositoryNotFoundError,
 )
 
@@ -36,11 +36,6 @@ def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
 def _download(key: str, source: str, filename: str) -> Path | None:
     try:
         return Path(hf_hub_download(source, filename))
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
-        raise UsageError(
-            f"{key}={source!r} is no folder here, and the model hub cannot be reached to look for it; check the name, the "
-            "network and HF_HUB_OFFLINE, or give a folder that holds the model"
-        ) from error
     except GatedRepoError as error:
         raise UsageError(
             f"{key}={source!r} is gated: accept its licence on its page of the hub, then set HF_TOKEN to a token of that "
@@ -50,9 +45,12 @@ def _download(key: str, source: str, filename: str) -> Path | None:
         raise UsageError(
             f"{key}={source!r} is neither a folder nor a model of the hub; check the name, and set HF_TOKEN if it is private"
         ) from error
-    except EntryNotFoundError:
+    except RemoteEntryNotFoundError:
         return None
     except HFValidationError as error:
         raise UsageError(f"{key}={source!r} is neither a folder nor a hub id such as owner/name") from error
-    except HfHubHTTPError as error:
-        raise UsageError(f"{key}={source!r}: the model hub refused: {str(error)[:300]}") from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError) as error:
+        raise UsageError(
+            f"{key}={source!r} is no folder, and the model hub did not answer for it ({error.__cause__ or error}); check the "
+            "name, the network and HF_HUB_OFFLINE, or give a folder that holds the model"
+        ) from error

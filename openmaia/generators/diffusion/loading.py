@@ -7,7 +7,9 @@ from typing import Any, Literal
 import diffusers
 import torch
 import transformers
-from diffusers import AutoPipelineForText2Image, DiffusionPipeline
+from diffusers.pipelines.auto_pipeline import AutoPipelineForText2Image
+from diffusers.pipelines.pipeline_utils import DiffusionPipeline
+from diffusers.quantizers.quantization_config import BitsAndBytesConfig
 from safetensors import SafetensorError
 
 from openmaia.errors import UsageError
@@ -131,7 +133,7 @@ def _source(key: str, config: DiffusionConfig, own: str, name: str) -> tuple[str
 
 
 def _nf4(library: str, dtype: torch.dtype) -> Any:
-    kind = diffusers.BitsAndBytesConfig if library == "diffusers" else transformers.BitsAndBytesConfig
+    kind = BitsAndBytesConfig if library == "diffusers" else transformers.BitsAndBytesConfig
     return kind(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
 
 
