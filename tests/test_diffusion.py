@@ -26,7 +26,7 @@ from openmaia.errors import ServiceError, UsageError
 from openmaia.generators.diffusion.editor import DiffusionEditor, drawn_size
 from openmaia.generators.diffusion.generator import DiffusionGenerator
 from openmaia.generators.diffusion.loading import load
-from openmaia.generators.diffusion.prompts import Kept
+from openmaia.generators.diffusion.prompts import Kept, Prompts
 from openmaia.images import Picture
 from openmaia.schema import DiffusionConfig
 from openmaia.services import Drawn, Edit, Generation
@@ -174,6 +174,22 @@ def test_a_prompt_is_encoded_once(folders: dict[str, Path], name: str, encoder: 
         first = generator.generate(asked)
         assert generator.generate(asked) == first
     assert len(sizes) == 2 * each  # The empty prompt too, where there is guidance.
+
+
+class AsLongAsTheirPrompts:
+    """A pipeline whose encodings cannot be put into one tensor."""
+
+    def __call__(self, prompt: Any = None, prompt_embeds: Any = None, negative_prompt_embeds: Any = None) -> None: ...
+
+    def encode_prompt(self, prompt: str, prompt_embeds: Any = None, negative_prompt_embeds: Any = None) -> Any:
+        return (torch.zeros(1, len(prompt), 4), None) if "list" not in prompt else ([torch.zeros(4)], [torch.zeros(4)])
+
+
+def test_encodings_of_an_unknown_kind_are_left_to_the_pipeline() -> None:
+    prompts = Prompts(AsLongAsTheirPrompts(), None, 64)
+    assert list(prompts.arguments(["a dog", "a cat"])) == ["prompt_embeds"]
+    assert prompts.arguments(["a dog", "a zebra"]) == {"prompt": ["a dog", "a zebra"]}
+    assert prompts.arguments(["a list"]) == {"prompt": ["a list"]}
 
 
 def test_encodings_are_dropped_oldest_use_first() -> None:

@@ -18,12 +18,18 @@ from huggingface_hub.errors import (
 from openmaia.errors import UsageError
 
 
+def located(source: str) -> str:
+    """A folder with its ~ resolved; a hub id as it is."""
+    folder = Path(source).expanduser()
+    return str(folder) if folder.is_dir() else source
+
+
 def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
     """A JSON file of `source`, a folder or a hub id; None where the source has no such file.
 
     key: the config key that named the source. Raises UsageError for a source that is missing, gated or out of reach.
     """
-    folder = Path(source).expanduser()
+    folder = Path(located(source))
     path = folder / filename if folder.is_dir() else _download(key, source, filename)
     if path is None or not path.is_file():
         return None

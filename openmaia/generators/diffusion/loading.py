@@ -13,7 +13,7 @@ from diffusers.quantizers.quantization_config import BitsAndBytesConfig
 from safetensors import SafetensorError
 
 from openmaia.errors import UsageError
-from openmaia.generators.diffusion.hub import read_json
+from openmaia.generators.diffusion.hub import located, read_json
 from openmaia.schema import DiffusionConfig
 
 Role = Literal["generator", "editor"]
@@ -40,7 +40,7 @@ UNREADABLE = (
 
 
 def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def load(config: DiffusionConfig, role: Role) -> Any:
@@ -58,7 +58,7 @@ def load(config: DiffusionConfig, role: Role) -> Any:
     parts |= {"safety_checker": None, "requires_safety_checker": False} if "safety_checker" in index else {}
     loader = AutoPipelineForText2Image if role == "generator" else DiffusionPipeline
     try:
-        pipeline: Any = loader.from_pretrained(config.model, dtype=dtype, **parts)
+        pipeline: Any = loader.from_pretrained(located(config.model), dtype=dtype, **parts)
         _check_kind(f"{key}.model={config.model!r}", pipeline, role)
         _place(pipeline, config.offload)
     except UsageError:
@@ -116,7 +116,7 @@ def _parts(key: str, config: DiffusionConfig, index: Index, dtype: torch.dtype) 
             "dtype": dtype,
             **({"quantization_config": _nf4(index[name][0], dtype)} if quantize else {}),
             # bitsandbytes packs weights on the device where they are going to stay.
-            **({"device_map": {"": device()}} if quantized else {}),
+            **({"device_map": {"": str(device())}} if quantized else {}),
         }
         parts[name] = _part(given, index[name], source, arguments)
     return parts
@@ -143,7 +143,7 @@ def _part(given: str, described: list[str], source: str, arguments: dict[str, An
         raise UsageError(f"{given}: the pipeline takes its {name} from code of its own, which is not run")
     try:
         kind = getattr(importlib.import_module(library), name)
-        module, told = kind.from_pretrained(source, output_loading_info=True, **arguments)
+        module, told = kind.from_pretrained(located(source), output_loading_info=True, **arguments)
     except UNREADABLE as error:
         raise _unusable(given, error) from error
     # Weights that are missing would be drawn at random, and the pictures be noise.

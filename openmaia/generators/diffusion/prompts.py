@@ -22,7 +22,8 @@ RETURNED = {
     ),
 }
 """The encodings that encode_prompt accepts, in order -> what it returns: FLUX, Stable Diffusion 1 and 2, XL and 3.
-The prompts of any other pipeline are handed to it as text."""
+The prompts of any other pipeline are handed to it as text, and so are those of one that returns anything else than one
+tensor for each of these, or tensors as long as the prompt."""
 
 Encoding = dict[str, torch.Tensor]
 
@@ -72,21 +73,27 @@ class Prompts:
 
     def arguments(self, prompts: Sequence[str]) -> dict[str, Any]:
         """What a call of the pipeline is to be given for these prompts, one picture each."""
-        if not self._returned:
-            return {"prompt": list(prompts)}
         # Each prompt is encoded by itself: its encoding must not depend on the prompts it happened to come with.
-        encodings = [self._encoding(prompt) for prompt in prompts]
+        encodings = [encoding for prompt in prompts if (encoding := self._encoding(prompt))]
+        shapes = {tuple(tensor.shape for tensor in encoding.values()) for encoding in encodings}
+        if len(encodings) < len(prompts) or len(shapes) > 1:
+            return {"prompt": list(prompts)}
         return {
             name: torch.cat([encoding[name] for encoding in encodings]).to(device())
             for name in encodings[0]
             if name in self._accepted
         }
 
-    def _encoding(self, prompt: str) -> Encoding:
+    def _encoding(self, prompt: str) -> Encoding | None:
+        """None where the pipeline's encodings are not of a kind that is known here."""
         encoding = self._kept.get(prompt)
-        if encoding is None:
+        if encoding is None and self._returned:
             with torch.no_grad():
                 returned = self._pipeline.encode_prompt(prompt=prompt, **self._arguments)
+            known = len(returned) == len(self._returned)
+            if not known or not all(value is None or isinstance(value, torch.Tensor) for value in returned):
+                self._returned = ()
+                return None
             named = zip(self._returned, returned, strict=True)
             encoding = {name: value.cpu() for name, value in named if value is not None}
             self._kept.put(prompt, encoding)
