@@ -172,7 +172,7 @@ def test_a_prompt_is_encoded_once(folders: dict[str, Path], name: str, encoder: 
     asked = [Generation(prompt=prompt, seed=i) for i, prompt in enumerate(["a dog", "a cat", "a dog", "a dog"])]
     with counted(getattr(pipeline_of(generator), encoder)) as sizes:
         first = generator.generate(asked)
-        assert generator.generate(asked) == first
+        assert generator.generate(asked) == generator.generate(asked) == first
     assert len(sizes) == 2 * each  # The empty prompt too, where there is guidance.
 
 
@@ -250,6 +250,19 @@ def test_equal_sizes_share_a_batch(folders: dict[str, Path]) -> None:
     with counted(pipeline_of(editor).transformer) as batches:
         editor.edit([Edit(picture=noise(*size), instruction="add a dog", seed=0) for size in sizes])
     assert batches == [3] * 3 + [1] * 3
+
+
+def test_kontext_sees_the_picture_at_the_size_it_draws(folders: dict[str, Path]) -> None:
+    """Left to itself it would enlarge both to a megapixel."""
+    editor = DiffusionEditor(config(folders["kontext"]))
+    patches: set[int] = set()
+
+    def look(_: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        patches.add(kwargs["hidden_states"].shape[1])
+
+    pipeline_of(editor).transformer.register_forward_pre_hook(look, with_kwargs=True)
+    editor.edit([Edit(picture=noise(64, 96), instruction="add a dog", seed=0)])
+    assert patches == {2 * (64 // 16) * (96 // 16)}
 
 
 @pytest.mark.parametrize(
