@@ -6,22 +6,30 @@ conversations, so that a turn costs what is new in it.
 
 import asyncio
 import itertools
+import multiprocessing
 import threading
 from collections.abc import Sequence
 from typing import Any
 
-from vllm import RequestOutput, SamplingParams
-from vllm.exceptions import VLLMError
-from vllm.inputs import EngineInput
-from vllm.sampling_params import RequestOutputKind
-from vllm.v1.engine.exceptions import EngineDeadError
-
 from openmaia.backbones.context import Fitted, fit
-from openmaia.backbones.vllm_prompt import Prompts, TooLong, prompt_ids
-from openmaia.backbones.vllm_start import engine_config, start
-from openmaia.errors import HostDead, ServiceError
+from openmaia.errors import HostDead, ServiceError, UsageError
 from openmaia.messages import Chat, Reply
 from openmaia.schema import BackboneConfig
+
+try:
+    from vllm import RequestOutput, SamplingParams
+    from vllm.exceptions import VLLMError
+    from vllm.inputs import EngineInput
+    from vllm.sampling_params import RequestOutputKind
+    from vllm.v1.engine.exceptions import EngineDeadError
+except ImportError as error:
+    raise UsageError(
+        f"backbone.kind=vllm needs vLLM, which cannot be imported here ({error}); on a machine with a GPU: "
+        'pip install "openmaia[gpu]", without one: pip install "openmaia[cpu]"'
+    ) from error
+
+from openmaia.backbones.vllm_prompt import Prompts, TooLong, prompt_ids
+from openmaia.backbones.vllm_start import engine_config, start
 
 TRIES = 4
 """Of one chat: its prompt may turn out too long, and the engine may ask for images that it has dropped."""
@@ -44,7 +52,7 @@ class VllmBackbone:
         self._closed = threading.Event()
         try:
             self._engine = asyncio.run_coroutine_threadsafe(start(made, config), self._loop).result()
-            self._prompts = Prompts(self._engine, self._loop)
+            self._prompts = Prompts(self._engine.renderer, self._loop)
         except BaseException:
             self.close()
             raise
@@ -74,6 +82,7 @@ class VllmBackbone:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        multiprocessing.active_children()  # Reaps those that have ended.
 
     async def _answer(self, chat: Chat) -> Reply:
         reason = ""

@@ -47,7 +47,9 @@ def _check_folder(folder: Path, given: str, any_weights: bool) -> None:
     for index in folder.glob("*.safetensors.index.json"):
         files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         if missing := sorted(name for name in files if not (folder / name).is_file()):
-            raise UsageError(f"{given}: {index.name} names files that are not there: {', '.join(missing)}; download them")
+            raise UsageError(
+                f"{given}: {index.name} names files that are not there: {', '.join(missing)}; download them"
+            )
     _check_weights(folder, given)
 
 

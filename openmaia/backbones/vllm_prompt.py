@@ -8,9 +8,8 @@ from typing import Any, TypeVar, cast
 
 from vllm.exceptions import VLLMClientError, VLLMValidationError
 from vllm.inputs import EngineInput
-from vllm.renderers import ChatParams
+from vllm.renderers import BaseRenderer, ChatParams
 from vllm.utils.mistral import is_mistral_tokenizer
-from vllm.v1.engine.async_llm import AsyncLLM
 
 from openmaia.images import Picture
 from openmaia.messages import Message, Part, Role, assistant, system, user
@@ -35,10 +34,10 @@ class TooLong(Exception):
 class Prompts:
     """opening: tokens that every prompt has besides its messages. closing: the tokens that end a turn of the template."""
 
-    def __init__(self, engine: AsyncLLM, loop: asyncio.AbstractEventLoop):
-        """loop: the one that the engine runs in; this constructor and the counting wait for it from other threads."""
-        self._engine, self._loop = engine, loop
-        self._tokenizer = engine.renderer.get_tokenizer()
+    def __init__(self, renderer: BaseRenderer, loop: asyncio.AbstractEventLoop):
+        """loop: the one that the renderer's engine runs in; this constructor and the counting wait for it from other threads."""
+        self._renderer, self._loop = renderer, loop
+        self._tokenizer = renderer.get_tokenizer()
         self._mistral = is_mistral_tokenizer(self._tokenizer)
         self._chat = ChatParams(
             chat_template_kwargs={
@@ -48,8 +47,8 @@ class Prompts:
             }
         )
         # The template writes the special tokens; a tokenizer that added its own would write them twice.
-        self._tokenize = engine.renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
-        self._limit = engine.model_config.max_model_len
+        self._tokenize = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
+        self._limit = renderer.model_config.max_model_len
         self._keeps_system = True
         self.text_tokens = lru_cache(KNOWN_TEXTS)(self._text_tokens)
         self._image_tokens = dict[tuple[int, ...], int]()
@@ -61,7 +60,7 @@ class Prompts:
         Raises TooLong where the texts alone exceed the context, VLLMClientError where the template refuses them.
         """
         try:
-            _, (prompt,) = await self._engine.renderer.render_chat_async(
+            _, (prompt,) = await self._renderer.render_chat_async(
                 [self._conversation(messages)],
                 self._chat,
                 self._tokenize,

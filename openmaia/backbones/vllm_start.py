@@ -16,22 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vllm import AsyncEngineArgs
+from vllm.config import VllmConfig
+from vllm.exceptions import VLLMError
+from vllm.logger import DEFAULT_LOGGING_CONFIG
+from vllm.platforms import current_platform
+from vllm.v1.engine.async_llm import AsyncLLM
+
 from openmaia.backbones.vllm_files import check_files
 from openmaia.errors import UsageError
 from openmaia.schema import BackboneConfig
-
-try:
-    from vllm import AsyncEngineArgs
-    from vllm.config import VllmConfig
-    from vllm.exceptions import VLLMError
-    from vllm.logger import DEFAULT_LOGGING_CONFIG
-    from vllm.platforms import current_platform
-    from vllm.v1.engine.async_llm import AsyncLLM
-except ImportError as error:
-    raise UsageError(
-        f"backbone.kind=vllm needs vLLM, which cannot be imported here ({error}); on a machine with a GPU: "
-        'pip install "openmaia[gpu]", without one: pip install "openmaia[cpu]"'
-    ) from error
 
 OURS = {
     "model": "backbone.model",
@@ -47,7 +41,17 @@ OURS = {
 }
 """vLLM's name -> the config key that sets it."""
 
-REFUSALS = (VLLMError, ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, ImportError, AssertionError)
+REFUSALS = (
+    VLLMError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OSError,
+    RuntimeError,
+    ImportError,
+    AssertionError,
+)
 """What vLLM and transformers raise for a model or a setting that they cannot use."""
 
 MEMORY = re.compile(r"memory|max_model_len|max seq len", re.IGNORECASE)
@@ -121,19 +125,21 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
         "enable_prefix_caching": True,
         # Else templates that take a text only get all images put at the front of a turn.
         "interleave_mm_strings": True,
-        **_memory(config, gpu_share),
+        **_platform(config, gpu_share),
         **engine.arguments,
     }
 
 
-def _memory(config: BackboneConfig, gpu_share: float) -> dict[str, float]:
+def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
     if current_platform.is_cpu():
         if gpu_share:
             raise UsageError(
                 f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
                 'pip install "openmaia[gpu]" into an environment of its own'
             )
-        return {}
+        # vLLM 0.32 dies on a CPU when it has to read the prompt of a seeded request in parts ("CPU Generator does not use
+        # offset"), so that each has to fit into one step.
+        return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(config.context_tokens, 2048)}
     parallel = config.vllm.tensor_parallel
     if gpu_share <= 0 or (parallel > 1 and gpu_share < parallel):
         raise UsageError(
