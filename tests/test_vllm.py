@@ -3,15 +3,18 @@
 The tests run in the order of this file: the last ones end the engine that all of them share.
 """
 
+import asyncio
 import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +28,14 @@ from openmaia.schema import BackboneConfig, VllmConfig
 
 pytest.importorskip("vllm")
 
+import mistral_common
 from safetensors.torch import load_file, save_file
 from transformers import AutoProcessor, AutoTokenizer
+from vllm.renderers import renderer_from_config
 
 from openmaia.backbones.vllm_engine import VllmBackbone
+from openmaia.backbones.vllm_prompt import Prompts, prompt_ids
+from openmaia.backbones.vllm_start import engine_config
 from tests.tiny.gemma import END, build
 
 CONTEXT = 3072
@@ -49,6 +56,16 @@ def backbone(model: Path) -> Iterator[VllmBackbone]:
         host = VllmBackbone(configured(model), gpu_share=0.0)
     yield host
     host.close()
+
+
+PIXTRAL = {
+    "dim": 64, "n_layers": 1, "head_dim": 32, "hidden_dim": 128, "n_heads": 2, "n_kv_heads": 2, "rope_theta": 1e6,
+    "norm_eps": 1e-5, "vocab_size": 131072, "max_position_embeddings": 8192,
+    "vision_encoder": {
+        "hidden_size": 64, "num_channels": 3, "image_size": 128, "patch_size": 16, "rope_theta": 1e4, "intermediate_size": 128,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "adapter_bias": True, "image_token_id": 10,
+    },
+}  # fmt: skip
 
 
 def configured(model: Path | str, **arguments: object) -> BackboneConfig:
@@ -192,6 +209,43 @@ def test_an_answer_without_text_is_an_error(backbone: VllmBackbone):
     assert empty and "empty answer" in empty[0].message and "backbone.model" in empty[0].message
 
 
+def prompts_of(config: BackboneConfig) -> Prompts:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return Prompts(renderer_from_config(engine_config(config, gpu_share=0.0)), loop)
+
+
+def rendered(prompts: Prompts, *messages: Message) -> list[int]:
+    return prompt_ids(asyncio.run_coroutine_threadsafe(prompts.render(messages, counting=True), prompts.loop).result())
+
+
+def test_a_template_without_system_messages_gets_them_in_the_first_turn(model: Path, tmp_path: Path):
+    folder = damaged(model, tmp_path)
+    template = (folder / "chat_template.jinja").read_text()
+    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    (folder / "chat_template.jinja").write_text(refusing + template)
+    prompts = prompts_of(configured(folder))
+    apart = rendered(prompts, system("Be brief."), user("What?", picture(1)))
+    assert apart == rendered(prompts, user("Be brief.\nWhat?", picture(1)))
+    assert AutoTokenizer.from_pretrained(folder).decode(apart).startswith("<bos><start_of_turn>user\nBe brief.\nWhat?")
+
+
+def test_mistrals_own_tokenizer_renders_images_and_keeps_the_prefix(tmp_path: Path):
+    """A Pixtral by its config only, with the tokenizer that Mistral's package ships."""
+    shutil.copy(Path(mistral_common.__file__).parent / "data" / "tekken_240911.json", tmp_path / "tekken.json")
+    (tmp_path / "params.json").write_text(json.dumps(PIXTRAL))
+    config = configured(tmp_path, config_format="mistral", load_format="dummy")
+    config.vllm.tokenizer_mode = "mistral"
+    prompts = prompts_of(config)
+    turns = [system("Be brief."), user("What is ", picture(1), "this?"), assistant("A dog."), user("And ", picture(2))]
+    first, second = rendered(prompts, *turns[:2]), rendered(prompts, *turns)
+    assert second[: len(first)] == first
+    # 60 pixels in patches of 16: 4 rows of 4, each ended by a token.
+    assert (first.count(10), second.count(10)) == (16, 32)
+    assert prompts.image_tokens(picture(1)) == 20
+    assert prompts.closing == [2]
+
+
 def damaged(model: Path, folder: Path) -> Path:
     return Path(shutil.copytree(model, folder / "damaged"))
 
@@ -202,23 +256,48 @@ def refusal(config: BackboneConfig, gpu_share: float = 0.0) -> str:
     return caught.value.message
 
 
-def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_that_is_not_there(tmp_path: Path):
     assert "backbone.model='/no/such/folder' is no folder" in refusal(configured("/no/such/folder"))
     assert "has no config.json" in refusal(configured(tmp_path))
     assert "backbone.model is empty" in refusal(configured(""))
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert "neither a folder nor a hub id" in refusal(configured("not a model"))
 
 
-def test_a_hub_that_cannot_be_reached(tmp_path: Path):
+class Hub(BaseHTTPRequestHandler):
+    """Answers as the hub does to those who may not read a model."""
+
+    def do_HEAD(self) -> None:
+        gated = self.path.startswith("/gated/")
+        self.send_response(403 if gated else 401)
+        self.send_header("X-Error-Code", "GatedRepo" if gated else "RepoNotFound")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not into the test's output."""
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "offline", "said"),
+    [
+        ("nobody/nothing", "1", "is not on this machine and the hub cannot be reached"),
+        ("nobody/nothing", "0", "is no model on the hub"),
+        ("gated/model", "0", "is gated: accept its licence"),
+    ],
+)
+def test_a_model_that_the_hub_does_not_give(name: str, offline: str, said: str, hub: str, tmp_path: Path):
     """In a process of its own: the hub's client reads its settings when it is imported."""
-    code = "from openmaia.backbones.vllm_files import check_files; check_files('nobody/nothing', None, False)"
-    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    code = f"from openmaia.backbones.vllm_files import check_files; check_files({name!r}, None, False)"
+    environment = {**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": offline}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert (
-        "UsageError: backbone.model='nobody/nothing' is not on this machine and the hub cannot be reached"
-        in done.stderr
-    )
+    assert f"UsageError: backbone.model={name!r} {said}" in done.stderr
 
 
 def test_weights_that_are_truncated_or_missing(model: Path, tmp_path: Path):

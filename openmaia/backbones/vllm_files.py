@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from huggingface_hub import hf_hub_download
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -66,7 +66,9 @@ def _check_weights(folder: Path, given: str) -> None:
 
 def _check_hub(model: str, revision: str | None, given: str) -> None:
     try:
-        config = hf_hub_download(model, CONFIGS[0], revision=revision)
+        # The cache first: without a connection the client would try for half a minute to find out whether it is current.
+        cached = try_to_load_from_cache(model, CONFIGS[0], revision=revision)
+        config = cached if isinstance(cached, str) else hf_hub_download(model, CONFIGS[0], revision=revision)
     except GatedRepoError as error:
         raise UsageError(
             f"{given} is gated: accept its licence on its page on the hub and set HF_TOKEN to a token of that account"
@@ -78,7 +80,7 @@ def _check_hub(model: str, revision: str | None, given: str) -> None:
         ) from error
     except LocalEntryNotFoundError as error:
         raise UsageError(
-            f"{given} is not on this machine and the hub cannot be reached; give a folder, or download it where the hub "
+            f"{given} is not on this machine and the hub cannot be reached (or HF_HUB_OFFLINE is set); give a folder, or download it where the hub "
             f"can be reached (hf download {model}) and set HF_HOME to that cache"
         ) from error
     except EntryNotFoundError:

@@ -36,7 +36,7 @@ class Prompts:
 
     def __init__(self, renderer: BaseRenderer, loop: asyncio.AbstractEventLoop):
         """loop: the one that the renderer's engine runs in; this constructor and the counting wait for it from other threads."""
-        self._renderer, self._loop = renderer, loop
+        self._renderer, self.loop = renderer, loop
         self._tokenizer = renderer.get_tokenizer()
         self._mistral = is_mistral_tokenizer(self._tokenizer)
         self._chat = ChatParams(
@@ -90,13 +90,21 @@ class Prompts:
         letter = len(self._tokenizer.encode("x", add_special_tokens=False))
         self._turn = max((len(later) - len(first)) // 2 - letter, 0)
         self.opening = max(len(first) - letter - self._turn, 0) + MARGIN
+        continued = later[: len(first)] == first
         special = set(self._tokenizer.all_special_ids)
-        reply = later[len(first) :] if later[: len(first)] == first else []
-        self.closing = [token for token in reply if token in special][:1]
+        self.closing = [token for token in later[len(first) :] if token in special][:1] if continued else []
+        self._keeps_system = self._has_system(first, continued)
+
+    def _has_system(self, first: list[int], continued: bool) -> bool:
+        """Whether the template has a place of its own for the system message. Mistral's moves it along to the latest
+        turn, and with it what a prefix cache could keep: that is no such place."""
+        told = [system("x"), user("x")]
         try:
-            self._keeps_system = self._ids([system("x"), user("x")]) != first
+            opening = self._ids(told)
+            later = self._ids([*told, assistant("x"), user("x")])
         except (VLLMClientError, ValueError):
-            self._keeps_system = False
+            return False
+        return opening != first and (not continued or later[: len(opening)] == opening)
 
     def _count(self, messages: Sequence[Message]) -> int:
         return len(self._ids(messages))
@@ -105,7 +113,7 @@ class Prompts:
         return prompt_ids(self._await(self.render(messages, counting=True)))
 
     def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def _conversation(self, messages: Sequence[Message]) -> list[Any]:
         turns = list[tuple[Role, list[Part]]]()

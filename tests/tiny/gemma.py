@@ -171,16 +171,18 @@ def _config(tokenizer: PreTrainedTokenizerFast, size: Size) -> Gemma3Config:
 
 def _speak(model: Gemma3ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast) -> None:
     """Makes the first hidden dimension say which tokens may be chosen: input and output embeddings are one matrix, so
-    that whatever text was read last, tokens with a large first component are likely. The layers do not read it: being
-    alike for all texts, it would hide what they differ in."""
+    that whatever text was read last, tokens with a large first component are likely. The layers leave it alone:
+    being alike for all texts, it would hide what they differ in."""
     embedding = model.get_input_embeddings().weight
     embedding[:, 0] = -2.0
-    embedding[tokenizer.convert_tokens_to_ids("\n"), 0] = 1.0
+    embedding[tokenizer.convert_tokens_to_ids("\n"), 0] = 0.5
     embedding[tokenizer.convert_tokens_to_ids([*CHARACTERS, END]), 0] = 2.0
     # The template writes a break before an answer; no answer is to end there.
     embedding[tokenizer.convert_tokens_to_ids(END), 1:] = -embedding[tokenizer.convert_tokens_to_ids("\n"), 1:]
     for name, weight in model.model.language_model.named_parameters():
         if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight")):
             weight[:, 0] = 0.0
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            weight[0] = 0.0
     # Zeros by default: the model would not see its images.
     model.model.multi_modal_projector.mm_input_projection_weight.normal_(std=0.2)
