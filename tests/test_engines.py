@@ -1,0 +1,118 @@
+"""The real engines together, with tiny random models: many chats through a pool, a death in the middle, and a whole
+investigation in which vLLM talks, FLUX draws and Kontext edits."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("vllm")
+
+from openmaia.config import load
+from openmaia.images import Picture
+from openmaia.messages import Chat, Reply, user
+from openmaia.remote.services import PooledBackbone, Pools, pools
+from openmaia.remote.sweep import sweep
+from openmaia.schema import Config
+from openmaia.store.records import Stop
+from tests.conftest import small_sources
+from tests.test_same_records import Quiet
+from tests.tiny import flux, gemma
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("models")
+    return [
+        "backbone.kind=vllm",
+        f"backbone.model={gemma.build(folder / 'gemma')}",
+        "backbone.context_tokens=8192",
+        "backbone.vllm.eager=true",
+        "generator.kind=diffusers",
+        "generator.size=64",
+        f"generator.diffusion.model={flux.save_flux(folder / 'flux')}",
+        "generator.diffusion.steps=2",
+        "generator.diffusion.dtype=float32",
+        "editor.kind=diffusers",
+        f"editor.diffusion.model={flux.save_kontext(folder / 'kontext')}",
+        "editor.diffusion.steps=2",
+        "editor.diffusion.dtype=float32",
+        "limits.reply_tokens=64",
+        "limits.turns=3",
+        "limits.soft_turns=2",
+        "ray.investigations=2",
+    ]
+
+
+@pytest.fixture(scope="module")
+def config(engines: list[str], settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return load([*small_sources(settings, tmp_path_factory.mktemp("runs")), *engines])
+
+
+def chats(count: int) -> list[Chat]:
+    random = np.random.default_rng(0)
+    return [
+        Chat(
+            conversation=f"conversation {i}",
+            messages=(
+                user(f"what is in picture {i}?", Picture.of(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))),
+            ),
+            seed=i,
+            max_tokens=24,
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def served(config: Config, ray_cluster: None) -> Iterator[Pools]:
+    with pools(config) as made:
+        yield made
+
+
+def asked(served: Pools, questions: list[Chat]) -> list[Reply]:
+    backbone = PooledBackbone(served.dispatchers["backbone"], "test")
+    with ThreadPoolExecutor(len(questions)) as callers:
+        answers = [callers.submit(backbone.reply, [chat]) for chat in questions]
+        return [answer.result(timeout=300)[0] for answer in answers]
+
+
+def test_32_chats_at_once_are_answered_as_each_is_alone(served: Pools):
+    together = asked(served, chats(32))
+    alone = [asked(served, [chat])[0] for chat in chats(32)[:8]]
+    assert [reply.text for reply in together[:8]] == [reply.text for reply in alone]
+    assert all(reply.prompt_tokens and reply.generated_tokens for reply in together)
+
+
+def test_a_backbone_killed_in_the_middle_loses_no_answer(served: Pools):
+    expected = [reply.text for reply in asked(served, chats(32))]
+    replicas = [
+        process.parent()
+        for process in psutil.process_iter(["name", "cmdline"])
+        if "EngineCore" in " ".join(process.info["cmdline"] or [process.info["name"]])
+    ]
+    owners = {p.pid: p for p in replicas if p is not None and "ray::Replica" in " ".join(p.cmdline())}
+    assert len(owners) == 1
+    with ThreadPoolExecutor(1) as other:
+        answers = other.submit(asked, served, chats(32))
+        time.sleep(0.2)
+        for owner in owners.values():
+            owner.kill()
+        assert [reply.text for reply in answers.result(timeout=400)] == expected
+    assert served.counters()["backbone"].deaths == 1
+
+
+def test_a_whole_investigation_with_real_engines_ends_in_order(config: Config, ray_cluster: None):
+    outcome = sweep(config, Quiet())
+    assert outcome.failed == {}
+    assert outcome.done == 2
+    for owed in outcome.run.done():
+        record = outcome.run.record(owed)
+        assert record.stop in (Stop.LIMIT, Stop.ANSWER)
+        assert record.turns
+        assert all(turn.prompt_tokens and turn.generated_tokens for turn in record.turns)
+        assert Path(record.backbone.split(" (")[0]).name == "gemma"
