@@ -314,7 +314,7 @@ def lite0() -> Network:
     return load("efficientnet_lite0")
 
 
-def test_the_demos_network_knows_an_orange_from_a_cup(lite0: Network):
+def test_the_demos_network_knows_a_cat(lite0: Network):
     pytest.importorskip("skimage")
     import skimage.data
 

@@ -17,8 +17,12 @@ Box = tuple[float, float, float, float]
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-TOLERANCE = 0.05
-"""In standard deviations, on a picture of slow ramps: half a pixel of shift is 0.01, another crop at least 0.1."""
+TOLERANCE = 1.5
+"""In pixels of the network's input, on a picture of ramps from edge to edge: libraries round sides and margins to whole
+pixels, one after the other, where we cut and resize in one step. Another crop or another range is far beyond it."""
+
+LEVELS = 3 / 255
+"""Resizing rounds to whole levels, and bicubic resizing overshoots at edges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +92,16 @@ def agreeing(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], ne
     ramps = np.stack([columns / 719, rows / 479, (columns + rows) / 1198], axis=2)
     pixels = np.asarray((ramps * 255).round(), dtype=np.uint8)
     expected = theirs(Image.fromarray(pixels)).float()
-    found = ours.tensor(ours.view(pixels)[0])
-    if expected.shape == found.shape and float((expected - found).abs().max()) < TOLERANCE:
-        return ours
+    # A share above one pads the picture.
+    if ours.crop is None or ours.crop <= 1:
+        found = ours.tensor(ours.view(pixels)[0])
+        scale = torch.tensor(ours.std).view(3, 1, 1)
+        near = TOLERANCE / min(ours.size) + LEVELS
+        if expected.shape == found.shape and float(((expected - found) * scale).abs().max()) < near:
+            return ours
     raise UsageError(
-        f"target.network={network!r} prepares its inputs in a way that OpenMAIA cannot follow: {tuple(expected.shape)} "
-        f"from a picture of 480 x 720, where {ours} was read from its configuration; load it by a factory of your own "
+        f"target.network={network!r} prepares its inputs in a way that OpenMAIA cannot follow: what comes out, of shape "
+        f"{tuple(expected.shape)}, is not what its configuration was understood to say ({ours}); load it by a factory of your own "
         "(package.module:factory) that returns a Network with its Preprocess"
     )
 
