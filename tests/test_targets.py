@@ -12,7 +12,8 @@ from torch import nn
 from openmaia.errors import UsageError
 from openmaia.images import Picture
 from openmaia.services import Activation, Probe
-from openmaia.targets.hooked import NetworkTarget, rounded, spatial, weights_digest
+from openmaia.targets.hooked import NetworkTarget, rounded, weights_digest
+from openmaia.targets.maps import Evidence, first_tensor, layout
 from openmaia.targets.networks import load
 from openmaia.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Network, Preprocess, published
 from openmaia.units import Unit
@@ -159,7 +160,7 @@ def test_patches_of_an_input_that_they_do_not_fill_are_laid_out_too(shape: tuple
 
 def test_tokens_that_tile_nothing_are_refused():
     with pytest.raises(UsageError, match="7 tokens"):
-        spatial(torch.zeros(1, 7, 3), (32, 32), "block")
+        layout(Evidence(layer="block", module=nn.Identity(), size=(32, 32), usual=(7, 3)))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_tokens_that_tile_nothing_are_refused():
 )
 def test_an_output_without_units_is_refused_by_its_layer(output: object):
     with pytest.raises(UsageError) as caught:
-        spatial(output, (32, 32), "gate")
+        first_tensor(output, 1, "gate")
     assert "'gate' has no units" in caught.value.message
 
 
@@ -188,7 +189,7 @@ def test_an_output_without_units_is_refused_by_its_layer(output: object):
     "wrap", [lambda x: (x, None), lambda x: [x], lambda x: {"hidden": x}], ids=["tuple", "list", "dict"]
 )
 def test_the_first_tensor_of_a_compound_output_counts(wrap):
-    assert spatial(wrap(torch.ones(1, 3, 2, 2)), (32, 32), "x").shape == (3, 2, 2)
+    assert first_tensor(wrap(torch.ones(1, 3, 2, 2)), 1, "x").shape == (1, 3, 2, 2)
 
 
 # -- batches and layers --------------------------------------------------------------------------------------------------
@@ -313,7 +314,7 @@ def lite0() -> Network:
     return load("efficientnet_lite0")
 
 
-def test_the_demos_network_knows_an_orange_from_a_cup(lite0: Network):
+def test_the_demos_network_knows_a_cat(lite0: Network):
     pytest.importorskip("skimage")
     import skimage.data
 

@@ -3,20 +3,20 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from openmaia.errors import UsageError
 from openmaia.images import Picture
 from openmaia.services import Activation, Map, Probe
+from openmaia.targets.directions import SUFFIX, read_directions
+from openmaia.targets.forward import OUTPUT, Forward, equal_sizes
+from openmaia.targets.maps import Response, spatial
 from openmaia.targets.preprocess import Box, Network
 from openmaia.units import TargetInfo, Unit, unknown_layer
-
-OUTPUT = "output"
-"""The name of the layer that is the network's final output: class probabilities."""
 
 LOGITS = "output (raw)"
 """Where the logits behind the probabilities are kept; no layer that can be asked for."""
@@ -24,157 +24,173 @@ LOGITS = "output (raw)"
 CACHE_BYTES = 384 * 2**20
 """Layer outputs are kept for the latest pictures: agents show the same generated pictures to many units."""
 
-Response = npt.NDArray[np.float32]
-"""What a layer says to one picture: (units, h, w), or (units,) for a layer without space."""
+GPU_BATCH = 32
+
+NONE: Mapping[str, str] = MappingProxyType({})
+
+Responses = Mapping[str, Response]
 
 
 class NetworkTarget:
     """Answers mixed batches of probes, for different units and layers.
 
-    On a CPU pictures pass one by one: faster there than in batches (measured for EfficientNet-Lite0: 34 against 53 ms
-    at batch 8), and no answer depends on its neighbours.
+    On a GPU pictures of equal size pass together, at most GPU_BATCH at a time. On a CPU they pass one by one: faster
+    there than in batches (measured for EfficientNet-Lite0: 34 against 53 ms at batch 8), and no answer depends on its
+    neighbours.
+
+    layers: names of modules, aliases of the network's, or OUTPUT. directions: layer -> safetensors file (see
+    directions.py); its units are those of `LAYER/directions`. device: "" takes a GPU where there is one.
+    Raises UsageError for layers that have no units or are not called exactly once in a pass, for directions that do
+    not fit, and for a network that does not take the inputs its preprocessing makes.
     """
 
-    def __init__(self, name: str, network: Network, layers: Sequence[str], *, threads: int = 1):
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        layers: Sequence[str],
+        *,
+        directions: Mapping[str, str] = NONE,
+        threads: int = 1,
+        device: str = "",
+        batch: int = 0,
+    ):
         torch.set_num_threads(threads)
         self._network, self._name = network, name
-        self._module = network.module.eval()
-        self._modules = dict(self._module.named_modules())
-        self._layers = tuple(dict.fromkeys(layers))
+        self._layers = tuple(
+            layer
+            for layer in dict.fromkeys(layers)
+            if layer.removesuffix(SUFFIX) not in directions or layer in directions
+        )
         self._cache: OrderedDict[str, tuple[dict[str, Response], Box]] = OrderedDict()
         self._cached_bytes = 0
-        for layer in self._layers:
-            if layer != OUTPUT and layer not in self._modules:
-                raise unknown_layer(layer, name, [*filter(None, self._modules), OUTPUT])
-        if not self._layers:
-            known = ", ".join([*filter(None, self._modules), OUTPUT])
-            raise UsageError(f"target.layers is empty; name the layers to read, out of: {known}")
-        self._info = self._examine()
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._batch = batch or (1 if where.type == "cpu" else GPU_BATCH)
+        modules = dict(network.module.named_modules())
+        names = _resolved(name, network, modules, [*self._layers, *directions])
+        # Convolutions in TF32 keep three digits, and what is left of an answer would depend on its batch.
+        torch.backends.cudnn.allow_tf32 = False
+        self._forward = Forward(_placed(network.module.eval(), where, name), names, where)
+        shapes, self._layouts, refused = self._forward.examine(network.preprocess.size)
+        if refused and network.preprocess.any_shape:
+            raise UsageError(
+                f"target.preprocess=published shows {name} whole pictures of any proportions, and it takes none but "
+                f"{network.preprocess.size} ({refused}); set target.preprocess=weights"
+            )
+        counts = {layer: self._units(layer, shapes[layer]) for layer in names}
+        self._directions = {
+            found.name: found
+            for found in (read_directions(layer, path, counts[layer]) for layer, path in directions.items())
+        }
+        self._info = self._described(counts)
 
     def info(self) -> TargetInfo:
         return self._info
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
-        return [self._answer(probe.unit, *self.respond(probe.picture)) for probe in probes]
+        found = self._read([probe.picture for probe in probes])
+        return [self._answer(probe.unit, *answer) for probe, answer in zip(probes, found, strict=True)]
 
-    def respond(self, picture: Picture) -> tuple[Mapping[str, Response], Box]:
-        """All hooked layers' responses, and the part of the picture that the network saw."""
-        if picture.digest in self._cache:
-            self._cache.move_to_end(picture.digest)
-            return self._cache[picture.digest]
-        view, box = self._network.preprocess.view(picture.pixels)
-        responses = _with_probabilities(self._forward(self._network.preprocess.tensor(view)))
-        self._cache[picture.digest] = responses, box
-        self._cached_bytes += sum(r.nbytes for r in responses.values())
-        while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
-            _, (old, _) = self._cache.popitem(last=False)
-            self._cached_bytes -= sum(r.nbytes for r in old.values())
-        return responses, box
+    def respond(self, picture: Picture) -> tuple[Responses, Box]:
+        """The responses of all layers, those of all directions too, and the part of the picture that was seen."""
+        return self.respond_batch([picture])[0]
+
+    def respond_batch(self, pictures: Sequence[Picture]) -> list[tuple[Responses, Box]]:
+        return [
+            (responses | {name: of.all(responses[of.layer]) for name, of in self._directions.items()}, box)
+            for responses, box in self._read(pictures)
+        ]
 
     def view(self, picture: Picture) -> Picture:
         """The picture as the network sees it."""
         return Picture.of(self._network.preprocess.view(picture.pixels)[0], picture.sources)
 
-    def _answer(self, unit: Unit, responses: Mapping[str, Response], box: Box) -> Activation:
-        response = responses[unit.layer]
-        index = unit.index
+    def _read(self, pictures: Sequence[Picture]) -> list[tuple[dict[str, Response], Box]]:
+        """The responses of the module's own layers, of which many directions may be computed."""
+        found = {picture.digest: self._cache.get(picture.digest) for picture in pictures}
+        new = {picture.digest: picture for picture in pictures if found[picture.digest] is None}
+        preprocess = self._network.preprocess
+        views = [preprocess.view(picture.pixels) for picture in new.values()]
+        tensors = [preprocess.tensor(view) for view, _ in views]
+        digests = list(new)
+        for group in equal_sizes(tensors, self._batch):
+            outputs = self._forward(torch.stack([tensors[at] for at in group]))
+            for row, at in enumerate(group):
+                found[digests[at]] = self._laid_out(outputs, row, tensors[at]), views[at][1]
+        answers = [answer for picture in pictures if (answer := found[picture.digest]) is not None]
+        for picture, answer in zip(pictures, answers, strict=True):
+            self._keep(picture.digest, answer)
+        return answers
+
+    def _laid_out(self, outputs: Mapping[str, torch.Tensor], row: int, tensor: torch.Tensor) -> dict[str, Response]:
+        size = (int(tensor.shape[1]), int(tensor.shape[2]))
+        responses = {
+            layer: spatial(values[row], self._layouts[layer], size, layer) for layer, values in outputs.items()
+        }
+        logits = responses.get(OUTPUT)
+        if logits is None or logits.ndim != 1 or not self._network.classifies:
+            return responses
+        # Exemplars and probes both read these, so that an output is measured in one unit everywhere.
+        return responses | {OUTPUT: _softmax(logits), LOGITS: logits}
+
+    def _keep(self, digest: str, answer: tuple[dict[str, Response], Box]) -> None:
+        if digest not in self._cache:
+            self._cached_bytes += _bytes(answer[0])
+        self._cache[digest] = answer
+        self._cache.move_to_end(digest)
+        while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
+            _, (old, _) = self._cache.popitem(last=False)
+            self._cached_bytes -= _bytes(old)
+
+    def _answer(self, unit: Unit, responses: Responses, box: Box) -> Activation:
+        if unit.layer in self._directions:
+            of = self._directions[unit.layer]
+            response = of.unit(responses[of.layer], unit.index)
+        else:
+            response = responses[unit.layer][unit.index]
         if unit.layer == OUTPUT and LOGITS in responses:
-            return Activation(value=rounded(response[index]), raw=rounded(responses[LOGITS][index]), box=box)
-        if response.ndim == 1:
-            return Activation(value=rounded(response[index]), box=box)
-        small: Map = np.ascontiguousarray(response[index])
+            return Activation(value=rounded(response), raw=rounded(responses[LOGITS][unit.index]), box=box)
+        if response.ndim == 0:
+            return Activation(value=rounded(response), box=box)
+        small: Map = np.ascontiguousarray(response)
         return Activation(value=rounded(small.max()), map=small, box=box)
 
-    def _forward(self, tensor: torch.Tensor) -> dict[str, Response]:
-        caught: dict[str, Response] = {}
-        size = (int(tensor.shape[1]), int(tensor.shape[2]))
+    def _units(self, layer: str, shape: tuple[int, ...]) -> int:
+        return spatial(torch.zeros(shape), self._layouts[layer], self._network.preprocess.size, layer).shape[0]
 
-        def catch(layer: str, output: Any) -> None:
-            caught[layer] = spatial(output, size, layer)
-
-        hooks = [
-            self._modules[layer].register_forward_hook(lambda _m, _i, output, layer=layer: catch(layer, output))
-            for layer in self._layers
-            if layer != OUTPUT
-        ]
-        try:
-            with torch.inference_mode():
-                output = self._module(tensor[None])
-        finally:
-            for hook in hooks:
-                hook.remove()
-        if OUTPUT in self._layers:
-            catch(OUTPUT, output)
-        return caught
-
-    def _examine(self) -> TargetInfo:
-        height, width = self._network.preprocess.size
-        responses = self._forward(torch.zeros(3, height, width))
-        silent = [layer for layer in self._layers if layer not in responses]
-        if silent:
-            raise UsageError(f"layer {silent[0]!r} of {self._name} is not used in a forward pass; name another one")
+    def _described(self, counts: Mapping[str, int]) -> TargetInfo:
+        of_directions = {name: len(of.weight) for name, of in self._directions.items()}
+        state = list(self._network.module.state_dict().items())
         return TargetInfo(
             name=self._name,
-            layers={layer: responses[layer].shape[0] for layer in self._layers},
-            digest=weights_digest(self._module.state_dict().items()),
-            input_size=(height, width),
+            layers={layer: counts[layer] for layer in self._layers} | of_directions,
+            digest=weights_digest([*state, *(item for of in self._directions.values() for item in of.state())]),
+            input_size=self._network.preprocess.size,
         )
 
 
-def spatial(output: Any, size: tuple[int, int], layer: str) -> Response:
-    """A layer's output for one picture -> (units, h, w) or (units,).
-
-    (1, C, h, w) is a convolutional map; (1, T, C) are tokens, of which leading ones (class, registers) are dropped and
-    the patches laid out in space, also for an input that is not square; (1, C) is a plain vector.
-    """
-    if not isinstance(output, torch.Tensor):
-        parts = (
-            cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output) if _holds(output) else ()
-        )
-        output = next((part for part in parts if isinstance(part, torch.Tensor)), None)
-    if (
-        not isinstance(output, torch.Tensor)
-        or output.ndim not in (2, 3, 4)
-        or output.shape[0] != 1
-        or not output.is_floating_point()
-    ):
-        shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-        raise UsageError(
-            f"layer {layer!r} has no units: its output is {shape}; expected a map (1, C, h, w), tokens (1, T, C) or a "
-            "vector (1, C)"
-        )
-    values = output[0].float().cpu()
-    if values.ndim == 3 and values.shape[1:] == (1, 1):
-        return values[:, 0, 0].numpy().copy()
-    if values.ndim != 2:
-        return values.numpy().copy()
-    prefix, height, width = _grid(values.shape[0], size, layer)
-    return values[prefix:].T.reshape(-1, height, width).numpy().copy()
+def _resolved(
+    target: str, network: Network, modules: Mapping[str, torch.nn.Module], layers: Sequence[str]
+) -> dict[str, str]:
+    """Layers as they are asked for -> names of the module's own."""
+    known = [*network.aliases, *filter(None, modules), OUTPUT]
+    if not layers:
+        raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")
+    for layer in layers:
+        if layer not in known:
+            raise unknown_layer(layer, target, known)
+    return {layer: layer if layer in modules else network.aliases.get(layer, layer) for layer in layers}
 
 
-def _holds(output: Any) -> bool:
-    return isinstance(output, (tuple, list, Mapping))
+def _placed(module: torch.nn.Module, device: torch.device, name: str) -> torch.nn.Module:
+    try:
+        return module.to(device)
+    except torch.OutOfMemoryError as error:
+        raise UsageError(f"the GPU is too small for {name}: {error}") from error
 
 
-def _grid(tokens: int, size: tuple[int, int], layer: str) -> tuple[int, int, int]:
-    """(leading tokens, rows, columns) of square patches that tile the input."""
-    grids = [(size[0] // patch, size[1] // patch) for patch in range(1, min(size) + 1)]
-    whole = [grid for grid in grids if size[0] * grid[1] == size[1] * grid[0] and size[0] % grid[0] == 0]
-    # An input that the patches do not fill loses a strip at its end, as in a convolution without padding.
-    for candidates in (whole, grids):
-        for prefix in (1, 0, 2, 5, 9):
-            for height, width in candidates:
-                if height * width == tokens - prefix:
-                    return prefix, height, width
-    raise UsageError(
-        f"layer {layer!r}: {tokens} tokens do not tile an input of {size[0]} x {size[1]} in square patches"
-    )
-
-
-def _with_probabilities(responses: dict[str, Response]) -> dict[str, Response]:
-    """Exemplars and probes both read these, so that an output is measured in one unit everywhere."""
-    logits = responses.get(OUTPUT)
-    return responses if logits is None or logits.ndim != 1 else responses | {OUTPUT: _softmax(logits), LOGITS: logits}
+def _bytes(responses: Responses) -> int:
+    return sum(response.nbytes for response in responses.values())
 
 
 def _softmax(logits: Response) -> Response:
@@ -190,7 +206,7 @@ def rounded(value: Any) -> float:
 def weights_digest(state: Iterable[tuple[str, torch.Tensor]]) -> str:
     """SHA-256 over names, shapes and values."""
     total = hashlib.sha256()
-    for name, tensor in sorted(state):
+    for name, tensor in sorted(state, key=lambda item: item[0]):
         total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         total.update(
             tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
