@@ -102,6 +102,7 @@ def misbehaving() -> Iterator[Server]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
         story: Server = self.server.story  # pyright: ignore[reportAttributeAccessIssue]
