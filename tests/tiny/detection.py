@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 from transformers import (
     BertConfig,
     BertTokenizer,
@@ -20,6 +22,8 @@ from transformers import (
     SwinConfig,
 )
 
+from openmaia.images import Picture
+from openmaia.targets.synthetic.rules import SIZE
 from openmaia.targets.synthetic.units import read
 
 SPECIAL = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103, ".": 1012, "?": 1029}
@@ -38,7 +42,7 @@ def grounding_dino(folder: Path, seed: int = 0) -> str:
             num_heads=[1, 2, 4, 8],
             window_size=7,
             drop_path_rate=0.0,
-            out_features=["stage2", "stage3", "stage4"],
+            out_indices=[2, 3, 4],
         ),
         text_config=BertConfig(
             vocab_size=len(vocabulary),
@@ -66,9 +70,9 @@ def grounding_dino(folder: Path, seed: int = 0) -> str:
         # As initialised, the last layers of the box heads are zero and no box would depend on the picture.
         for name, weight in model.named_parameters():
             if "bbox_embed" in name:
-                weight.normal_(std=0.5)
-            if "text_projection" in name or "vision_param" in name or "text_param" in name:
-                weight.mul_(2.0)
+                weight.normal_(std=0.1)
+        # Smaller logits than by chance, so that scores are not all next to 1.
+        model.model.decoder.layer_norm.weight.mul_(0.3)
     model.save_pretrained(folder)
     processor = GroundingDinoProcessor(GroundingDinoImageProcessor(), BertTokenizer(vocab=vocabulary))
     processor.save_pretrained(folder)
@@ -108,6 +112,13 @@ def sam(folder: Path, seed: int = 0) -> str:
     )
     SamProcessor(images).save_pretrained(folder)
     return str(folder)
+
+
+def pictures(count: int, size: tuple[int, int] = (SIZE, SIZE)) -> list[Picture]:
+    """Random blots, coarser from picture to picture."""
+    random = np.random.default_rng(0)
+    small = [random.integers(0, 256, (count + 1 - i, count + 1 - i, 3), dtype=np.uint8) for i in range(count)]
+    return [Picture.of(np.asarray(Image.fromarray(each).resize(size))) for each in small]
 
 
 def _vocabulary() -> dict[str, int]:

@@ -81,8 +81,13 @@ def activation(scores: Sequence[float], rules: Rules) -> float:
     """The mean of the scores of the kept boxes."""
     if not scores:
         return 0.0
-    counted = [math.floor(score * 100) / 100 for score in scores] if rules.truncated else scores
+    counted = [_cut_off(score) for score in scores] if rules.truncated else scores
     return sum(counted) / len(counted)
+
+
+def _cut_off(score: float) -> float:
+    """After two decimals, as written: 100 * 0.29 is a little less than 29."""
+    return math.floor(round(score * 100, 6)) / 100
 
 
 def small_mask(mask: Mask, rules: Rules) -> Mask:

@@ -55,14 +55,14 @@ class SamSegmenter:
         """A box in which SAM finds nothing is its own mask, so that what is detected is also somewhere."""
         height, width = picture.shape[:2]
         corners = np.concatenate([np.empty((0, 4)), *groups])
-        found = self._each(picture, corners) if len(corners) else np.zeros((0, height, width), dtype=bool)
+        found = self._each(picture, corners) if len(corners) else np.zeros((0, height, width), dtype=np.bool_)
         for i in np.flatnonzero(~found.any(axis=(1, 2))):
             found[i] = box_mask(corners[i : i + 1], height, width)
         ends = np.cumsum([len(group) for group in groups])
-        return [
-            found[end - len(group) : end].any(axis=0) if len(group) else np.zeros((height, width), dtype=bool)
-            for group, end in zip(groups, ends, strict=True)
-        ]
+        unions = np.zeros((len(groups), height, width), dtype=np.bool_)
+        for union, group, end in zip(unions, groups, ends, strict=True):
+            np.logical_or.reduce(found[end - len(group) : end], axis=0, out=union)
+        return list(unions)
 
     def _each(self, picture: Pixels, corners: Corners) -> Mask:
         """One mask per box, (n, height, width)."""
