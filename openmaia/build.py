@@ -18,8 +18,9 @@ from openmaia.tools.api import Tools
 if TYPE_CHECKING:
     from openmaia.targets.closed_form import ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
+    from openmaia.targets.synthetic.target import SyntheticTarget
 
-    ReadableTarget = NetworkTarget | ClosedFormTarget
+    ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget
 
 Role = Literal["target", "generator", "editor", "backbone"]
 Say = Callable[[str], None]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from openmaia.dissection.exemplars import dissect
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from openmaia.dissection.exemplars import dissect
 from openmaia.errors import HostDead, ServiceError, UsageError
 from openmaia.services import Activation, Probe
 from openmaia.targets.synthetic.detector import Detector
