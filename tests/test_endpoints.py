@@ -210,7 +210,7 @@ def test_at_most_so_many_requests_are_under_way(server: Server, backbone: Make):
 
 def test_answers_are_in_order_however_they_arrive(server: Server, backbone: Make):
     server.otherwise = lambda asked: Act(delay=0.3 - 0.1 * int(asked.texts()[-1]))
-    replies = backbone().reply([chat(user(str(n))) for n in range(4)][:3])
+    replies = backbone().reply([chat(user(str(n))) for n in range(3)])
     assert [reply.text for reply in replies] == ["heard: 0", "heard: 1", "heard: 2"]
     assert server.most_at_once == 3
 
@@ -497,7 +497,7 @@ def test_a_key_that_the_server_repeats_is_repeated_nowhere(
     server: Server, backbone: Make, caplog: pytest.LogCaptureFixture, status: int, shape: str
 ):
     caplog.set_level(logging.DEBUG)
-    said = f"{'x' * 280} Incorrect API key provided: {KEY}."
+    said = f"{'x' * 260} Incorrect API key provided: {KEY}."
     body: Any = {"error": {"message": said}} if shape == "json" else f"<p>{said}</p>"
     server.otherwise = lambda asked: Act(status=status, body=body)
     asked = backbone(tries=1)
@@ -505,7 +505,7 @@ def test_a_key_that_the_server_repeats_is_repeated_nowhere(
     assert KEY in server.asked[0].headers["authorization"]
     for text in (everything(error), everything(pickle.loads(pickle.dumps(error))), caplog.text, repr(asked)):
         assert KEY not in text
-        assert KEY[:16] not in text
+        assert KEY[:8] not in text
 
 
 def test_a_key_in_a_header_of_the_answer_is_not_repeated(
