@@ -12,7 +12,7 @@ from openmaia import build
 from openmaia.dissection import passes
 from openmaia.dissection.work import Work
 from openmaia.errors import UsageError
-from openmaia.images import Picture, flatten
+from openmaia.images import Pixels, flatten
 from openmaia.pictures.library import Item, Library
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
@@ -138,8 +138,7 @@ class Worker:
     def first(self, shard: int) -> bool:
         """Takes in one shard. Whether everything taken in so far is saved."""
         state = self._joined
-        for number, picture in self._pictures(self._shard(shard)):
-            state.first.take(number, picture)
+        state.first.take(self._pictures(self._shard(shard)))
         state.shards.append(shard)
         if time.monotonic() - state.saved < self._config.ray.save_seconds:
             return False
@@ -163,7 +162,7 @@ class Worker:
         return [(i, {n: places[n] for n in shard}) for i, shard in enumerate(shards) if i not in done]
 
     def second(self, shard: int, places: Places) -> None:
-        kept = passes.second_pass(self._reader, self._pictures(sorted(places)), places)
+        kept = passes.second_pass(self._reader, self._pictures(sorted(places)), self._order.digests, places)
         self._joined.work.save_second(shard, kept)
 
     def finish(self) -> None:
@@ -174,8 +173,7 @@ class Worker:
         merged = state.work.merged(state.scales)
         quantile = self._config.exemplars.quantile
         units = {
-            layer: passes.unit_rows(self._config.target.name, layer, summary, quantile)
-            for layer, summary in merged.items()
+            layer: passes.unit_rows(self._reader.info(), layer, summary, quantile) for layer, summary in merged.items()
         }
         state.work.finish(units)
 
@@ -187,7 +185,7 @@ class Worker:
     def _shard(self, shard: int) -> range:
         return range(shard * SHARD, min((shard + 1) * SHARD, len(self._items)))
 
-    def _pictures(self, numbers: Sequence[int]) -> Iterator[tuple[int, Picture]]:
+    def _pictures(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pixels]]:
         for number in numbers:
             item = self._items[number]
             try:
@@ -197,4 +195,4 @@ class Worker:
                     f"a picture was changed while exemplars were computed ({error}); start again"
                 ) from error
             image.thumbnail((LARGEST, LARGEST))
-            yield number, Picture.of(np.asarray(flatten(image)), [item.digest])
+            yield number, np.asarray(flatten(image))

@@ -28,7 +28,7 @@ DECODING = (OSError, SyntaxError, EOFError, struct.error, ArithmeticError, Looku
 class Picture:
     """An RGB image that can travel between processes.
 
-    data: losslessly encoded (PNG). sources: digests of the files whose pixels went into it, so that a test can prove
+    data: losslessly encoded (PNG or WebP). sources: digests of the files whose pixels went into it, so that a test can prove
     that no description is tested on pixels it came from. recipe: what its maker knows about it, for that maker's
     editor; neither agents nor the scripted experimenter get to see it.
     """
@@ -38,11 +38,17 @@ class Picture:
     recipe: str = ""
 
     @classmethod
-    def of(cls, pixels: Pixels, sources: Iterable[str] = (), recipe: str = "") -> "Picture":
-        """pixels: (height, width, 3) uint8 RGB."""
+    def of(
+        cls, pixels: Pixels, sources: Iterable[str] = (), recipe: str = "", *, for_keeping: bool = False
+    ) -> "Picture":
+        """pixels: (height, width, 3) uint8 RGB. for_keeping: in fewer bytes, which takes longer."""
         buffer = io.BytesIO()
-        # Level 1: images cross process borders far more often than they rest on a disk.
-        Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
+        image = Image.fromarray(pixels)
+        if for_keeping:
+            image.save(buffer, "WEBP", lossless=True, quality=40, method=2, exact=True)
+        else:
+            # Level 1: images cross process borders far more often than they rest on a disk.
+            image.save(buffer, "PNG", compress_level=1)
         return cls(data=buffer.getvalue(), sources=tuple(sorted(set(sources))), recipe=recipe)
 
     @cached_property
@@ -63,12 +69,6 @@ class Picture:
 
     def pil(self) -> Image.Image:
         return Image.fromarray(self.pixels)
-
-    def packed(self) -> "Picture":
-        """The same pixels in fewer bytes, for keeping (lossless WebP)."""
-        buffer = io.BytesIO()
-        self.pil().save(buffer, "WEBP", lossless=True, quality=40, method=2, exact=True)
-        return Picture(data=buffer.getvalue(), sources=self.sources, recipe=self.recipe)
 
     def webp(self, quality: int = 90) -> bytes:
         """Lossy, for keeping and showing."""

@@ -33,6 +33,8 @@ class TargetInfo:
     digest: str
     input_size: tuple[int, int]
     """(height, width) of the network's own preprocessing."""
+    mask_threshold: float | None = None
+    """Where a mask begins, for a target that knows; elsewhere it is a quantile of the unit's activations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ def dissect(
     summaries = first(target, order, pictures, layers, k, [range(len(pictures))])
     chosen = {layer: passes.choose(summary, order) for layer, summary in summaries.items()}
     exemplars = kept(target, pictures, chosen)
-    rows = {layer: passes.unit_rows("net", layer, summary, quantile) for layer, summary in summaries.items()}
+    rows = {layer: passes.unit_rows(target.info(), layer, summary, quantile) for layer, summary in summaries.items()}
     return [
         dataclasses.replace(rows[unit.layer][unit.index], unit=unit, exemplars=tuple(exemplars[unit.layer, unit.index]))
         for unit in units
@@ -49,12 +49,11 @@ def first(
     shares: Sequence[Sequence[int]],
 ) -> dict[str, Summary]:
     """The first pass by as many workers as there are shares, added up in their order."""
-    scales = passes.scales(target, layers, (pictures[n] for n in order.sample(passes.SCALED_ON)))
+    scales = passes.scales(target, layers, (pictures[n].pixels for n in order.sample(passes.SCALED_ON)))
     total = {layer: Summary.empty(scales[layer], k) for layer in layers}
     for share in shares:
         worker = FirstPass(target, order, scales, k)
-        for number in share:
-            worker.take(number, pictures[number])
+        worker.take((number, pictures[number].pixels) for number in share)
         for layer, summary in worker.summaries().items():
             total[layer].add(summary)
     return total
@@ -65,7 +64,9 @@ def kept(
 ) -> dict[tuple[str, int], list[Exemplar]]:
     places = passes.wanted(chosen)
     found: dict[tuple[str, int], list[Exemplar]] = {}
-    for _, picture, maps in passes.second_pass(target, ((n, pictures[n]) for n in sorted(places)), places):
+    numbered = ((n, pictures[n].pixels) for n in sorted(places))
+    for number, picture, maps in passes.second_pass(target, numbered, [""] * len(pictures), places):
+        picture = Picture(data=picture.data, sources=pictures[number].sources)
         for place, small in maps:
             exemplar = Exemplar(
                 kind=place.kind, rank=place.rank, activation=place.activation, picture=picture, map=small

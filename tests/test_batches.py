@@ -48,23 +48,23 @@ def test_pictures_of_equal_size_pass_together_once_and_are_remembered():
         [Probe(unit=Unit(target="net", layer="conv", index=i % 4), picture=p) for i, p in enumerate(pictures * 2)]
     )
     assert sorted(module.passes) == [(1, 16, 16), (2, 16, 20), (3, 16, 16)]
-    reader.respond_batch(pictures)
+    reader.probe([Probe(unit=Unit(target="net", layer="conv", index=0), picture=picture) for picture in pictures])
     assert len(module.passes) == 3
 
 
 def test_a_batch_answers_like_one_picture_after_the_other():
     pictures = [noise(seed, 16, width) for seed, width in enumerate([16, 20, 16, 16])]
     together, alone = counting(batch=8)[0], counting(batch=0)[0]
-    for picture, (responses, box) in zip(pictures, together.respond_batch(pictures), strict=True):
-        expected, expected_box = alone.respond(picture)
-        assert box == expected_box
+    pixels = [picture.pixels for picture in pictures]
+    for (view, responses), (expected_view, expected) in zip(together.look(pixels), alone.look(pixels), strict=True):
+        assert np.array_equal(view, expected_view)
         assert np.allclose(responses["conv"], expected["conv"], atol=1e-5)
         assert rounded(responses["conv"].max()) == pytest.approx(rounded(expected["conv"].max()), rel=2e-5)
 
 
 def test_on_a_cpu_pictures_pass_one_by_one():
     reader, module = counting(batch=0)
-    reader.respond_batch([noise(seed, 16, 16) for seed in range(3)])
+    reader.look([noise(seed, 16, 16).pixels for seed in range(3)])
     assert module.passes == [(1, 16, 16)] * 3
 
 
@@ -83,7 +83,7 @@ def test_a_gpu_that_fails_while_serving_is_no_mistake_of_the_user(
     network = Network(module=nn.Sequential(Failing(3, 2, 3)), preprocess=SMALL)
     reader = NetworkTarget("net", network, ["0"], device="cpu")
     with pytest.raises(expected, match="the device said so") as caught:
-        reader.respond(noise(0))
+        reader.look([noise(0).pixels])
     assert type(caught.value) is expected
 
 
@@ -92,8 +92,10 @@ def test_a_gpu_that_fails_while_serving_is_no_mistake_of_the_user(
 def test_a_gpu_answers_as_a_cpu_does():
     pictures = [noise(seed, 224, 224) for seed in range(40)]
     found, expected = (
-        NetworkTarget("net", load("resnet18", "random"), ["layer3"], device=device).respond_batch(pictures)
+        NetworkTarget("net", load("resnet18", "random"), ["layer3"], device=device).look(
+            [picture.pixels for picture in pictures]
+        )
         for device in ("", "cpu")
     )
-    for (on_gpu, _), (on_cpu, _) in zip(found, expected, strict=True):
+    for (_, on_gpu), (_, on_cpu) in zip(found, expected, strict=True):
         assert np.allclose(on_gpu["layer3"], on_cpu["layer3"], atol=1e-4 * float(np.abs(on_cpu["layer3"]).max()))

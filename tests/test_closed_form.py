@@ -106,10 +106,10 @@ def test_a_colours_evidence_is_the_share_of_pixels_of_its_hue(hue: int, name: st
 
 @pytest.mark.parametrize("layer", list(LAYERS))
 def test_evidence_lies_between_0_and_1_where_the_concept_is(layer: str):
-    responses, box = ClosedFormTarget("t").respond(Picture.of(np.asarray(picture(3, (300, 200)))))
+    ((view, responses),) = ClosedFormTarget("t").look([np.asarray(picture(3, (300, 200)))])
     assert responses[layer].shape == (len(LAYERS[layer]), 14, 14)
     assert 0 <= responses[layer].min() <= responses[layer].max() <= 1
-    assert box == (0, 0, 300, 200)
+    assert view.shape == (224, 224, 3)
 
 
 def test_the_map_lies_where_the_colour_lies():
@@ -125,7 +125,7 @@ def test_the_map_lies_where_the_colour_lies():
 
 def test_and_and_or_are_minimum_and_maximum_of_maps():
     for image in PICTURES.values():
-        responses, _ = ClosedFormTarget("t").respond(Picture.of(np.asarray(image)))
+        ((_, responses),) = ClosedFormTarget("t").look([np.asarray(image)])
         red, horizontal, circle = (responses["mono"][index] for index in (0, 3, 5))
         assert np.array_equal(responses["or"][0], np.maximum(red, horizontal))
         assert np.array_equal(responses["and"][0], np.minimum(red, circle))

@@ -97,7 +97,7 @@ def test_all_directions_together_are_exactly_each_one_alone():
 
 def test_exemplars_are_taken_from_what_probes_answer(dictionary: str):
     reader = target("conv", dictionary)
-    responses, _ = reader.respond(fitting())
+    ((_, responses),) = reader.look([fitting().pixels])
     assert responses["conv/directions"].shape == (7, 15, 23)
     assert rounded(responses["conv/directions"][4].max()) == ask(reader, "conv/directions", 4, fitting()).value
 

@@ -43,7 +43,7 @@ def values(found: UnitExemplars, kind: str) -> list[float]:
 
 
 def all_values(target: NetworkTarget, unit: Unit) -> list[float]:
-    views = [target.view(picture) for picture in pictures()]
+    views = [Picture.of(view) for view, _ in target.look([picture.pixels for picture in pictures()])]
     return sorted(answer.value for answer in target.probe([Probe(unit=unit, picture=view) for view in views]))
 
 
@@ -108,7 +108,7 @@ def test_exemplars_do_not_depend_on_the_order_of_the_pictures():
 def test_the_threshold_is_the_quantile_over_all_positions():
     target = network("weights", "conv")
     (unit,) = units("conv", 3)
-    views = [target.view(picture) for picture in pictures()]
+    views = [Picture.of(view) for view, _ in target.look([picture.pixels for picture in pictures()])]
     maps = [answer.map for answer in target.probe([Probe(unit=unit, picture=view) for view in views])]
     positions = np.concatenate([small.ravel() for small in maps if small is not None])
     exact = float(np.quantile(positions, 0.9))

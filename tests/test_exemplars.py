@@ -86,7 +86,7 @@ def targets() -> dict[str, tuple[NetworkTarget, str]]:
 def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([Picture.of(np.asarray(picture(seed, (40, 40)))) for seed in range(150)])
-    maps = np.stack([target.respond(target.view(p))[0][layer] for p in pictures]).astype(np.float64)
+    maps = np.stack([found[layer] for _, found in target.look([p.pixels for p in pictures])]).astype(np.float64)
     maxima = rounded(maps.reshape(*maps.shape[:2], -1).max(axis=2))
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
     chosen = passes.choose(summary, order)
@@ -96,8 +96,8 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
         assert chosen["top"][0][unit].tolist() == [maxima[n, unit] for n in ranked[:15]]
         assert chosen["bottom"][1][unit].tolist() == sorted(range(150), key=lambda n: (maxima[n, unit], n))[:15]
     places = passes.wanted({layer: chosen})
-    numbered = ((n, pictures[n]) for n in sorted(places))
-    for number, _, kept in passes.second_pass(target, numbered, places):
+    numbered = ((n, pictures[n].pixels) for n in sorted(places))
+    for number, _, kept in passes.second_pass(target, numbered, order.digests, places):
         for place, small_map in kept:
             assert np.array_equal(small_map, maps[number, place.unit].astype(np.float32))
 
@@ -106,11 +106,11 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
 def test_quantiles_and_moments_are_within_the_stated_error(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([Picture.of(np.asarray(picture(seed, (40, 40)))) for seed in range(150)])
-    maps = np.stack([target.respond(target.view(p))[0][layer] for p in pictures]).astype(np.float64)
+    maps = np.stack([found[layer] for _, found in target.look([p.pixels for p in pictures])]).astype(np.float64)
     units = maps.shape[1]
     positions = maps.transpose(1, 0, 2, 3).reshape(units, -1)
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
-    rows = passes.unit_rows("net", layer, summary, 0.99)
+    rows = passes.unit_rows(target.info(), layer, summary, 0.99)
     for unit in range(units):
         found = rows[unit].positions
         assert found is not None

@@ -7,17 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from openmaia.dissection.exemplars import dissect
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from openmaia.errors import HostDead, ServiceError, UsageError
+from openmaia.images import Picture
 from openmaia.services import Activation, Probe
 from openmaia.targets.synthetic.detector import Detector
 from openmaia.targets.synthetic.rules import GRID, SIZE
 from openmaia.targets.synthetic.target import SyntheticTarget
 from openmaia.targets.synthetic.units import LAYERS
 from openmaia.units import Unit
+from tests.dissecting import dissect
 from tests.tiny import detection
 from tests.tiny.detection import pictures
 
@@ -171,8 +172,7 @@ def test_noise_depends_on_picture_and_unit_alone(detector: str):
 
 def test_whole_layers_answer_as_single_units(target: SyntheticTarget):
     (picture,) = pictures(1, (300, 180))
-    responses, box = target.respond(picture)
-    assert box == (0.0, 0.0, 300.0, 180.0)
+    ((_, responses),) = target.look([picture.pixels])
     assert {layer: len(maps) for layer, maps in responses.items()} == target.info().layers
     for layer, maps in responses.items():
         units = [Unit(target="tiny", layer=layer, index=index) for index in range(len(maps))]
@@ -183,7 +183,7 @@ def test_whole_layers_answer_as_single_units(target: SyntheticTarget):
 
 def test_a_view_answers_as_its_picture(target: SyntheticTarget):
     (picture,) = pictures(1, (300, 180))
-    view = target.view(picture)
+    view = Picture.of(target.look([picture.pixels])[0][0])
     assert np.array_equal(view.pixels, np.asarray(picture.pil().resize((SIZE, SIZE), Image.Resampling.LANCZOS)))
     for layer in LAYERS:
         unit = Unit(target="tiny", layer=layer, index=3)
@@ -193,7 +193,7 @@ def test_a_view_answers_as_its_picture(target: SyntheticTarget):
 
 def test_exemplars_give_their_activations_again(target: SyntheticTarget):
     units = [Unit(target="tiny", layer=layer, index=index) for layer in LAYERS for index in (0, 3)]
-    for summary in dissect(target, pictures(2), 2, units, k=2, quantile=0.99):
+    for summary in dissect(target, pictures(2), units, k=2, quantile=0.99):
         top = summary.of_kind("top")
         answers = target.probe([Probe(unit=summary.unit, picture=each.picture) for each in top])
         assert [answer.value for answer in answers] == [each.activation for each in top]

@@ -164,7 +164,7 @@ def test_an_activation_knows_how_high_it_is(desk: Desk, exemplars: UnitExemplars
 def test_masks_are_what_the_upsampled_map_leaves_above_the_threshold(desk: Desk, exemplars: UnitExemplars):
     given = half_red(5)
     _, (seen,) = desk.system.call_neuron([given.pil()])
-    small = ClosedFormTarget("t").respond(given)[0]["mono"][0]
+    small = ClosedFormTarget("t").look([given.pixels])[0][1]["mono"][0]
     inside = upsample(small, 224, 224) > exemplars.threshold
     assert 0 < inside.mean() < 1
     expected = np.where(inside[..., None], given.pixels, given.pixels // 4)

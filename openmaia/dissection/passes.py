@@ -7,7 +7,8 @@ the order of arrival. All layers are read in one forward pass each.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +16,19 @@ import torch
 
 from openmaia.dissection import histogram
 from openmaia.dissection.summary import FIXED, Accumulator, Floats, Ints, Summary, rounded
-from openmaia.images import Picture
+from openmaia.images import Picture, Pixels
 from openmaia.services import QUANTILES, ExemplarKind, Map, Positions, UnitExemplars, UnitState
 from openmaia.units import TargetInfo, Unit
 
 SCALED_ON = 32
 """Pictures of the first sample, which fixes the bounds of all histograms."""
 
+BATCH = 32
+"""Pictures that a target looks at together."""
+
+T = TypeVar("T")
 Scales = Mapping[str, npt.NDArray[np.float32]]
-Numbered = Iterable[tuple[int, Picture]]
+Numbered = Iterable[tuple[int, Pixels]]
 
 
 class Readable(Protocol):
@@ -31,10 +36,8 @@ class Readable(Protocol):
 
     def info(self) -> TargetInfo: ...
 
-    def view(self, picture: Picture) -> Picture: ...
-
-    def respond(self, picture: Picture) -> tuple[Mapping[str, npt.NDArray[np.float32]], Any]:
-        """(layer -> (units, height, width) or (units,), before any rounding; the part of the picture that was seen)"""
+    def look(self, pictures: Sequence[Pixels]) -> Sequence[tuple[Pixels, Mapping[str, npt.NDArray[np.float32]]]]:
+        """For each picture what is seen of it, and layer -> (units, height, width) or (units,), before any rounding."""
         ...
 
 
@@ -63,16 +66,21 @@ def sample_size(k: int) -> int:
     return 8 * k
 
 
-def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Picture]) -> Scales:
+def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) -> Scales:
     """Powers of two near the largest magnitude of each unit over some pictures."""
     largest: dict[str, Floats] = {}
-    for picture in pictures:
-        found, _ = reader.respond(reader.view(picture))
+    for found in (found for batch in batches(pictures) for _, found in reader.look(batch)):
         for layer in layers:
             values = np.abs(found[layer].reshape(len(found[layer]), -1)).max(axis=1).astype(np.float64)
             values = np.where(np.isfinite(values), values, 0)
             largest[layer] = np.maximum(largest.get(layer, np.zeros_like(values)), values)
     return {layer: histogram.scale(values) for layer, values in largest.items()}
+
+
+def batches(waiting: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(waiting)
+    while batch := list(islice(left, BATCH)):
+        yield batch
 
 
 class FirstPass:
@@ -81,10 +89,12 @@ class FirstPass:
         sample = frozenset(order.sample(sample_size(k)))
         self._layers = {layer: Accumulator(scale, k, sample) for layer, scale in scales.items()}
 
-    def take(self, number: int, picture: Picture) -> None:
-        found, _ = self._reader.respond(self._reader.view(picture))
-        for layer, accumulator in self._layers.items():
-            accumulator.take(number, self._order.start(number), torch.from_numpy(found[layer]))
+    def take(self, pictures: Numbered) -> None:
+        for batch in batches(pictures):
+            seen = self._reader.look([picture for _, picture in batch])
+            for (number, _), (_, found) in zip(batch, seen, strict=True):
+                for layer, accumulator in self._layers.items():
+                    accumulator.take(number, self._order.start(number), torch.from_numpy(found[layer]))
 
     def summaries(self) -> dict[str, Summary]:
         return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
@@ -147,21 +157,22 @@ def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
 
 
 def second_pass(
-    reader: Readable, pictures: Numbered, places: Mapping[int, Sequence[Wanted]]
+    reader: Readable, pictures: Numbered, digests: Sequence[str], places: Mapping[int, Sequence[Wanted]]
 ) -> Iterator[tuple[int, Picture, list[tuple[Wanted, Map | None]]]]:
     """(number, the picture as the network saw it, what it is kept for with the maps)"""
-    for number, picture in pictures:
-        view = reader.view(picture)
-        maps, _ = reader.respond(view)
-        kept = [
-            (place, np.ascontiguousarray(maps[place.layer][place.unit]) if maps[place.layer].ndim == 3 else None)
-            for place in places[number]
-        ]
-        yield number, view.packed(), kept
+    for batch in batches(pictures):
+        seen = reader.look([picture for _, picture in batch])
+        for (number, _), (view, maps) in zip(batch, seen, strict=True):
+            kept = [
+                (place, np.ascontiguousarray(maps[place.layer][place.unit]) if maps[place.layer].ndim == 3 else None)
+                for place in places[number]
+            ]
+            yield number, Picture.of(view, [digests[number]], for_keeping=True), kept
 
 
-def unit_rows(target: str, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
+def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
     """What is known of each unit of a layer, without its exemplars."""
+    given = info.mask_threshold
     scale = summary.scales.astype(np.float64)
     values, squares, positive, peaks, peak_squares = summary.sums.astype(np.float64)
     unit_of_sum = scale / FIXED
@@ -174,13 +185,15 @@ def unit_rows(target: str, layer: str, summary: Summary, quantile: float) -> lis
     levels = {
         q: histogram.quantile(summary.positions, summary.scales, floor, highest, q) for q in {*QUANTILES, quantile}
     }
-    maxima = [histogram.quantile(summary.maxima, summary.scales, lowest, highest, q / 100) for q in range(101)]
-    percentiles = np.stack(maxima, axis=1)
+    maxima = [histogram.quantile(summary.maxima, summary.scales, lowest, highest, q / 100) for q in range(1, 100)]
+    percentiles = np.stack([lowest, *maxima, highest], axis=1)
     dead = highest == lowest
     return [
         UnitExemplars(
-            unit=Unit(target=target, layer=layer, index=unit),
-            threshold=_threshold(summary, unit, float(levels[quantile][unit]), float(highest[unit])),
+            unit=Unit(target=info.name, layer=layer, index=unit),
+            threshold=_threshold(summary, unit, float(levels[quantile][unit]), float(highest[unit]))
+            if given is None
+            else given,
             maxima=percentiles[unit],
             mean=float(peak_mean[unit]),
             std=0.0 if dead[unit] else float(peak_std[unit]),

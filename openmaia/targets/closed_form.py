@@ -17,7 +17,6 @@ from scipy import ndimage
 from openmaia.images import Picture, Pixels
 from openmaia.services import Activation, Map, Probe
 from openmaia.targets.hooked import Response, rounded
-from openmaia.targets.preprocess import Box
 from openmaia.units import TargetInfo
 
 SIZE = 224
@@ -147,17 +146,17 @@ class ClosedFormTarget:
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return [self._answer(probe) for probe in probes]
 
-    def view(self, picture: Picture) -> Picture:
-        return Picture.of(_squashed(picture.pixels), picture.sources)
+    def look(self, pictures: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+        """What is seen of pictures, and the maps of all units."""
+        return [self._look(_squashed(pixels)) for pixels in pictures]
 
-    def respond(self, picture: Picture) -> tuple[Mapping[str, Response], Box]:
-        rgb = self._seen(picture)
+    def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:
+        rgb = self._seen(Picture.of(view))
         responses = {
             layer: np.stack([unit.detector(rgb) for unit in units]).astype(np.float32)
             for layer, units in LAYERS.items()
         }
-        height, width = picture.pixels.shape[:2]
-        return responses, (0.0, 0.0, float(width), float(height))
+        return view, responses
 
     def _answer(self, probe: Probe) -> Activation:
         unit = LAYERS[probe.unit.layer][probe.unit.index]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from openmaia.errors import UsageError
-from openmaia.images import Picture
+from openmaia.images import Picture, Pixels
 from openmaia.services import Activation, Map, Probe
 from openmaia.targets.directions import SUFFIX, read_directions
 from openmaia.targets.forward import OUTPUT, Forward, equal_sizes
@@ -91,19 +91,15 @@ class NetworkTarget:
         found = self._read([probe.picture for probe in probes])
         return [self._answer(probe.unit, *answer) for probe, answer in zip(probes, found, strict=True)]
 
-    def respond(self, picture: Picture) -> tuple[Responses, Box]:
-        """The responses of all layers, those of all directions too, and the part of the picture that was seen."""
-        return self.respond_batch([picture])[0]
-
-    def respond_batch(self, pictures: Sequence[Picture]) -> list[tuple[Responses, Box]]:
+    def look(self, pictures: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
+        """Pictures as the network sees them, and the responses of all layers and directions; past the cache, for passes
+        over a dataset."""
+        views = [self._network.preprocess.view(pixels)[0] for pixels in pictures]
+        found = self._through([self._network.preprocess.tensor(view) for view in views])
         return [
-            (responses | {name: of.all(responses[of.layer]) for name, of in self._directions.items()}, box)
-            for responses, box in self._read(pictures)
+            (view, responses | {name: of.all(responses[of.layer]) for name, of in self._directions.items()})
+            for view, responses in zip(views, found, strict=True)
         ]
-
-    def view(self, picture: Picture) -> Picture:
-        """The picture as the network sees it."""
-        return Picture.of(self._network.preprocess.view(picture.pixels)[0], picture.sources)
 
     def _read(self, pictures: Sequence[Picture]) -> list[tuple[dict[str, Response], Box]]:
         """The responses of the module's own layers, of which many directions may be computed."""
@@ -111,16 +107,19 @@ class NetworkTarget:
         new = {picture.digest: picture for picture in pictures if found[picture.digest] is None}
         preprocess = self._network.preprocess
         views = [preprocess.view(picture.pixels) for picture in new.values()]
-        tensors = [preprocess.tensor(view) for view, _ in views]
-        digests = list(new)
-        for group in equal_sizes(tensors, self._batch):
-            outputs = self._forward(torch.stack([tensors[at] for at in group]))
-            for row, at in enumerate(group):
-                found[digests[at]] = self._laid_out(outputs, row, tensors[at]), views[at][1]
+        answered = self._through([preprocess.tensor(view) for view, _ in views])
+        found |= {digest: (given, box) for digest, given, (_, box) in zip(new, answered, views, strict=True)}
         answers = [answer for picture in pictures if (answer := found[picture.digest]) is not None]
         for picture, answer in zip(pictures, answers, strict=True):
             self._keep(picture.digest, answer)
         return answers
+
+    def _through(self, tensors: Sequence[torch.Tensor]) -> list[dict[str, Response]]:
+        found: dict[int, dict[str, Response]] = {}
+        for group in equal_sizes(tensors, self._batch):
+            outputs = self._forward(torch.stack([tensors[at] for at in group]))
+            found |= {at: self._laid_out(outputs, row, tensors[at]) for row, at in enumerate(group)}
+        return [found[at] for at in range(len(tensors))]
 
     def _laid_out(self, outputs: Mapping[str, torch.Tensor], row: int, tensor: torch.Tensor) -> dict[str, Response]:
         size = (int(tensor.shape[1]), int(tensor.shape[2]))

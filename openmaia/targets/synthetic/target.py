@@ -67,6 +67,7 @@ class SyntheticTarget:
             layers={layer: len(listed) for layer, listed in self._units.items()},
             digest=hashlib.sha256(repr(parts).encode()).hexdigest(),
             input_size=(SIZE, SIZE),
+            mask_threshold=0.0,
         )
 
     def info(self) -> TargetInfo:
@@ -96,20 +97,19 @@ class SyntheticTarget:
             answers.append(Activation(value=rounded(small.max()), map=small, box=_whole(probe.picture)))
         return answers
 
-    def respond(self, picture: Picture) -> tuple[Mapping[str, Response], Box]:
-        """The maps of all units of all layers: a detection for every concept that there is."""
-        view = _squashed(picture.pixels)
+    def look(self, pictures: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+        """What detector and segmenter see of pictures, and the maps of all units of all layers: a detection for every
+        concept that there is."""
+        return [self._look(_squashed(pixels)) for pixels in pictures]
+
+    def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:
         seen = digest(view)
         found = self._find({(seen, concept): view for concept in self._all_concepts()})
         responses = {
             layer: np.stack([self._answer(layer, index, seen, found) for index in range(len(listed))])
             for layer, listed in self._units.items()
         }
-        return responses, _whole(picture)
-
-    def view(self, picture: Picture) -> Picture:
-        """The picture as detector and segmenter see it."""
-        return Picture.of(_squashed(picture.pixels), picture.sources)
+        return view, responses
 
     def _all_concepts(self) -> Iterable[str]:
         return dict.fromkeys(concept for listed in self._units.values() for unit in listed for concept in unit)
