@@ -125,7 +125,8 @@ def test_the_distribution_is_of_the_maxima_per_picture():
     assert (low - slack <= found.maxima).all()
     assert (found.maxima <= high + slack).all()
     assert (found.maxima[0], found.maxima[100]) == (ranked[0], ranked[-1])
-    assert (found.mean, found.std) == (pytest.approx(np.mean(ranked)), pytest.approx(np.std(ranked)))
+    assert found.mean == pytest.approx(np.mean(ranked), rel=1e-4)
+    assert found.std == pytest.approx(np.std(ranked), rel=1e-3)
 
 
 def test_an_output_unit_is_measured_in_probabilities_throughout():
