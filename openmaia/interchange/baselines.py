@@ -103,7 +103,7 @@ def _described(column: str, score: str = "") -> Callable[[Row], Found]:
 
 def _whole(said: str) -> int:
     number = float(said)
-    if number != int(number):
+    if not number.is_integer():
         raise ValueError(f"unit {said[:20]!r} is no whole number")
     return int(number)
 

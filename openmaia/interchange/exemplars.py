@@ -72,7 +72,7 @@ def read(folder: Path) -> Layer:
         name=folder.name,
         units=_units(folder, units),
         activations=activations,
-        thresholds=np.zeros(units, dtype=np.float64) if synthetic else _thresholds(folder, units),
+        thresholds=np.zeros((units,)) if synthetic else _thresholds(folder, units),
         ids=_ids(folder, units, k),
         images=images,
         masks=_masks(folder, images),
@@ -103,11 +103,10 @@ def _unit(layer: Layer, at: int, unit: Unit) -> UnitExemplars:
         assert covered is not None, "read() refuses a layer without both"
         threshold = masks.estimate(activations, covered.reshape(len(covered), -1).max(axis=1) > 0.5)
     pictures = _pictures(layer.images[at])
-    maxima: npt.NDArray[np.float64] = np.quantile(activations, np.linspace(0, 1, 101))
     return UnitExemplars(
         unit=unit,
         threshold=threshold,
-        maxima=maxima,
+        maxima=percentiles(activations),
         mean=float(activations.mean()),
         std=float(activations.std()),
         exemplars=tuple(
@@ -122,6 +121,11 @@ def _unit(layer: Layer, at: int, unit: Unit) -> UnitExemplars:
         ),
         state="dead" if not activations.any() else "ok",
     )
+
+
+def percentiles(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """0 to 100, 101 of them."""
+    return np.interp(np.linspace(0, len(values) - 1, 101), np.arange(len(values)), np.sort(values))
 
 
 def _images(folder: Path) -> npt.NDArray[np.uint8]:

@@ -27,7 +27,12 @@ class Report:
         for heading, said in (("imported", self.imported), ("derived", self.derived), ("refused", self.refused)):
             if said:
                 yield f"{heading}:"
-                yield from (f"  {line}" for line in said)
+                yield from (f"  {_printable(line)}" for line in said)
+
+
+def _printable(line: str) -> str:
+    """Names in published files may hold line breaks and control sequences of terminals."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 A published exemplar has a mask at the size of its picture and no map. Our exemplars have a map, and their mask is where
 the enlarged map exceeds the unit's threshold. So a map is made for each mask: the share of a cell that the mask covers,
-scaled such that a half-covered cell is at the threshold and a covered one at the exemplar's activation. Such a map shows
+scaled such that a half-covered cell is at the threshold and a covered one at about the exemplar's activation. Such a map shows
 the mask; it is no measurement.
 """
 
@@ -15,7 +15,8 @@ from openmaia.images import upsample
 from openmaia.services import Map
 
 SIDE = 56
-"""Cells per side of a map that is made: the borders of masks drawn from maps up to this size come out within a pixel."""
+"""Cells per side of a map that is made. Measured at 224 pixels, the worst case, masks of white noise: of a 7 x 7 map the
+mask comes back with an overlap (IoU) of 0.98, of 14 x 14 with 0.9, of 28 x 28 with 0.8; 0.2 to 3 % of the pixels differ."""
 
 FLAT = 0.05
 """Least distance of a map from its threshold, relative to both: kept in half precision, it has to stay on its side."""
@@ -30,7 +31,12 @@ def coverage(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float) -> Map:
     """covered: (height, width), 0 to 1. The result is as large, but at most SIDE cells per side."""
     height, width = (min(length, SIDE) for length in covered.shape)
-    cells = upsample(covered, height, width)
+    share = upsample(covered, height, width)
+    cells = share
+    if share.shape != covered.shape:
+        # Enlarging blurs small spots away: what the first try lacks is added once.
+        lit = (upsample(share, *covered.shape) > 0.5).astype(np.float32)
+        cells = np.clip(2 * share - upsample(lit, height, width), -1, 2)
     span = max(activation - threshold, FLAT * max(abs(activation), abs(threshold))) or 1.0
     return (threshold + (2 * cells - 1) * span).astype(np.float32)
 

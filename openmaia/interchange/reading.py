@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,9 @@ JSON_BYTES = 256_000_000
 CSV_BYTES = 64_000_000
 """The largest published history has 3 MB, the largest table half a megabyte."""
 
-_NOT_AN_ARRAY = (OSError, EOFError, ValueError, TypeError, OverflowError, SyntaxError, MemoryError, RecursionError)
+_NOT_AN_ARRAY = (
+    OSError, EOFError, ValueError, TypeError, KeyError, ArithmeticError, SyntaxError, TokenError, MemoryError, RecursionError,
+)  # fmt: skip
 """What numpy raises on a damaged or hostile header."""
 
 
@@ -76,7 +79,8 @@ def numbers(path: Path) -> npt.NDArray[np.float64]:
 def array(path: Path) -> npt.NDArray[Any]:
     """Mapped into memory: what is not asked for is not read. A pickle is never loaded."""
     try:
-        found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        with np.errstate(over="raise"):
+            found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except _NOT_AN_ARRAY as error:
         raise Refused(f"is no NumPy array, or one that is not whole ({error})") from error
     if not isinstance(found, np.ndarray):
