@@ -77,8 +77,8 @@ def read(folder: Path) -> Layer:
         images=images,
         masks=_masks(folder, images),
     )
-    if not found.model:
-        raise Refused("lies too high up: expected MODEL/DATASET/LAYER/images.npy")
+    if not found.model or not f"{found.model}{found.dataset}{found.name}".isprintable():
+        raise Refused("lies in folders without names, or of unprintable ones: expected MODEL/DATASET/LAYER/images.npy")
     if found.masks is None and found.thresholds is None:
         raise Refused("has neither masks.npy nor thresholds.csv; nothing tells where these units fire")
     return found

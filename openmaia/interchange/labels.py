@@ -47,7 +47,8 @@ def add(files: Files, labels: Iterable[Label]) -> None:
     """Takes the place of earlier labels of the same units by the same method."""
     kept = {label.key: label for label in (*read(files), *labels)}
     lines = (json.dumps(asdict(kept[key]), ensure_ascii=False) for key in sorted(kept))
-    files.write(NAME, "".join(f"{line}\n" for line in lines).encode())
+    # Half of a surrogate pair, as a reply cut off within an emoji has it, becomes a question mark.
+    files.write(NAME, "".join(f"{line}\n" for line in lines).encode(errors="replace"))
 
 
 def _label(data: Any) -> Label:

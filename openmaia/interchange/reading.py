@@ -27,6 +27,7 @@ class Refused(OpenMaiaError):
 
 
 def text(path: Path, limit: int) -> str:
+    _check_file(path)
     try:
         size = path.stat().st_size
         if size > limit:
@@ -78,6 +79,7 @@ def numbers(path: Path) -> npt.NDArray[np.float64]:
 
 def array(path: Path) -> npt.NDArray[Any]:
     """Mapped into memory: what is not asked for is not read. A pickle is never loaded."""
+    _check_file(path)
     try:
         with np.errstate(over="raise"):
             found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -86,3 +88,9 @@ def array(path: Path) -> npt.NDArray[Any]:
     if not isinstance(found, np.ndarray):
         raise Refused("is an archive of arrays; one array (.npy) was expected")
     return cast("npt.NDArray[Any]", found)
+
+
+def _check_file(path: Path) -> None:
+    """A pipe or a device could keep a reader for ever."""
+    if not path.is_file():
+        raise Refused("cannot be read (there is no such file)" if not path.exists() else "is no ordinary file")

@@ -9,6 +9,9 @@ from typing import Any, cast
 from openmaia.interchange import reading
 from openmaia.interchange.reading import Refused
 
+LONGEST = 80
+"""Bytes of a model's or layer's name: files are named after it, with up to three characters a byte."""
+
 Layers = Mapping[str, tuple[int, ...]]
 
 
@@ -27,6 +30,8 @@ def read(path: Path) -> UnitList:
         raise Refused('is no list of units; expected {"layer": [index, ...]}')
     named = cast(dict[str, Any], data)
     nested = all(isinstance(value, dict) for value in named.values())
+    if any(not name.isprintable() or len(name.encode()) > LONGEST for name in named):
+        raise Refused(f"is no list of units: it has a name of unprintable characters, or of more than {LONGEST} bytes")
     repeated: list[str] = []
     models = {
         model: {layer: _indices(f"{model}/{layer}", value, repeated) for layer, value in layers.items()}

@@ -85,16 +85,33 @@ def test_nothing_is_written_beside_the_destination(tmp_path: Path):
 
 
 def test_hostile_names_stay_below_the_destination(tmp_path: Path):
-    hostile = {"../../up": {"../l": [1]}, "/etc/x": {"l": [2]}, "\n\x1b[2J": {"l": [3]}}
+    hostile = {"../../up": {"../l": [1]}, "/etc/x": {"l": [2]}, ".hidden": {"l": [3]}}
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "units.json").write_text(json.dumps(hostile))
     layer(tmp_path / "in" / "%2e%2e" / "a b☃" / "%2Flayer")
+    (tmp_path / "in" / "\n\x1b[2J\udcff.csv").write_text("a,b\n")
     report = Import(str(tmp_path / "in"), str(tmp_path / "deep" / "out"), dataset="../..", target="../../t").run()
     assert len(report.imported) == 4
     assert all(line.isprintable() for line in report.lines())
     outside = [path for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "in" not in path.parents]
     assert outside
     assert all(tmp_path / "deep" / "out" in path.parents for path in outside)
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path):
+    layer(tmp_path / "in" / "net" / "imagenet" / "layer\udcff")
+    report = Import(str(tmp_path / "in"), str(tmp_path / "out")).run()
+    assert ["unprintable" in line for line in report.refused] == [True]
+
+
+def test_pipes_and_devices_keep_nobody_waiting(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.json")
+    os.mkfifo(tmp_path / "images.npy")
+    (tmp_path / "b.csv").symlink_to("/dev/zero")
+    report = Import(str(tmp_path), str(tmp_path / "out")).run()
+    assert [line.split(":")[1] for line in report.refused] == [
+        " images.npy is no ordinary file", " is no ordinary file", " is no ordinary file",
+    ]  # fmt: skip
 
 
 def test_importing_again_changes_nothing_and_another_layer_is_added(tmp_path: Path):

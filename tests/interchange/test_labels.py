@@ -112,6 +112,11 @@ def test_labels_read_back_and_later_ones_replace_earlier_ones(tmp_path: Path):
     }  # fmt: skip
 
 
+def test_half_an_emoji_can_be_written(tmp_path: Path):
+    labels.add(Files(str(tmp_path)), [label(labels=("dogs \ud83d",))])
+    assert labels.read(Files(str(tmp_path)))[0].labels == ("dogs ?",)
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", '{"method": "MILAN"}', '{"labels": [], "colour": 1}', "3"])
 def test_a_damaged_file_of_labels_is_a_store_error(tmp_path: Path, text: str):
     (tmp_path / "labels.jsonl").write_text(text)
@@ -152,7 +157,7 @@ def test_both_forms_select_the_units_of_the_list(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "data", [{}, [], 3, {"layer4": 3}, {"layer4": ["1"]}, {"layer4": [True]}, {"layer4": [-1]}, {"a": {"b": {"c": [1]}}},
-             {"layer4": [1.0]}, {"layer4": [2**40]}],
+             {"layer4": [1.0]}, {"layer4": [2**40]}, {"x" * 81: {"layer4": [1]}}, {"\ud800": [1]}, {"\n": [1]}],
 )  # fmt: skip
 def test_what_is_no_list_of_units_is_refused(tmp_path: Path, data: Any):
     with pytest.raises(Refused, match="no list of units"):
