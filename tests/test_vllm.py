@@ -172,6 +172,7 @@ def test_a_turn_finds_the_turns_before_it_in_the_cache(backbone: VllmBackbone):
 
 
 def test_a_conversation_of_many_images_loses_the_oldest_and_stays_cached(backbone: VllmBackbone):
+    opening = len("You study neurons. Begin. " * 20)
     messages = [system("You study neurons. " * 20), user("Begin. " * 20)]
     replies = list[Reply]()
     for turn in range(9):
@@ -182,7 +183,9 @@ def test_a_conversation_of_many_images_loses_the_oldest_and_stays_cached(backbon
     assert lost == [""] * 6 + ["its oldest 3 images"] + ["its oldest 6 images"] * 2
     for before, after in itertools.pairwise(replies):
         if before.left_out == after.left_out:
-            assert after.cached_tokens >= before.prompt_tokens // BLOCK * BLOCK - BLOCK
+            assert after.cached_tokens >= before.prompt_tokens // BLOCK * BLOCK
+        else:
+            assert after.cached_tokens >= opening // BLOCK * BLOCK
 
 
 def test_a_conversation_never_exceeds_the_context(backbone: VllmBackbone):
@@ -195,6 +198,17 @@ def test_a_conversation_never_exceeds_the_context(backbone: VllmBackbone):
     assert reply.prompt_tokens > CONTEXT / 2
     with pytest.raises(ServiceError, match="backbone.context_tokens"):
         backbone.reply([chat(user("0.123 " * 600), max_tokens=40)])
+
+
+def test_what_only_the_template_adds_is_found_out(backbone: VllmBackbone):
+    """Its sentence before a system message is not in the count that decides whether a conversation fits."""
+    left_out = list[str]()
+    for length in range(1000, 1200, 10):
+        turns = [system("0" * 700), user("1" * 400, picture(1)), assistant("2" * 300), user("3" * length, picture(2))]
+        (reply,) = backbone.reply([chat(*turns, assistant("4"), user("5"), assistant("6"), user("7"), max_tokens=450)])
+        assert reply.prompt_tokens + 450 <= CONTEXT
+        left_out.append(reply.left_out)
+    assert left_out[0] == "" and left_out[-1] != ""
 
 
 def test_an_answer_without_text_is_an_error(backbone: VllmBackbone):

@@ -9,6 +9,7 @@ import itertools
 import multiprocessing
 import threading
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
 from openmaia.backbones.context import Fitted, fit
@@ -59,15 +60,18 @@ class VllmBackbone:
         # What the model's makers recommend besides temperature and top_p, as vLLM's own server has it.
         self._sampling: dict[str, Any] = made.model_config.get_diff_sampling_param()
         self._requests = itertools.count()
-        self._slack = 0
+        self._uncounted = 0
+        """Tokens by which a prompt has turned out longer than counted."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Raises HostDead where the engine has died, ServiceError for a chat that cannot be answered."""
         if self._closed.is_set():
-            raise HostDead(f"the engine of backbone.model={self._config.model!r} was closed")
+            raise HostDead(f"{self._name}: its engine was closed")
         answers = [asyncio.run_coroutine_threadsafe(self._answer(chat), self._loop) for chat in chats]
         try:
             return [answer.result() for answer in answers]
+        except CancelledError as error:
+            raise HostDead(f"{self._name}: its engine was closed") from error
         finally:
             for answer in answers:
                 answer.cancel()
@@ -77,49 +81,64 @@ class VllmBackbone:
         if self._closed.is_set():
             return
         self._closed.set()
-        if self._engine is not None:
-            self._loop.call_soon_threadsafe(self._engine.shutdown)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
         multiprocessing.active_children()  # Reaps those that have ended.
 
+    async def _end(self) -> None:
+        if self._engine is not None:
+            self._engine.shutdown()
+            self._engine = None
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     async def _answer(self, chat: Chat) -> Reply:
         reason = ""
         for _ in range(TRIES):
-            fitted = await asyncio.to_thread(self._fit, chat)
-            try:
-                prompt = await self._prompts.render(fitted.messages)
-                self._check_length(prompt, chat)
-            except TooLong as error:
-                # Kept for later turns as well: a conversation is to be cut at the same place in each of them.
-                self._slack += error.excess
-                reason = f"its prompt is {error.excess} tokens too long for backbone.context_tokens"
+            fitted = await asyncio.to_thread(self._fit, chat, self._uncounted)
+            prompt = await self._prompt(fitted, chat)
+            if prompt is None:
+                reason = "its prompt is too long for backbone.context_tokens"
                 continue
-            except (VLLMError, ValueError) as error:
-                raise ServiceError(f"{self._name} does not take this conversation: {error}") from error
             output = await self._generate(prompt, chat)
             if output.outputs[0].finish_reason in ("stop", "length"):
                 return self._reply(output, fitted)
+            # It does when it no longer holds an image that it was believed to hold; the next try sends it again.
             reason = f"its engine ended the answer with {output.outputs[0].finish_reason!r}"
         raise ServiceError(f"{self._name} could not answer after {TRIES} tries: {reason}")
 
-    def _fit(self, chat: Chat) -> Fitted:
+    async def _prompt(self, fitted: Fitted, chat: Chat) -> EngineInput | None:
+        """None where it leaves too little room for the answer, after which less will be fitted. That is kept for later
+        turns as well: a conversation is to be cut at the same place in each of them."""
+        try:
+            prompt = await self._prompts.render(fitted.messages)
+        except TooLong:
+            self._uncounted += self._config.context_tokens // 16
+            return None
+        except (VLLMError, ValueError) as error:
+            raise ServiceError(f"{self._name} does not take this conversation: {error}") from error
+        tokens = len(prompt_ids(prompt))
+        if tokens + chat.max_tokens <= self._config.context_tokens:
+            return prompt
+        self._uncounted = max(self._uncounted, tokens - self._prompts.counted(fitted.messages))
+        return None
+
+    def _fit(self, chat: Chat, uncounted: int) -> Fitted:
         return fit(
             chat.messages,
-            room=self._config.context_tokens - chat.max_tokens - self._prompts.opening - self._slack,
+            room=self._config.context_tokens - chat.max_tokens - self._prompts.opening - uncounted,
             images=self._config.images_per_prompt,
             text_tokens=self._prompts.text_tokens,
             image_tokens=self._prompts.image_tokens,
         )
 
-    def _check_length(self, prompt: EngineInput, chat: Chat) -> None:
-        excess = len(prompt_ids(prompt)) + chat.max_tokens - self._config.context_tokens
-        if excess > 0:
-            raise TooLong(excess)
-
     async def _generate(self, prompt: EngineInput, chat: Chat) -> RequestOutput:
-        assert self._engine is not None
+        if self._engine is None:
+            raise HostDead(f"{self._name}: its engine was closed")
         parameters = SamplingParams(
             **{
                 **self._sampling,

@@ -24,11 +24,7 @@ KNOWN_TEXTS = 16384
 
 
 class TooLong(Exception):
-    """The prompt does not fit. excess: tokens too many, as far as known."""
-
-    def __init__(self, excess: int):
-        super().__init__(excess)
-        self.excess = excess
+    """The texts alone exceed the context."""
 
 
 class Prompts:
@@ -48,7 +44,6 @@ class Prompts:
         )
         # The template writes the special tokens; a tokenizer that added its own would write them twice.
         self._tokenize = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
-        self._limit = renderer.model_config.max_model_len
         self._keeps_system = True
         self.text_tokens = lru_cache(KNOWN_TEXTS)(self._text_tokens)
         self._image_tokens = dict[tuple[int, ...], int]()
@@ -57,7 +52,7 @@ class Prompts:
     async def render(self, messages: Sequence[Message], *, counting: bool = False) -> EngineInput:
         """counting: only to be measured; the engine never gets to see it.
 
-        Raises TooLong where the texts alone exceed the context, VLLMClientError where the template refuses them.
+        Raises TooLong, and VLLMClientError where the template refuses them.
         """
         try:
             _, (prompt,) = await self._renderer.render_chat_async(
@@ -69,9 +64,16 @@ class Prompts:
             )
         except VLLMValidationError as error:
             if error.parameter in ("input_tokens", "input_text"):
-                raise TooLong(max(self._limit // 16, 1)) from error
+                raise TooLong from error
             raise
         return prompt
+
+    def counted(self, messages: Sequence[Message]) -> int:
+        """Tokens of the prompt as they are counted before it is rendered."""
+        parts = [part for message in messages for part in message.parts]
+        return self.opening + sum(
+            self.image_tokens(part) if isinstance(part, Picture) else self.text_tokens(part) for part in parts
+        )
 
     def image_tokens(self, picture: Picture) -> int:
         """Of the prompt, whatever surrounds the image included; depends on its width and height only."""

@@ -123,6 +123,9 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
         "tokenizer_mode": engine.tokenizer_mode,
         "enforce_eager": engine.eager,
         "enable_prefix_caching": True,
+        # Else models of sliding windows, such as Gemma 3, forget what lies between the ends of two prompts: each reply, and
+        # all before the first image that is left out.
+        "prefix_cache_retention_interval": None,
         # Else templates that take a text only get all images put at the front of a turn.
         "interleave_mm_strings": True,
         **_platform(config, gpu_share),

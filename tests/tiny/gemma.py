@@ -22,7 +22,8 @@ from transformers import (
 )
 
 TEMPLATE = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set opening = messages[0]['content'] %}\
-{% if opening is not string %}{% set opening = opening[0]['text'] %}{% endif %}{% set opening = opening + '\\n\\n' %}\
+{% if opening is not string %}{% set opening = opening[0]['text'] %}{% endif %}\
+{% set opening = 'This is a day in spring, and there is much to find out.\\n' + opening + '\\n\\n' %}\
 {% set messages = messages[1:] %}{% else %}{% set opening = '' %}{% endif %}\
 {% for message in messages %}\
 {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}\
@@ -33,7 +34,8 @@ TEMPLATE = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set open
 {% endfor %}{% endif %}<end_of_turn>
 {% endfor %}{% if add_generation_prompt %}<start_of_turn>model
 {% endif %}"""
-"""As strict as Gemma's own: the system message becomes the head of the first turn, and roles have to alternate."""
+"""As strict as Gemma's own: the system message becomes the head of the first turn, and roles have to alternate. As
+Llama's does, it adds a sentence of its own."""
 
 IMAGE_TOKENS = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
 SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", *IMAGE_TOKENS.values()]
