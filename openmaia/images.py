@@ -51,6 +51,10 @@ class Picture:
             image.save(buffer, "PNG", compress_level=1)
         return cls(data=buffer.getvalue(), sources=tuple(sorted(set(sources))), recipe=recipe)
 
+    def packed(self) -> "Picture":
+        """The same pixels in fewer bytes."""
+        return Picture.of(self.pixels, self.sources, self.recipe, for_keeping=True)
+
     @cached_property
     def pixels(self) -> Pixels:
         """(height, width, 3) uint8 RGB, read-only."""

@@ -111,7 +111,7 @@ class ExemplarStore:
         kept = {e.picture.digest: e.picture for unit in units for e in unit.exemplars}
         numbers = {digest: number for number, digest in enumerate(sorted(kept))}
         name = f"{safe(layer)}.pictures.arrow"
-        pictures.write(self.files, name, (_for_keeping(kept[digest]) for digest in numbers))
+        pictures.write(self.files, name, (kept[digest].packed() for digest in numbers))
         rows = [
             row(unit.unit.index, e.kind, e.rank, e.activation, numbers[e.picture.digest], e.map)
             for unit in sorted(units, key=lambda unit: unit.unit.index)
@@ -153,10 +153,6 @@ def row(unit: int, kind: ExemplarKind, rank: int, activation: float, picture: in
         "map": None if compact is None else compact.tobytes(),
         "map_shape": None if compact is None else list(compact.shape),
     }
-
-
-def _for_keeping(picture: Picture) -> Picture:
-    return Picture.of(picture.pixels, picture.sources, for_keeping=True)
 
 
 def _compact(small: Map) -> npt.NDArray[np.float16 | np.float32]:
