@@ -82,6 +82,7 @@ def test_rows_are_those_of_units_npy(tmp_path: Path):
     check(imported(tmp_path, folder, 5), 1)
     store = ExemplarStore.at(str(tmp_path / "out"), "net", "imagenet")
     assert store.units("layer4") == {5, 41, 700}
+    assert [found.unit.index for found in units(read(folder), "net")] == [5, 41, 700]
     check(store.read(Unit(target="net", layer="layer4", index=700)), 0)
 
 
@@ -122,6 +123,19 @@ def test_synthetic_units_fire_above_zero(tmp_path: Path):
     assert found.threshold == 0
     assert np.array_equal(shown(found), published.masks()[1])
     assert np.array_equal(found.exemplars[2].picture.pixels, published.pictures()[1, 2])
+
+
+def test_grey_masks_are_cut_at_their_middle(tmp_path: Path):
+    grey = np.where(published.masks(), 200, 100).astype(np.uint8)[..., None]
+    folder = synthetic_layer(tmp_path / "in" / "synthetic_neurons" / "mono", masks=grey)
+    assert np.array_equal(shown(imported(tmp_path, folder, 2, dataset="synthetic")), published.masks()[2])
+
+
+def test_the_mask_of_a_unit_at_its_threshold_is_still_shown(tmp_path: Path):
+    values = ACTIVATIONS / 10
+    values[0] = [0.5, 0.0, 0.0]
+    folder = synthetic_layer(tmp_path / "in" / "synthetic_neurons" / "and", activations=values)
+    assert np.array_equal(shown(imported(tmp_path, folder, 0, dataset="synthetic")), published.masks()[0])
 
 
 def test_summed_activations_of_synthetic_units_are_refused(tmp_path: Path):

@@ -116,17 +116,17 @@ def test_pipes_and_devices_keep_nobody_waiting(tmp_path: Path):
 
 def test_importing_again_changes_nothing_and_another_layer_is_added(tmp_path: Path):
     place = tmp_path / "in" / "net" / "imagenet"
-    layer(place / "layer4")
+    layer(place / "layer4", thresholds=None)
     Import(str(tmp_path / "in"), str(tmp_path / "out")).run()
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     again = Import(str(tmp_path / "in"), str(tmp_path / "out")).run()
     assert "there already" in again.imported[0]
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    layer(place / "layer3", thresholds=None)
+    layer(place / "layer3")
     Import(str(tmp_path / "in"), str(tmp_path / "out")).run()
     store = ExemplarStore.at(str(tmp_path / "out"), "net", "imagenet")
     assert store.layers() == ["layer3", "layer4"]
-    assert (store.manifest() or {})["estimated"] == ["maxima", "mean", "std", "threshold/layer3"]
+    assert (store.manifest() or {})["estimated"] == ["maxima", "mean", "std", "threshold/layer4"]
 
 
 def test_a_run_may_use_an_imported_store(tmp_path: Path):
