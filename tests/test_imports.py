@@ -22,7 +22,7 @@ def loaded(module: str, *names: str) -> list[str]:
         "openmaia", "openmaia.agent", "openmaia.agent.attempt", "openmaia.config", "openmaia.services", "openmaia.units",
         "openmaia.store.run", "openmaia.store.exemplars", "openmaia.tools.toolbox", "openmaia.tools.api_text",
         "openmaia.tasks.task", "openmaia.tasks.grammar", "openmaia.evaluate.run", "openmaia.pictures.library",
-        "openmaia.sandbox", "openmaia.generators.collage", "openmaia.build", "openmaia.cli", "openmaia.dissection.passes",
+        "openmaia.sandbox", "openmaia.generators.collage", "openmaia.build", "openmaia.cli", "openmaia.interchange.maia", "openmaia.interchange.export",
     ],
 )  # fmt: skip
 def test_importing_it_loads_nothing_heavy(module: str):

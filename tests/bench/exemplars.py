@@ -1,0 +1,164 @@
+"""Exemplars side by side with a bare forward loop and with a builder that takes one layer after the other.
+
+    python -m tests.bench.exemplars [--pictures 2000] [--threads 1]
+
+All variants decode the same files in the same way. `bare` shows each picture to the network and keeps nothing. `first
+pass` hooks all the layers and keeps the summaries. `whole` is what `openmaia exemplars` does for four layers. `by layer`
+does for each of the four layers what the published builders do: a pass for quantiles and top pictures, a pass for the
+maps and masks of those.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from openmaia import build, exemplars
+from openmaia.config import load
+from openmaia.dissection import passes
+from openmaia.images import Pixels, upsample
+from openmaia.schema import Config
+from openmaia.store.exemplars import ExemplarStore
+from openmaia.targets.hooked import NetworkTarget
+from openmaia.units import Unit
+from tests.conftest import REPOSITORY
+
+NETWORKS = {
+    "efficientnet_lite0": (
+        ["_conv_stem", *(f"_blocks.{i}" for i in range(16)), "_conv_head"],
+        ["_blocks.2", "_blocks.6", "_blocks.10", "_conv_head"],
+    ),
+    "resnet18": (["layer1", "layer2", "layer3", "layer4"], ["layer1", "layer2", "layer3", "layer4"]),
+}
+"""All layers hooked in the first pass, and four for the whole job."""
+
+
+def dataset(folder: Path, count: int) -> None:
+    """JPEG files of 320 x 240, each another one: noise at several scales, so that decoding costs what photographs cost."""
+    folder.mkdir()
+    for seed in range(count):
+        random = np.random.default_rng(seed)
+        planes = [random.integers(0, 256, (240 // s, 320 // s, 3), dtype=np.uint8) for s in (40, 16, 4)]
+        layers = [np.asarray(Image.fromarray(p).resize((320, 240)), dtype=np.float32) for p in planes]
+        Image.fromarray(np.mean(layers, axis=0).astype(np.uint8)).save(folder / f"{seed}.jpg", quality=90)
+
+
+def config(network: str, layers: list[str], folder: Path, root: Path) -> Config:
+    return load(
+        [
+            str(REPOSITORY / "configs/closed-form.yaml"),
+            "target.kind=network",
+            f"target.name={network}",
+            f"target.network={network}",
+            *(["target.weights=random"] if network == "resnet18" else []),
+            f"target.layers=[{','.join(layers)}]",
+            "pictures.kind=folder",
+            f"pictures.folder={folder}",
+            f"paths.exemplars={root}",
+        ]
+    )
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def decoded(items: list[exemplars.Item]) -> Iterator[Pixels]:
+    for item in items:
+        image = item.load()
+        image.thumbnail((exemplars.LARGEST, exemplars.LARGEST))
+        yield np.asarray(exemplars.flatten(image))
+
+
+def bare(target: NetworkTarget, items: list[exemplars.Item]) -> None:
+    network = target._network
+    with torch.inference_mode():
+        for pixels in decoded(items):
+            network.module(network.preprocess.tensor(network.preprocess.view(pixels)[0])[None])
+
+
+def by_layer(settings: Config, items: list[exemplars.Item], k: int) -> None:
+    """Per layer: one pass that keeps each unit's maxima and a sample of its positions, one for the maps of the top k."""
+    for layer in settings.target.layers:
+        settings.target.layers = [layer]
+        target = build.target(settings)
+        maxima: list[np.ndarray] = []
+        positions: list[np.ndarray] = []
+        for pixels in decoded(items):
+            ((_, found),) = target.look([pixels])
+            flat = found[layer].reshape(len(found[layer]), -1)
+            maxima.append(flat.max(axis=1))
+            positions.append(flat[:, :: max(flat.shape[1] // 49, 1)])
+        thresholds = np.quantile(np.concatenate(positions, axis=1), 0.99, axis=1)
+        order = np.argsort(-np.stack(maxima), axis=0)[:k]
+        kept = {int(n): np.flatnonzero((order == n).any(axis=0)) for n in np.unique(order)}
+        masks: list[np.ndarray] = []
+        for number, pixels in enumerate(decoded(items)):
+            if number in kept:
+                ((view, found),) = target.look([pixels])
+                for unit in kept[number]:
+                    masks += [upsample(found[layer][unit], *view.shape[:2]) > thresholds[unit]]
+
+
+def measure(network: str, folder: Path, threads: int) -> dict[str, float | int | str]:
+    hooked, four = NETWORKS[network]
+    torch.set_num_threads(threads)
+    with tempfile.TemporaryDirectory() as root:
+        all_layers = config(network, hooked, folder, Path(root) / "all")
+        worker = exemplars.Worker(all_layers)
+        worker.join(hooked)
+        items = worker._items
+        bare(worker._reader, items[:8])
+        plain = seconds(lambda: bare(worker._reader, items))
+        shards = -(-len(items) // exemplars.SHARD)
+        first = seconds(lambda: [worker.first(shard) for shard in range(shards)])
+        memory_after_first = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        some = config(network, four, folder, Path(root) / "four")
+        whole = seconds(lambda: exemplars.make(some, four))
+        slow = seconds(lambda: by_layer(config(network, four, folder, Path(root) / "slow"), items, 15))
+        store = ExemplarStore.at(str(Path(root) / "four"), network, "folder")
+        units = sum(len(store.units(layer)) for layer in four)
+        reads = [
+            seconds(partial(store.read, Unit(target=network, layer=layer, index=unit)))
+            for layer in four
+            for unit in range(0, len(store.units(layer)), max(len(store.units(layer)) // 8, 1))
+        ]
+        return {
+            "network": network,
+            "pictures": len(items),
+            "bare, images/s": len(items) / plain,
+            "first pass over all layers, images/s": len(items) / first,
+            "first pass / bare": plain / first,
+            "whole job of four layers, in bare passes": whole / plain,
+            "by layer, in bare passes": slow / plain,
+            "whole job over by layer": slow / whole,
+            "peak memory after the first pass, MiB": memory_after_first,
+            "summaries, kB per unit": passes.histogram.BINS * 8 / 1000,
+            "store, kB per unit": sum(store.files.sizes("")) / units / 1000,
+            "read one unit, ms, worst": 1000 * max(reads),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        dataset(Path(folder) / "pictures", 2 * given.pictures)
+        for network in NETWORKS:
+            print(json.dumps(measure(network, Path(folder) / "pictures", given.threads), indent=1), flush=True)
+
+
+if __name__ == "__main__":
+    main()
