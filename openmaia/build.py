@@ -208,7 +208,7 @@ def library(config: Config, say: Say = lambda line: None) -> Library:
             from openmaia.pictures.archives import Archives
 
             archives = Archives.find(kind, given)
-            found = Library.of(archives, given, archives.kept(cache))
+            found = Library.of(archives, archives.root, archives.kept(cache))
         case kind:
             raise _unknown("pictures.kind", kind, "packages", "folder", "webdataset", "parquet")
     if found.skipped:

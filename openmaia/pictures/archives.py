@@ -34,7 +34,7 @@ _READ_AHEAD = 4 << 20
 
 @dataclass(frozen=True)
 class Archives:
-    """root: as the user gave it. shards: in the order of their paths."""
+    """root: as the user gave it, without what may be secret. shards: in the order of their paths."""
 
     kind: ArchiveKind
     root: str
@@ -44,8 +44,9 @@ class Archives:
     def find(cls, kind: ArchiveKind, root: str) -> "Archives":
         """root: a file, a folder with all below it, or a pattern with * that stays within a folder; a local path or a
         URL. Raises UsageError where there is none."""
+        given, root = root, shards.shown(root)
         try:
-            found = shards.find(root, _SUFFIXES[kind])
+            found = shards.find(given, _SUFFIXES[kind])
         except DAMAGED as error:
             raise UsageError(f"pictures.folder={root} cannot be listed: {error}") from error
         if not found:

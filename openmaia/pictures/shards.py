@@ -60,6 +60,11 @@ def find(root: str, suffix: str) -> list[Shard]:
     ]
 
 
+def shown(root: str) -> str:
+    """Without the keys and options that a URL may hold."""
+    return re.sub(r"://[^/@]*@", "://", _without_query(root)[0]) if "://" in root else root
+
+
 def _without_query(url: str) -> tuple[str, str]:
     """Options of object stores stand behind a question mark, which therefore is no wildcard."""
     plain, mark, query = url.partition("?")

@@ -115,7 +115,7 @@ def of_run(run: Run, name: str, folder: str, rows: Sequence[Row]) -> Exemplars:
         units = sorted(unit for unit in links if (unit.target, unit.layer) == (target, layer))
         below = f"{folder.removesuffix('units/')}exemplars/{safe(target)}/"
         made += _divided(store, target, layer, units, below, links, name)
-    missing = f"The exemplars of {', '.join(lacking)} are not in {place} any more; there is no sheet of them."
+    missing = f"No exemplars of {', '.join(lacking)} are in {place} (any more), so there is no sheet of them."
     return Exemplars(sheets=tuple(made), missing=missing if lacking else "")
 
 

@@ -77,6 +77,9 @@ def test_skipped_files_are_remembered(tmp_path: Path) -> None:
 def test_a_missing_folder_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         Library.open(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        Library.open(tmp_path / "file")
 
 
 def test_an_index_tells_kinds_captions_and_categories(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_texts_of_a_hostile_store_do_not_become_markup(tmp_path: Path):
 def test_without_the_exemplars_the_report_says_so_in_one_line_and_goes_on(tmp_path: Path):
     made = pointing(run(tmp_path), tmp_path / "gone")
     index = Page(write_report([made]).read_text())
-    assert f"The exemplars of layer4 are not in {tmp_path}/gone/net/packages any more" in index.text
+    assert f"No exemplars of layer4 are in {tmp_path}/gone/net/packages (any more)" in index.text
     assert len(index.all("tr")) == 1 + 5
     assert not (tmp_path / "tiny/report/exemplars").exists()
 
@@ -222,7 +222,7 @@ def test_exemplars_that_cannot_be_used_are_as_good_as_gone(tmp_path: Path, damag
         found.files.write("manifest.json", b"{")
     made.files.write("config.yaml", yaml.safe_dump(config).encode())
     index = Page(write_report([made]).read_text())
-    assert index.text.count("The exemplars of layer4 are not in") == 1
+    assert index.text.count("No exemplars of layer4 are in") == 1
     assert len(index.all("tr")) == 1 + 5
 
 
