@@ -218,19 +218,28 @@ def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
 
 def library(config: Config, say: Say = lambda line: None) -> Library:
     """The pictures, fetched at the first call. Raises UsageError for a folder that is missing or holds none."""
+    given, cache = config.pictures.folder, Path(config.paths.cache).expanduser()
+    if config.pictures.kind != "packages" and not given:
+        raise UsageError(
+            f"pictures.kind={config.pictures.kind} but pictures.folder is empty; say where the pictures are"
+        )
     match config.pictures.kind:
         case "packages":
             from openmaia.pictures.packages import fetch
 
-            root = fetch(Path(config.paths.cache).expanduser(), say)
+            found = Library.open(fetch(cache, say))
         case "folder":
-            root = Path(config.pictures.folder).expanduser()
+            found = Library.open(Path(given).expanduser())
+        case "webdataset" | "parquet" as kind:
+            from openmaia.pictures.archives import Archives
+
+            archives = Archives.find(kind, given)
+            found = Library.of(archives, archives.root, archives.kept(cache))
         case kind:
-            raise _unknown("pictures.kind", kind, "packages", "folder")
-    found = Library.open(root)
+            raise _unknown("pictures.kind", kind, "packages", "folder", "webdataset", "parquet")
     if found.skipped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.skipped.items()))
-        say(f"files of {root} that are no usable pictures were skipped: {reasons}")
+        say(f"what is no usable picture of {found.root} was skipped: {reasons}")
     return found
 
 

@@ -12,6 +12,7 @@ from openmaia.agent import investigate
 from openmaia.images import Picture, flatten
 from openmaia.messages import Chat, Message, Reply
 from openmaia.pictures.library import Item
+from openmaia.pictures.places import File
 from openmaia.schema import Config
 from openmaia.services import Backbone
 from openmaia.store.exemplars import ExemplarStore
@@ -48,9 +49,10 @@ def scrambled(items: Sequence[Item], folder: Path) -> list[Item]:
     """The same files in the same order under other names, with the caption and category of another one."""
     made: list[Item] = []
     for index, (item, other) in enumerate(zip(items, reversed(items), strict=True)):
-        path = folder / f"elephant-{index}{item.path.suffix}"
-        shutil.copy(item.path, path)
-        made.append(dataclasses.replace(item, path=path, caption=other.caption, category=other.category))
+        assert isinstance(item.source, File)
+        path = folder / f"elephant-{index}{item.source.path.suffix}"
+        shutil.copy(item.source.path, path)
+        made.append(dataclasses.replace(item, source=File(path), caption=other.caption, category=other.category))
     return made
 
 

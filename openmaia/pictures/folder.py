@@ -1,53 +1,51 @@
-"""Which pictures a folder tree holds, in whatever layout, and what was left out of it and why."""
+"""Which pictures a folder tree holds, in whatever layout."""
 
+import hashlib
 import os
 import stat
-import warnings
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from openmaia.errors import UsageError
+from openmaia.pictures import scanning
 from openmaia.pictures.index import FILE as INDEX_FILE
-from openmaia.pictures.reading import Skipped, Unusable, read
+from openmaia.pictures.places import File
+from openmaia.pictures.reading import Skipped
+from openmaia.pictures.scanning import Scan
 from openmaia.pictures.split import FILE as SPLIT_FILE
-from openmaia.pictures.split import PictureFile, fingerprint
 
 _OWN_FILES = frozenset({INDEX_FILE, SPLIT_FILE})
+WANTED = "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders,"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """files: in the order of their paths. skipped: number of files by reason, only reasons that occurred."""
+@dataclass(frozen=True, slots=True)
+class Folder:
+    root: Path
 
-    files: tuple[PictureFile, ...]
-    skipped: dict[Skipped, int]
+    def stamp(self) -> str:
+        """Changes when a file does; no file is opened for it."""
+        files, _ = listing(self.root)
+        lines = "\n".join(_stamps(self.root, files))
+        return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
-    def describe(self) -> str:
-        left_out = ", ".join(f"{count} {reason}" for reason, count in sorted(self.skipped.items()))
-        return f"{len(self.files)} pictures" + (f"; skipped: {left_out}" if left_out else "")
+    def scan(self) -> Scan:
+        """Decodes every picture below root once. One bad file is counted; UsageError where no picture is left."""
+        files, outside = listing(self.root)
+        found = [*map(File, files), *[Skipped.OUTSIDE] * outside]
+        return scanning.scan(found, str(self.root), WANTED)
 
+    def pack(self, source: Any) -> str:
+        """A file's place, as JSON can hold it."""
+        return source.path.relative_to(self.root).as_posix()
 
-def scan(root: Path) -> Scan:
-    """Decodes every picture below root once. One bad file is counted; UsageError where no picture is left."""
-    candidates, outside = listing(root)
-    with warnings.catch_warnings():
-        # Pillow warns of large pictures and odd metadata; here, because the filter is no matter of one thread.
-        warnings.simplefilter("ignore")
-        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:  # decoding and hashing release the GIL
-            results = list(pool.map(_examine, candidates))
-    skipped = Counter(result for result in results if isinstance(result, Skipped))
-    if outside:
-        skipped[Skipped.OUTSIDE] = outside
-    found = Scan(files=tuple(result for result in results if isinstance(result, PictureFile)), skipped=dict(skipped))
-    if not found.files:
-        raise UsageError(
-            f"{root} holds no usable picture ({found.describe()}); a folder with PNG, JPEG, WebP, GIF, BMP or TIFF "
-            "files was expected, flat or in subfolders; name another folder"
-        )
-    return found
+    def unpack(self, place: Any) -> File:
+        """Raises ValueError for what leads out of the folder, TypeError for what is no place at all."""
+        path = Path(place)
+        if ".." in path.parts or path.is_absolute():
+            raise ValueError(f"{place} lies outside {self.root}")
+        return File(self.root / path)
 
 
 def listing(root: Path) -> tuple[list[Path], int]:
@@ -66,17 +64,15 @@ def listing(root: Path) -> tuple[list[Path], int]:
     return sorted(files, key=os.fsencode), outside
 
 
-def stamp(root: Path, files: list[Path]) -> list[str]:
-    """What changes when a file does, without opening any: path, size and time of last change, one line a file."""
-    lines: list[str] = []
+def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
+    """Path, size and time of last change, one line a file."""
     for path in files:
         try:
             status = path.stat()
         except OSError:
             continue
         if stat.S_ISREG(status.st_mode):
-            lines.append(f"{path.relative_to(root).as_posix()}\t{status.st_size}\t{status.st_mtime_ns}")
-    return lines
+            yield f"{path.relative_to(root).as_posix()}\t{status.st_size}\t{status.st_mtime_ns}"
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
@@ -91,11 +87,3 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
             if (name in folders and not is_link) or name.startswith(".") or own:
                 continue
             yield path, is_link
-
-
-def _examine(path: Path) -> PictureFile | Skipped:
-    try:
-        decoded = read(path)
-    except Unusable as error:
-        return error.reason
-    return PictureFile(path=path, digest=decoded.digest, fingerprint=fingerprint(decoded.image))

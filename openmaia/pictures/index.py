@@ -37,7 +37,7 @@ def load(root: Path) -> dict[str, IndexEntry]:
     """By path. Empty where there is no index of ours: a user's folder may hold an index.json of its own."""
     try:
         document: Any = json.loads((root / FILE).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         raise StoreError(f"{root / FILE} is damaged: {error}; remove the folder and prepare it again") from error

@@ -1,60 +1,89 @@
-"""A folder of pictures, joined with what is known about them and with the half that each belongs to."""
+"""Pictures of a folder or of archives, joined with what is known about them and with the half that each belongs to."""
 
-import hashlib
 import json
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from PIL import Image
 
-from openmaia.pictures import folder, index, split
+from openmaia.pictures import index, split
+from openmaia.pictures.folder import Folder
 from openmaia.pictures.index import IndexEntry, Kind
+from openmaia.pictures.places import Source
 from openmaia.pictures.reading import read
+from openmaia.pictures.scanning import Scan
 from openmaia.pictures.split import Half
 
 _FORMAT = "openmaia-split-1"
 
 
+class Collection(Protocol):
+    """Where pictures come from."""
+
+    def stamp(self) -> str:
+        """Changes when the pictures may have."""
+        ...
+
+    def scan(self) -> Scan: ...
+
+    def pack(self, source: Any) -> Any:
+        """A source of this collection, as JSON can hold it."""
+        ...
+
+    def unpack(self, place: Any) -> Source:
+        """Raises ValueError, LookupError or TypeError for what is no place in this collection."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """caption, category: empty in a folder without index. digest: see reading.Decoded."""
+    """caption, category: empty without an index. digest: see reading.Decoded."""
 
     digest: str
-    path: Path
+    source: Source
     kind: Kind
     caption: str
     category: str
     half: Half
 
     def load(self) -> Image.Image:
-        """Upright RGB, or RGBA where the file has transparency. Raises ValueError where it is another one meanwhile."""
-        decoded = read(self.path)
+        """Upright RGB, or RGBA where there is transparency. Raises ValueError where it is another picture meanwhile."""
+        decoded = read(self.source.read(), self.source.name)
         if decoded.digest != self.digest:
-            raise ValueError(f"{self.path} is another picture than when the folder was listed")
+            raise ValueError(f"{self.source.name} is another picture than when it was listed")
         return decoded.image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """items: in the order of their paths. skipped: number of files left out, by reason."""
+    """root: for people. items: in the order of their sources. skipped: number of pictures left out, by reason."""
 
-    root: Path
+    root: str
     items: tuple[Item, ...]
     skipped: dict[str, int]
 
     @classmethod
     def open(cls, root: Path) -> "Library":
         """Decodes every picture the first time and whenever a file changed; otherwise none."""
-        files, _ = folder.listing(root)
-        stamp = hashlib.sha256("\n".join(folder.stamp(root, files)).encode("utf-8", "surrogateescape")).hexdigest()
-        document = _saved(root, stamp) or _compute(root, stamp)
-        known = index.load(root)
-        items = [_item(root, path, digest, half, known) for path, digest, half in document["files"]]
-        return cls(root=root, items=tuple(items), skipped=document["skipped"])
+        return cls.of(Folder(root), str(root), [root / split.FILE], index.load(root))
+
+    @classmethod
+    def of(
+        cls, collection: Collection, root: str, kept: Sequence[Path], known: Mapping[str, IndexEntry] | None = None
+    ) -> "Library":
+        """kept: where the listing may be kept; it goes to the first that can be written. known: by packed source."""
+        stamp = collection.stamp()
+        found = next((saved for path in kept if (saved := _saved(path, stamp, collection, known or {}))), None)
+        if found is None:
+            document = _compute(collection, stamp)
+            # Where none can be written the listing is computed each time, with the same outcome.
+            next((path for path in kept if _written(path, document)), None)
+            found = _items(document, collection, known or {}), document["skipped"]
+        return cls(root=root, items=found[0], skipped=found[1])
 
     def photos(self, half: Half) -> list[Item]:
         return self._of("photo", half)
@@ -69,50 +98,58 @@ class Library:
         return [item for item in self.items if item.kind == kind and item.half == half]
 
 
-def _item(root: Path, path: str, digest: str, half: Half, known: dict[str, IndexEntry]) -> Item:
-    entry = known.get(path)
-    return Item(
-        digest=digest, path=root / path, half=half, kind=entry.kind if entry else "photo",
-        caption=entry.caption if entry else "", category=entry.category if entry else "",
-    )  # fmt: skip
+Known = Mapping[str, IndexEntry]
 
 
-def _saved(root: Path, stamp: str) -> dict[str, Any] | None:
-    """None where it is missing, stale or damaged: it is only a cache of what the files say."""
-    try:
-        document = json.loads((root / split.FILE).read_bytes())
-        if document["format"] != _FORMAT or document["stamp"] != stamp:
-            return None
-        whole = all(
-            isinstance(path, str) and isinstance(digest, str) and half in ("explore", "test")
-            and ".." not in Path(path).parts and not Path(path).is_absolute()
-            for path, digest, half in document["files"]
+def _items(document: dict[str, Any], collection: Collection, known: Known) -> tuple[Item, ...]:
+    """Raises ValueError, LookupError or TypeError for a listing that names what cannot be."""
+
+    def item(place: Any, digest: str, half: Half) -> Item:
+        if not isinstance(digest, str) or half not in ("explore", "test"):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{place} has the digest {digest} and the half {half}")
+        entry = known.get(place) if known else None
+        return Item(
+            digest=digest, source=collection.unpack(place), half=half, kind=entry.kind if entry else "photo",
+            caption=entry.caption if entry else "", category=entry.category if entry else "",
         )  # fmt: skip
-        return document if whole and isinstance(document["skipped"], dict) else None
-    except (OSError, ValueError, KeyError, TypeError):
+
+    return tuple(item(place, digest, half) for place, digest, half in document["files"])
+
+
+def _saved(
+    path: Path, stamp: str, collection: Collection, known: Known
+) -> tuple[tuple[Item, ...], dict[str, int]] | None:
+    """None where it is missing, stale or damaged: it is only a cache of what the pictures say."""
+    try:
+        document = json.loads(path.read_bytes())
+        if document["format"] != _FORMAT or document["stamp"] != stamp or not isinstance(document["skipped"], dict):
+            return None
+        return _items(document, collection, known), document["skipped"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
-def _compute(root: Path, stamp: str) -> dict[str, Any]:
-    found = folder.scan(root)
+def _compute(collection: Collection, stamp: str) -> dict[str, Any]:
+    found = collection.scan()
     halves = split.split(found.files)
-    document: dict[str, Any] = {
+    return {
         "format": _FORMAT,
         "stamp": stamp,
         "skipped": {str(reason): count for reason, count in sorted(found.skipped.items())},
-        "files": [[file.path.relative_to(root).as_posix(), file.digest, halves[file.digest]] for file in found.files],
+        "files": [[collection.pack(file.source), file.digest, halves[file.digest]] for file in found.files],
     }
-    # Into a folder that we may not write to it is not saved, but computed each time, with the same outcome.
-    with suppress(OSError):
-        _write(root / split.FILE, json.dumps(document, indent=0))
-    return document
 
 
-def _write(path: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".split-")
+def _written(path: Path, document: dict[str, Any]) -> bool:
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".split-")
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                file.write(json.dumps(document, separators=(",", ":")))
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True

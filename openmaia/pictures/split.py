@@ -11,7 +11,6 @@ Crops, rotations and recoloured copies are not recognised as duplicates.
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.images import flatten
+from openmaia.pictures.places import Source
 
 Half = Literal["explore", "test"]
 
@@ -54,7 +54,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureFile:
-    path: Path
+    source: Source
     digest: str
     fingerprint: Fingerprint
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.resources
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from openmaia.figures.charts import short
 from openmaia.report.conversation import Shown
 from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
+from openmaia.report.strips import ShownStrip
 from openmaia.store.records import Record
 
 TEMPLATES = (
@@ -23,10 +25,20 @@ TEMPLATES = (
     "damaged.html.j2",
     "figures.html.j2",
     "index.html.j2",
+    "sheet.html.j2",
     "unit.html.j2",
     "style.css",
     "script.js",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetLinks:
+    """Of one run. layers: layer -> its contact sheets, each with its file and what it shows. missing: why some are not
+    there, "" where all are."""
+
+    layers: Mapping[str, Sequence[tuple[str, str]]]
+    missing: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +49,10 @@ class Neighbours:
     after: tuple[str, str] | None
 
 
-def index_page(summaries: Sequence[Summary], strips: Mapping[str, Sequence[str]]) -> bytes:
-    """strips: data URIs of exemplars by page."""
+def index_page(
+    summaries: Sequence[Summary], strips: Mapping[str, Sequence[str]], exemplars: Mapping[str, SheetLinks]
+) -> bytes:
+    """strips: data URIs of exemplars by page. exemplars: by the run's name."""
     rows = [row for summary in summaries for row in summary.rows]
     present = {row.stop for row in rows}
     return _rendered(
@@ -48,6 +62,7 @@ def index_page(summaries: Sequence[Summary], strips: Mapping[str, Sequence[str]]
         summaries=summaries,
         rows=rows,
         strips=strips,
+        exemplars=exemplars,
         layers=sorted({row.unit.layer for row in rows}),
         stops=[stop for stop in STOPS if stop in present],
     )
@@ -67,6 +82,35 @@ def unit_page(
         near=near,
         is_collage=record.config.get("generator") and record.config["generator"]["kind"] == "collage",
         top="../" * row.page.count("/"),
+    )
+
+
+def sheet_page(
+    *,
+    target: str,
+    layer: str,
+    rows: Sequence[ShownStrip],
+    facts: Mapping[str, Any],
+    near: Neighbours,
+    part: tuple[int, int],
+    run: str,
+    top: str,
+) -> bytes:
+    """facts: of all exemplars there, as they were claimed. part: (number, of how many sheets). run: "" without a run."""
+    states = Counter(row.state for row in rows)
+    return _rendered(
+        "sheet.html.j2",
+        policy=_policy(""),
+        target=target,
+        layer=layer,
+        rows=rows,
+        facts=facts,
+        states=states,
+        near=near,
+        part=part,
+        run=run,
+        top=top,
+        is_masked=any(tile.masked is not None for row in rows for tile in row.tiles),
     )
 
 

@@ -27,7 +27,13 @@ class Thumbnails:
             image = decode(picture.data)
         except ValueError:
             return ""
-        found = _encoded(_darkened(image, _unpacked(mask, image.size), side))
+        return self.of(_darkened(image, _unpacked(mask, image.size), side))
+
+    def of(self, image: Image.Image) -> str:
+        """An image that is small already. "" beyond the allowance."""
+        if self.left <= 0:
+            return ""
+        found = _encoded(image)
         self.left -= len(found)
         return found
 

@@ -15,6 +15,7 @@ from openmaia.report.observation import Viewer
 from openmaia.report.pages import Neighbours, damaged_page, design, index_page, unit_page
 from openmaia.report.rows import Row, Summary, rows, summary
 from openmaia.report.scored import Scored, read
+from openmaia.report.sheets import Sheet, of_run
 from openmaia.report.thumbnails import PREFIX, Thumbnails
 from openmaia.store.files import Files, safe
 from openmaia.store.records import Record, dumps
@@ -51,22 +52,30 @@ def write_report(runs: Sequence[Run]) -> Path:
     if not runs:
         raise ValueError("no run was given; give at least one to report on")
     files = runs[0].files
-    summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in _named(runs)]
+    named = list(_named(runs))
+    summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in named]
+    exemplars = {
+        name: of_run(run, name, folder, found.rows) for (run, name, folder), found in zip(named, summaries, strict=True)
+    }
     pages = [page for run, found in zip(runs, summaries, strict=True) for page in _pages(run, found)]
+    sheets = [sheet for found in exemplars.values() for sheet in found.sheets]
     notes = _notes(files)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         made = pool.map(_written, repeat(files), pages, repeat(notes))
         written = {page.row.page: one for page, one in zip(pages, made, strict=True)}
-    now = {
+        list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
+    now: dict[str, list[object]] = {
         page.row.page: [page.made_from, list(written[page.row.page].strip)]
         for page in pages
         if not written[page.row.page].damage
     }
+    now |= {sheet.page: [sheet.made_from, []] for sheet in sheets}
     if now != notes:
         files.write(NOTES, dumps(now).encode())
     strips = {page: one.strip for page, one in written.items()}
     shown = [_without_damaged(found, written) for found in summaries]
-    files.write("report/index.html", index_page(shown, strips))
+    links = {name: found.links for name, found in exemplars.items()}
+    files.write("report/index.html", index_page(shown, strips, links))
     return Path(files.path("report/index.html"))
 
 
@@ -113,12 +122,24 @@ def _notes(files: Files) -> dict[str, Any]:
         return {}
 
 
+def _kept(files: Files, page: str, made_from: str, notes: dict[str, Any]) -> list[object] | None:
+    """What is noted of a page that is there and up to date."""
+    before: object = notes.get(page)
+    if made_from and isinstance(before, list) and before[:1] == [made_from] and files.exists(f"report/{page}"):
+        return cast(list[list[object]], before)[1]
+    return None
+
+
+def _write_sheet(files: Files, sheet: Sheet, notes: dict[str, Any]) -> None:
+    if _kept(files, sheet.page, sheet.made_from, notes) is None:
+        files.write(f"report/{sheet.page}", sheet.rendered())
+
+
 def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
     name = f"report/{page.row.page}"
-    before: object = notes.get(page.row.page)
-    if page.made_from and isinstance(before, list) and before[:1] == [page.made_from] and files.exists(name):
-        uris = (str(uri) for uri in cast(list[list[object]], before)[1])
-        return Written(strip=tuple(uri for uri in uris if uri.startswith(PREFIX)))
+    before = _kept(files, page.row.page, page.made_from, notes)
+    if before is not None:
+        return Written(strip=tuple(uri for uri in map(str, before) if uri.startswith(PREFIX)))
     try:
         record = page.run.record(page.row.owed)
         evaluation = page.run.evaluation(page.row.owed)

@@ -11,10 +11,27 @@ from PIL import Image
 
 from openmaia.errors import UsageError
 from openmaia.images import flatten
-from openmaia.pictures.folder import scan
-from openmaia.pictures.reading import MAX_BYTES, Skipped, Unusable, read
+from openmaia.pictures import reading
+from openmaia.pictures.folder import Folder
+from openmaia.pictures.places import File
+from openmaia.pictures.reading import MAX_BYTES, Decoded, Skipped, Unusable
+from openmaia.pictures.scanning import Scan
 
 from . import making
+
+
+def scan(root: Path) -> Scan:
+    return Folder(root).scan()
+
+
+def read(path: Path) -> Decoded:
+    source = File(path)
+    return reading.read(source.read(), source.name)
+
+
+def paths(found: Scan) -> list[Path]:
+    assert all(isinstance(file.source, File) for file in found.files)
+    return [file.source.path for file in found.files if isinstance(file.source, File)]
 
 
 def test_every_kind_of_picture_is_read(tmp_path: Path) -> None:
@@ -81,7 +98,7 @@ def test_bad_files_are_counted_by_reason(tmp_path: Path) -> None:
     with (tmp_path / "sparse.tif").open("wb") as file:
         file.truncate(MAX_BYTES + 1)
     found = scan(tmp_path)
-    assert {file.path.name for file in found.files} == {"good.png", "whole.jpg"}
+    assert {path.name for path in paths(found)} == {"good.png", "whole.jpg"}
     assert found.skipped == {
         Skipped.CORRUPT: 2,
         Skipped.EMPTY: 1,
@@ -121,7 +138,7 @@ def test_links_are_followed_inside_the_folder_only(tmp_path: Path) -> None:
     (root / "loop").symlink_to(root)
     (root / "dangling.png").symlink_to(root / "missing.png")
     found = scan(root)
-    assert [file.path.relative_to(root).as_posix() for file in found.files] == ["a/own.png", "link.png"]
+    assert [path.relative_to(root).as_posix() for path in paths(found)] == ["a/own.png", "link.png"]
     assert found.skipped == {Skipped.OUTSIDE: 2, Skipped.UNREADABLE: 1}
 
 
@@ -139,7 +156,7 @@ def test_any_layout_and_any_name_in_one_order(tmp_path: Path) -> None:
         making.picture(9).save(file, "PNG")
     (tmp_path / ".hidden").mkdir()
     making.save(tmp_path / ".hidden" / "x.png", making.picture(8))
-    found = [file.path for file in scan(tmp_path).files]
+    found = paths(scan(tmp_path))
     assert len(found) == 6
     assert found == sorted(found, key=os.fsencode)
 

@@ -55,9 +55,9 @@ def test_a_division_that_names_files_outside_is_not_believed(tmp_path: Path) -> 
 
 
 def test_a_changed_folder_is_divided_anew_and_the_others_stay(tmp_path: Path) -> None:
-    before = {item.path: item.half for item in Library.open(plain_folder(tmp_path)).items}
+    before = {item.source: item.half for item in Library.open(plain_folder(tmp_path)).items}
     making.save(tmp_path / "new.png", making.picture(99))
-    after = {item.path: item.half for item in Library.open(tmp_path).items}
+    after = {item.source: item.half for item in Library.open(tmp_path).items}
     assert len(after) == 13
     assert {path: after[path] for path in before} == before
 
@@ -77,6 +77,9 @@ def test_skipped_files_are_remembered(tmp_path: Path) -> None:
 def test_a_missing_folder_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         Library.open(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        Library.open(tmp_path / "file")
 
 
 def test_an_index_tells_kinds_captions_and_categories(tmp_path: Path) -> None:

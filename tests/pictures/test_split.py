@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageFilter, ImageOps
 
 from openmaia.images import digest as pixel_digest
+from openmaia.pictures.places import File
 from openmaia.pictures.split import PictureFile, fingerprint, split
 
 from . import making
@@ -16,7 +17,7 @@ from . import making
 
 def entry(name: str, image: Image.Image, digest: str | None = None) -> PictureFile:
     content = digest or pixel_digest(np.asarray(image.convert("RGB")))
-    return PictureFile(path=Path(name), digest=content, fingerprint=fingerprint(image))
+    return PictureFile(source=File(Path(name)), digest=content, fingerprint=fingerprint(image))
 
 
 def entries(count: int) -> list[PictureFile]:
@@ -31,7 +32,7 @@ def test_around_half_each() -> None:
 
 def test_neither_order_nor_names_matter() -> None:
     files = entries(60)
-    shuffled = [PictureFile(path=Path("x"), digest=file.digest, fingerprint=file.fingerprint) for file in files]
+    shuffled = [PictureFile(source=File(Path("x")), digest=file.digest, fingerprint=file.fingerprint) for file in files]
     random.Random(1).shuffle(shuffled)
     assert split(shuffled) == split(files)
 
@@ -113,7 +114,7 @@ def test_shades_of_a_row_are_not_all_one_group() -> None:
 
 def test_many_copies_of_one_picture_cost_little() -> None:
     mark = fingerprint(Image.new("RGB", (50, 50), "white"))
-    files = [PictureFile(path=Path("x"), digest=f"{number:064x}", fingerprint=mark) for number in range(20_000)]
+    files = [PictureFile(source=File(Path("x")), digest=f"{number:064x}", fingerprint=mark) for number in range(20_000)]
     assert len(set(split(files).values())) == 1
 
 
