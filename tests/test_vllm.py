@@ -224,13 +224,11 @@ def test_an_answer_without_text_is_an_error(backbone: VllmBackbone):
 
 
 def prompts_of(config: BackboneConfig) -> Prompts:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return Prompts(renderer_from_config(engine_config(config, gpu_share=0.0)), loop)
+    return asyncio.run(Prompts.measured(renderer_from_config(engine_config(config, gpu_share=0.0))))
 
 
 def rendered(prompts: Prompts, *messages: Message) -> list[int]:
-    return prompt_ids(asyncio.run_coroutine_threadsafe(prompts.render(messages, counting=True), prompts.loop).result())
+    return prompt_ids(asyncio.run(prompts.render(messages, counting=True)))
 
 
 def test_a_template_without_system_messages_gets_them_in_the_first_turn(model: Path, tmp_path: Path):
@@ -242,6 +240,13 @@ def test_a_template_without_system_messages_gets_them_in_the_first_turn(model: P
     apart = rendered(prompts, system("Be brief."), user("What?", picture(1)))
     assert apart == rendered(prompts, user("Be brief.\nWhat?", picture(1)))
     assert AutoTokenizer.from_pretrained(folder).decode(apart).startswith("<bos><start_of_turn>user\nBe brief.\nWhat?")
+
+
+def test_a_model_without_a_chat_template(model: Path, tmp_path: Path):
+    folder = damaged(model, tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(UsageError, match="backbone.model=.*expected a model with a chat template"):
+        prompts_of(configured(folder))
 
 
 def test_mistrals_own_tokenizer_renders_images_and_keeps_the_prefix(tmp_path: Path):
@@ -256,6 +261,7 @@ def test_mistrals_own_tokenizer_renders_images_and_keeps_the_prefix(tmp_path: Pa
     assert second[: len(first)] == first
     # 60 pixels in patches of 16: 4 rows of 4, each ended by a token.
     assert (first.count(10), second.count(10)) == (16, 32)
+    asyncio.run(prompts.learn(turns))
     assert prompts.image_tokens(picture(1)) == 20
     assert prompts.closing == [2]
 

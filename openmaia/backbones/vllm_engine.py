@@ -10,6 +10,7 @@ import multiprocessing
 import threading
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
+from contextlib import ExitStack
 from typing import Any
 
 from openmaia.backbones.context import Fitted, fit
@@ -19,9 +20,11 @@ from openmaia.schema import BackboneConfig
 
 try:
     from vllm import RequestOutput, SamplingParams
+    from vllm.config import VllmConfig
     from vllm.exceptions import VLLMError
     from vllm.inputs import EngineInput
     from vllm.sampling_params import RequestOutputKind
+    from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.exceptions import EngineDeadError
 except ImportError as error:
     raise UsageError(
@@ -49,14 +52,12 @@ class VllmBackbone:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         self._thread.start()
-        self._engine = None
+        self._engine: AsyncLLM | None = None
         self._closed = threading.Event()
-        try:
-            self._engine = asyncio.run_coroutine_threadsafe(start(made, config), self._loop).result()
-            self._prompts = Prompts(self._engine.renderer, self._loop)
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self._prompts = asyncio.run_coroutine_threadsafe(self._start(made), self._loop).result()
+            undo.pop_all()
         # What the model's makers recommend besides temperature and top_p, as vLLM's own server has it.
         self._sampling: dict[str, Any] = made.model_config.get_diff_sampling_param()
         self._requests = itertools.count()
@@ -87,6 +88,10 @@ class VllmBackbone:
         self._loop.close()
         multiprocessing.active_children()  # Reaps those that have ended.
 
+    async def _start(self, made: VllmConfig) -> Prompts:
+        self._engine = await start(made, self._config)
+        return await Prompts.measured(self._engine.renderer)
+
     async def _end(self) -> None:
         if self._engine is not None:
             self._engine.shutdown()
@@ -95,8 +100,10 @@ class VllmBackbone:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
 
     async def _answer(self, chat: Chat) -> Reply:
+        await self._prompts.learn(chat.messages)
         reason = ""
         for _ in range(TRIES):
             fitted = await asyncio.to_thread(self._fit, chat, self._uncounted)

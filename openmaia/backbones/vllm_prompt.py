@@ -2,19 +2,18 @@
 
 import asyncio
 import base64
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from vllm.exceptions import VLLMClientError, VLLMValidationError
+from vllm.exceptions import VLLMClientError, VLLMError, VLLMValidationError
 from vllm.inputs import EngineInput
 from vllm.renderers import BaseRenderer, ChatParams
 from vllm.utils.mistral import is_mistral_tokenizer
 
+from openmaia.errors import UsageError
 from openmaia.images import Picture
 from openmaia.messages import Message, Part, Role, assistant, system, user
-
-T = TypeVar("T")
 
 MARGIN = 32
 """Tokens left free for what joining texts adds."""
@@ -28,11 +27,18 @@ class TooLong(Exception):
 
 
 class Prompts:
-    """opening: tokens that every prompt has besides its messages. closing: the tokens that end a turn of the template."""
+    """opening: tokens that every prompt has besides its messages. closing: the token that ends a reply in the template;
+    empty where it has none of its own.
 
-    def __init__(self, renderer: BaseRenderer, loop: asyncio.AbstractEventLoop):
-        """loop: the one that the renderer's engine runs in; this constructor and the counting wait for it from other threads."""
-        self._renderer, self.loop = renderer, loop
+    What is awaited here never waits in another thread for this loop: with many conversations at once, all threads would.
+    """
+
+    opening: int
+    closing: list[int]
+
+    def __init__(self, renderer: BaseRenderer):
+        """Counts after `measured`."""
+        self._renderer = renderer
         self._tokenizer = renderer.get_tokenizer()
         self._mistral = is_mistral_tokenizer(self._tokenizer)
         self._chat = ChatParams(
@@ -45,18 +51,32 @@ class Prompts:
         # The template writes the special tokens; a tokenizer that added its own would write them twice.
         self._tokenize = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
         self._keeps_system = True
-        self.text_tokens = lru_cache(KNOWN_TEXTS)(self._text_tokens)
+        self._turn = 0
         self._image_tokens = dict[tuple[int, ...], int]()
-        self._measure()
+        self.text_tokens = lru_cache(KNOWN_TEXTS)(self._text_tokens)
+
+    @classmethod
+    async def measured(cls, renderer: BaseRenderer) -> "Prompts":
+        """Raises UsageError for a model without a chat template."""
+        prompts = cls(renderer)
+        try:
+            await prompts._measure()
+        except (VLLMError, ValueError) as error:
+            raise UsageError(
+                f"backbone.model={renderer.model_config.model!r} cannot render a conversation ({error}); expected a model "
+                "with a chat template, that is one tuned to follow instructions"
+            ) from error
+        return prompts
 
     async def render(self, messages: Sequence[Message], *, counting: bool = False) -> EngineInput:
         """counting: only to be measured; the engine never gets to see it.
 
-        Raises TooLong, and VLLMClientError where the template refuses them.
+        Raises TooLong, and VLLMClientError where the template refuses the messages.
         """
+        conversation = await asyncio.to_thread(self._conversation, messages)
         try:
             _, (prompt,) = await self._renderer.render_chat_async(
-                [self._conversation(messages)],
+                [conversation],
                 self._chat,
                 self._tokenize,
                 # The engine mirrors this cache: what it never receives must not enter it.
@@ -68,6 +88,13 @@ class Prompts:
             raise
         return prompt
 
+    async def learn(self, messages: Sequence[Message]) -> None:
+        """Finds out what their images cost: as many tokens as any other of that width and height."""
+        for size, picture in (await asyncio.to_thread(_sizes, messages)).items():
+            if size not in self._image_tokens:
+                without = await self._ids([user("x")])
+                self._image_tokens[size] = len(await self._ids([user(picture, "x")])) - len(without)
+
     def counted(self, messages: Sequence[Message]) -> int:
         """Tokens of the prompt as they are counted before it is rendered."""
         parts = [part for message in messages for part in message.parts]
@@ -76,46 +103,38 @@ class Prompts:
         )
 
     def image_tokens(self, picture: Picture) -> int:
-        """Of the prompt, whatever surrounds the image included; depends on its width and height only."""
-        size = picture.pixels.shape
-        if size not in self._image_tokens:
-            self._image_tokens[size] = self._count([user(picture, "x")]) - self._count([user("x")])
-        return self._image_tokens[size]
+        """Of the prompt, whatever surrounds the image included. Only after `learn`."""
+        return self._image_tokens[picture.pixels.shape]
 
     def _text_tokens(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False)) + self._turn
 
-    def _measure(self) -> None:
+    async def _measure(self) -> None:
         """Asks the template what it does rather than knowing templates."""
-        first = self._ids([user("x")])
-        later = self._ids([user("x"), assistant("x"), user("x")])
-        letter = len(self._tokenizer.encode("x", add_special_tokens=False))
-        self._turn = max((len(later) - len(first)) // 2 - letter, 0)
-        self.opening = max(len(first) - letter - self._turn, 0) + MARGIN
-        continued = later[: len(first)] == first
-        special = set(self._tokenizer.all_special_ids)
-        self.closing = [token for token in later[len(first) :] if token in special][:1] if continued else []
-        self._keeps_system = self._has_system(first, continued)
+        first = await self._ids([user("x")])
+        later = await self._ids([user("x"), assistant("x"), user("x")])
+        letter = self._tokenizer.encode("x", add_special_tokens=False)
+        self._turn = max((len(later) - len(first)) // 2 - len(letter), 0)
+        self.opening = max(len(first) - len(letter) - self._turn, 0) + MARGIN
+        # Only what directly follows the reply: some templates write special tokens before it as well.
+        reply = [*first, *letter]
+        after = later[len(reply) : len(reply) + 1] if later[: len(reply)] == reply else []
+        self.closing = [token for token in after if token in self._tokenizer.all_special_ids]
+        self._keeps_system = await self._has_system(first, continued=later[: len(first)] == first)
 
-    def _has_system(self, first: list[int], continued: bool) -> bool:
+    async def _has_system(self, first: list[int], *, continued: bool) -> bool:
         """Whether the template has a place of its own for the system message. Mistral's moves it along to the latest
         turn, and with it what a prefix cache could keep: that is no such place."""
         told = [system("x"), user("x")]
         try:
-            opening = self._ids(told)
-            later = self._ids([*told, assistant("x"), user("x")])
+            opening = await self._ids(told)
+            later = await self._ids([*told, assistant("x"), user("x")])
         except (VLLMClientError, ValueError):
             return False
         return opening != first and (not continued or later[: len(opening)] == opening)
 
-    def _count(self, messages: Sequence[Message]) -> int:
-        return len(self._ids(messages))
-
-    def _ids(self, messages: Sequence[Message]) -> list[int]:
-        return prompt_ids(self._await(self.render(messages, counting=True)))
-
-    def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+    async def _ids(self, messages: Sequence[Message]) -> list[int]:
+        return prompt_ids(await self.render(messages, counting=True))
 
     def _conversation(self, messages: Sequence[Message]) -> list[Any]:
         turns = list[tuple[Role, list[Part]]]()
@@ -146,6 +165,10 @@ class Prompts:
             url = "data:image/png;base64," + base64.b64encode(picture.data).decode()
             return {"type": "image_url", "image_url": {"url": url}, "uuid": picture.digest}
         return {"type": "image_pil", "image_pil": picture.pil(), "uuid": picture.digest}
+
+
+def _sizes(messages: Sequence[Message]) -> dict[tuple[int, ...], Picture]:
+    return {picture.pixels.shape: picture for message in messages for picture in message.pictures}
 
 
 def prompt_ids(prompt: EngineInput) -> list[int]:

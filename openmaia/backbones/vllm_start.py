@@ -154,7 +154,9 @@ def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
 
 def _refused(config: BackboneConfig, text: str) -> UsageError:
     reason = _reason(text)
-    keys = [f"{name} is {key} here" for name, key in OURS.items() if re.search(rf"\b{name}\b", reason) and "_" in name]
+    keys = [
+        f"{name} is {key} here" for name, key in OURS.items() if re.search(rf"\b{name}\b", reason) and name != "model"
+    ]
     if MEMORY.search(reason):
         share = "VLLM_CPU_KVCACHE_SPACE (in GiB)" if current_platform.is_cpu() else "backbone.vllm.memory_fraction"
         keys.append(f"{share} and backbone.context_tokens ({config.context_tokens}) decide whether the memory suffices")
