@@ -5,7 +5,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from openmaia.config import load
-from openmaia.doctor import checkpoints, cluster, disk, gpus, installed, libraries, machine, pools, servers, weights
+from openmaia.doctor import (
+    checkpoints,
+    cluster,
+    disk,
+    gpus,
+    installed,
+    libraries,
+    machine,
+    placing,
+    pools,
+    servers,
+    weights,
+)
 from openmaia.doctor.finding import Finding, ok
 from openmaia.doctor.gpus import Card
 from openmaia.doctor.hub import Hub
@@ -58,7 +70,7 @@ def _config(
         findings = installed.needed(config, there, bool(cards))
         findings += [*machine.folders(config), *checkpoints.named(config), *about_weights]
         findings += [elsewhere.finding] if elsewhere else []
-        findings += pools.places(config, elsewhere.gpus if elsewhere else [len(cards)])
+        findings += placing.places(config, elsewhere.gpus if elsewhere else [len(cards)])
         findings += pools.quantized(config, bool(cards))
         findings += pools.fits(config, looked, [] if elsewhere else cards)
         findings += answered.result()

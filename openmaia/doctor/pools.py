@@ -1,6 +1,6 @@
-"""Whether the pools fit: onto the GPUs that there are, and each replica into its share of one."""
+"""Whether each replica fits into its share of a GPU, or into main memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from openmaia.doctor.finding import GIB, Finding, missing, note, ok, spoken
 from openmaia.doctor.gpus import Card
@@ -9,72 +9,9 @@ from openmaia.doctor.memory import WORKING, of_conversation, of_pipeline
 from openmaia.doctor.weights import Weights
 from openmaia.schema import POOLS, Config, PoolConfig
 
-ROUNDING = 1e-6
-
-
-def shares(config: Config) -> list[tuple[str, float]]:
-    """(pool, GPUs) of every replica. Models behind a server take none of these."""
-    return [(role, pool.num_gpus) for role in POOLS for pool in [_pool(config, role)] for _ in range(pool.replicas)]
-
 
 def _pool(config: Config, role: str) -> PoolConfig:
     return getattr(config.pools, role)
-
-
-def places(config: Config, nodes: Sequence[int] | None) -> list[Finding]:
-    """nodes: GPUs of each machine; None where that is not known."""
-    wanted = shares(config)
-    total = sum(share for _, share in wanted)
-    findings = list(_odd(config))
-    if not total or nodes is None:
-        return findings
-    where = "this machine" if config.ray.address == "local" else f"the cluster at {config.ray.address}"
-    listed = ", ".join(
-        f"{role} {_pool(config, role).replicas} x {_pool(config, role).num_gpus:g}"
-        for role in POOLS
-        if _pool(config, role).num_gpus
-    )
-    said = f"the pools want {total:g} GPUs ({listed}); {where} has {sum(nodes)}"
-    if not sum(nodes):
-        remedy = "run it where there are GPUs, or pools.….num_gpus=0 and models that a CPU can run"
-        return [
-            *findings,
-            note(f"{where} has no GPU, and the pools want {total:g} ({listed}): it cannot run there", remedy),
-        ]
-    if total > sum(nodes) + ROUNDING:
-        return [*findings, missing(said, "fewer pools.….replicas, or smaller pools.….num_gpus that add up to less")]
-    if not _fits([share for _, share in wanted], nodes):
-        return [*findings, missing(f"{said}, but parts of GPUs cannot be put together from several", "other parts")]
-    return [*findings, ok(said)]
-
-
-def _odd(config: Config) -> Iterator[Finding]:
-    for role in POOLS:
-        share = _pool(config, role).num_gpus
-        if share > 1 and share != int(share):
-            yield missing(f"pools.{role}.num_gpus={share:g}: above 1 Ray gives whole GPUs only", f"{int(share) + 1}")
-
-
-def _fits(wanted: Sequence[float], nodes: Sequence[int]) -> bool:
-    """Largest first, each into the fullest place that takes it; whole GPUs of one replica are on one machine."""
-    left = [[1.0] * count for count in nodes]
-    for share in sorted(wanted, reverse=True):
-        if share > 1:
-            free = [(sum(card == 1.0 for card in cards), cards) for cards in left]
-            able = [cards for count, cards in sorted(free, key=lambda each: each[0]) if count >= share]
-            if not able:
-                return False
-            for index in [i for i, card in enumerate(able[0]) if card == 1.0][: int(share)]:
-                able[0][index] = 0.0
-            continue
-        spots = [
-            (room, n, i) for n, cards in enumerate(left) for i, room in enumerate(cards) if room >= share - ROUNDING
-        ]
-        if not spots:
-            return False
-        _, node, index = min(spots)
-        left[node][index] -= share
-    return True
 
 
 def fits(config: Config, looked: Sequence[Weights], cards: Sequence[Card]) -> list[Finding]:

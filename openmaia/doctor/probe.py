@@ -15,7 +15,7 @@ def main(network: str) -> None:
     _say(_torch)
     vision = _say(_torchvision)
     if network and "unusable" not in vision:
-        _say(lambda: {"checkpoint": _checkpoint(network)})
+        _say(lambda: {"checkpoint": checkpoint(network)})
 
 
 def _say(ask: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _torchvision() -> dict[str, Any]:
         return {"unusable": (str(error).strip().splitlines() or [type(error).__name__])[0]}
 
 
-def _checkpoint(network: str) -> dict[str, Any]:
+def checkpoint(network: str) -> dict[str, Any]:
     """{hub: id}, {url: of the file, size: bytes, folder: where it is kept}, or {unknown: nearest names}."""
     library, colon, rest = network.partition(":")
     if colon and library == "timm":

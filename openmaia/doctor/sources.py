@@ -62,6 +62,14 @@ class Source:
             case _:
                 return _kept({"": plain.get("", [])})
 
+    def bare(self, names: Iterable[str]) -> list[str]:
+        """Parts of a pipeline that have a config and no weights."""
+        if self.layout != "diffusers":
+            return []
+        listed = list(names)
+        models = {name.partition("/")[0] for name in listed if name.endswith("/config.json") and name.count("/") == 1}
+        return sorted(models - _plain(listed).keys() - {"safety_checker", *self._replaced(models)})
+
     def is_large(self, part: str, parts: Iterable[str]) -> bool:
         """Whether nf4 quantizes it."""
         return part == "" or part in (_first(DENOISERS, parts), _first(TEXT_ENCODERS, parts))

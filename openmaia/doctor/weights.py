@@ -118,6 +118,8 @@ def _unusable(source: Source, files: Files, weights: Files, parts: dict[str, lis
     again = f"copy {source.given} again" if local else f"hf download {source.given} --force-download"
     if absent := lacking(files, parts):
         return missing(f"{_given(source)} lacks {len(absent)} files of weights: {', '.join(absent[:3])}", again)
+    if bare := source.bare(files):
+        return missing(f"{_given(source)} has no weights for its {', '.join(bare)}", again)
     for name, file in weights.items():
         if why := damage(file):
             return missing(f"{_given(source)}: {name} ({file.size} bytes) is truncated or damaged: {why}", again)
