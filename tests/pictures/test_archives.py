@@ -44,10 +44,16 @@ def test_archives_hold_what_a_folder_of_the_same_pictures_holds(tree: Path, kind
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_exemplars_are_taken_from_the_same_pictures_in_the_same_order(tree: Path, kind: str) -> None:
-    archives = config(shards(tree / "shards", kind), config_kind(kind) / "cache")
+    archives = config(shards(tree / "shards", kind), config_kind(kind), tree / "cache")
     plain = config(tree / "plain", "folder", tree / "cache")
     one, other = (exemplars.dataset(settings, build.library(settings)) for settings in (archives, plain))
     assert [item.digest for item in one] == [item.digest for item in other] != []
+
+
+def test_cells_far_down_in_a_row_group_are_found(tmp_path: Path) -> None:
+    data = list(pictures().values())
+    found = opened(write_parquet(tmp_path / "a.parquet", {"image": data}, group=COUNT), "parquet")
+    assert [item.source.read() for item in found.items] == data
 
 
 def test_pickled_items_are_small_and_load_elsewhere(tree: Path) -> None:
