@@ -12,9 +12,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from openmaia.pictures.library import Library
-from tests.pictures.test_archives import config_kind, opened, shards, told, tree
-
-__all__ = ["tree"]
+from tests.pictures.archiving import config_kind, opened, shards, told
 
 
 class Bucket(ThreadingHTTPServer):
