@@ -124,8 +124,8 @@ def exemplars(config: Config) -> None:
     with _stoppable(), Terminal() as terminal:
         terminal.say("starting Ray and loading the network")
         with cluster(settings):
-            store = maker.make(settings, settings.target.layers, partial(terminal.progress, "exemplars"))
-    exemplars_table(store, settings.target.name, settings.target.layers)
+            store = maker.make(settings, lambda info: list(info.layers), partial(terminal.progress, "exemplars"))
+    exemplars_table(store, settings.target.name)
 
 
 @app.command()

@@ -112,6 +112,12 @@ class Worker:
         self._state: _State | None = None
         self.store = store_of(config, self._reader.info(), self._items)
 
+    def info(self) -> TargetInfo:
+        return self._reader.info()
+
+    def found(self) -> ExemplarStore:
+        return self.store
+
     def owed(self, layers: Sequence[str]) -> list[str]:
         return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
 

@@ -143,13 +143,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def exemplars_table(store: ExemplarStore, target: str, layers: Sequence[str]) -> None:
+def exemplars_table(store: ExemplarStore, target: str) -> None:
     """What is there of each layer, and what it takes to read one unit."""
     shown = Table(title=f"exemplars of {escape(target)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("layer", "units", "dead", "not finite", "ms to read a unit"):
         shown.add_column(name, justify="left" if name == "layer" else "right", overflow="fold")
     count = 0
-    for layer in dict.fromkeys(layers):
+    for layer in store.layers():
         states = store.states(layer)
         count += len(states)
         began = time.perf_counter()

@@ -145,11 +145,3 @@ def test_help_names_every_command():
     )
     for command in ("run", "investigate", "evaluate", "report", "show", "doctor"):
         assert f" {command} " in done.stdout
-
-
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").rglob("*.yaml")), ids=lambda path: path.stem)
-def test_every_shipped_config_is_valid(path: Path):
-    from openmaia.config import load
-
-    base = [str(REPOSITORY / "configs/demo.yaml")] if path.parent.name == "machine" else []
-    assert load([*base, str(path)]).name

@@ -253,9 +253,7 @@ def test_cards_that_torch_does_not_see_are_missing():
         ("backbone.num_gpus=1.5", [8], "missing", "whole GPUs only"),
         ("backbone.num_gpus=4", [2, 2], "missing", "no card takes"),
         ("backbone.num_gpus=4 generator.num_gpus=1", [1, 4], "ok", "has 5"),
-        # Whoever computes exemplars holds a share of its own beside the target's pool.
-        ("target.num_gpus=1", [1], "missing", "exemplars 1 x 1"),
-        ("target.num_gpus=0.1 backbone.num_gpus=0.8", [1], "ok", "1 GPUs are wanted"),
+        ("target.num_gpus=1", [1], "ok", "1 GPUs are wanted"),
     ],
 )
 def test_gpus_wanted_are_held_against_those_there(overrides: str, nodes: list[int], state: str, said: str):

@@ -172,7 +172,7 @@ def test_workers_on_ray_one_of_which_dies_give_the_same_bytes(
     settings = config(folder, tmp_path / "made", "ray.exemplar_workers=2", "ray.save_seconds=0")
     environment = {"env_vars": {"OPENMAIA_TEST_GRAVE": str(grave)}}
     task = ray.remote(num_cpus=0, runtime_env=environment)(remote.make)
-    ray.get(task.remote(settings, LAYERS, lambda done, total: None), timeout=240)
+    ray.get(task.remote(settings, lambda info: LAYERS, lambda done, total: None), timeout=240)
     assert grave.exists(), "a worker died"
     assert contents(tmp_path / "made") == contents(reference)
 

@@ -19,10 +19,9 @@ class Claim:
 
 
 def claims(config: Config) -> list[Claim]:
-    """Processes that compute exemplars come on top of the pools, which hold their share all the time."""
+    """Of the pools, which hold their share all the time; exemplars are computed before there are any."""
     pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in POOLS}
     found = [Claim(name=role, count=pool.replicas, share=pool.num_gpus) for role, pool in pools.items()]
-    found.append(Claim(name="exemplars", count=config.ray.exemplar_workers, share=pools["target"].num_gpus))
     return [claim for claim in found if claim.share]
 
 

@@ -11,20 +11,23 @@ from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.exemplars import SHARD, Progress, Worker
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
+from openmaia.units import TargetInfo
 
 DEATHS = 5
 """So many workers may die before the job is given up."""
 
 
-def make(config: Config, layers: Sequence[str], progress: Progress) -> ExemplarStore:
-    """Computes what the store lacks. What a worker that died had not saved is done again by the others."""
+def make(config: Config, layers: Callable[[TargetInfo], Sequence[str]], progress: Progress) -> ExemplarStore:
+    """Computes what the store lacks of the layers that are chosen once the target is known. What a worker that died had
+    not saved is done again by the others. No worker is left behind: what GPUs they had is free for the pools."""
     team = _Team(config)
-    store: ExemplarStore = team.lead("found")
-    owed: list[str] = team.lead("owed", layers)
-    if owed:
-        _compute(team, owed, progress)
-    team.end()
-    return store
+    try:
+        owed: list[str] = team.lead("owed", layers(team.lead("info")))
+        if owed:
+            _compute(team, owed, progress)
+        return team.lead("found")
+    finally:
+        team.end()
 
 
 def _compute(team: "_Team", layers: list[str], progress: Progress) -> None:
@@ -63,7 +66,7 @@ class _Team:
     def lead(self, method: str, *given: Any) -> Any:
         """The answer of the first worker, or of whoever takes its place."""
         while True:
-            answer = self._settled(getattr(self._workers[0], method).remote(*given), 0)
+            answer = self._settled(self._workers[0].do.remote(method, *given), 0)
             if answer is not _DIED:
                 return answer
 
@@ -76,7 +79,7 @@ class _Team:
         while waiting or under_way:
             while waiting and idle:
                 at = idle.pop()
-                under_way[getattr(self._workers[at], method).remote(*waiting.pop())] = at
+                under_way[self._workers[at].do.remote(method, *waiting.pop())] = at
             for reference in ray.wait(list(under_way), num_returns=1, timeout=1)[0]:
                 at = under_way.pop(reference)
                 self._settled(reference, at)
@@ -85,7 +88,7 @@ class _Team:
                 progress(done)
 
     def each(self, method: str) -> None:
-        for at, reference in enumerate([getattr(worker, method).remote() for worker in self._workers]):
+        for at, reference in enumerate([worker.do.remote(method) for worker in self._workers]):
             self._settled(reference, at)
 
     def end(self) -> None:
@@ -109,18 +112,23 @@ class _Team:
 
     def _start(self) -> Any:
         gpus = self._config.pools.target.num_gpus
-        worker = _RemoteWorker.options(num_cpus=0, num_gpus=gpus).remote(self._config)
-        if self._layers:
-            worker.join.remote(self._layers)
-        return worker
+        return _RemoteMember.options(num_cpus=0, num_gpus=gpus).remote(self._config, self._layers)
 
 
-class _Member(Worker):
-    """An actor answers calls only."""
+class _Member:
+    """Loads the network at the first call: its errors then are results of a call and not the death of an actor."""
 
-    def found(self) -> ExemplarStore:
-        return self.store
+    def __init__(self, config: Config, layers: Sequence[str]):
+        self._config, self._layers = config, layers
+        self._worker: Worker | None = None
+
+    def do(self, method: str, *given: Any) -> Any:
+        if self._worker is None:
+            self._worker = Worker(self._config)
+            if self._layers:
+                self._worker.join(self._layers)
+        return getattr(self._worker, method)(*given)
 
 
 _DIED = object()
-_RemoteWorker: Any = ray.remote(_Member)
+_RemoteMember: Any = ray.remote(_Member)

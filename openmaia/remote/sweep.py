@@ -1,7 +1,7 @@
 """A whole run on Ray: plan, exemplars, investigations, evaluation. What is done is not done again."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,9 @@ from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
 from openmaia.remote.services import Pools, pools
 from openmaia.schema import Config
+from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.run import LEASE_SECONDS, Owed, Run
-from openmaia.units import select
+from openmaia.units import TargetInfo, select
 
 AT_ONCE = 4
 """Units evaluated at once, so that pools get batches to fill."""
@@ -48,10 +49,12 @@ def sweep(config: Config, view: View) -> Outcome:
     with _lease(run):
         view.say("starting Ray and loading the models")
         build.library(config, view.say)
-        with cluster(config), pools(config) as services:
-            owed = _plan(config, run, services, view)
-            results = _investigate(config, run, owed, services, view)
-            _evaluate(config, run, services, view)
+        with cluster(config):
+            plan = partial(_plan, config, run, view)
+            store = exemplars.make(config, plan, partial(view.progress, "exemplars"))
+            with pools(config) as services:
+                results = _investigate(config, run, services, store, view)
+                _evaluate(config, run, services, view)
         run.write_summary()
     failed = {result.owed: result.cause for result in results if result.summary is None}
     return Outcome(run=run, done=len(run.done()), failed=failed, was_complete=False)
@@ -62,19 +65,17 @@ def is_complete(run: Run) -> bool:
     return bool(plan) and not run.owed() and run.done() <= run.evaluated()
 
 
-def _plan(config: Config, run: Run, services: Pools, view: View) -> list[Owed]:
-    info = services.target("plan").info()
+def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
+    """Settles which units the run is about; gives the layers whose exemplars are needed."""
     selection = select(config.units, info)
     if selection.duplicates:
         view.say(f"warning: {selection.duplicates} units were named more than once and run once")
     run.set_plan(selection.units, config.replicates)
-    return run.owed()
+    return sorted({owed.unit.layer for owed in run.owed()})
 
 
-def _investigate(config: Config, run: Run, owed: Sequence[Owed], services: Pools, view: View) -> list[Result]:
-    if not owed:
-        return []
-    store = exemplars.make(config, sorted({o.unit.layer for o in run.plan()}), partial(view.progress, "exemplars"))
+def _investigate(config: Config, run: Run, services: Pools, store: ExemplarStore, view: View) -> list[Result]:
+    owed = run.owed()
     total = len(run.plan())
     before = total - len(owed)
     results: list[Result] = []

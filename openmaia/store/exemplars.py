@@ -22,7 +22,7 @@ from openmaia.errors import StoreError, UsageError
 from openmaia.images import Picture
 from openmaia.services import QUANTILES, Exemplar, ExemplarKind, Map, Positions, UnitExemplars, UnitState
 from openmaia.store import pictures, tables
-from openmaia.store.files import Files, safe
+from openmaia.store.files import Files, safe, unsafe
 from openmaia.store.records import dumps
 from openmaia.units import Unit
 
@@ -93,8 +93,9 @@ class ExemplarStore:
             raise StoreError(f"{self.files.path('manifest.json')} is damaged: {error}; remove the folder") from error
 
     def layers(self) -> list[str]:
-        """Layers that are there, as their files are named."""
-        return [name.removesuffix(".units.parquet") for name in self.files.names("") if name.endswith(".units.parquet")]
+        """Layers that are there."""
+        ends = ".units.parquet"
+        return [unsafe(name.removesuffix(ends)) for name in self.files.names("") if name.endswith(ends)]
 
     def states(self, layer: str) -> dict[int, UnitState]:
         """The units of a layer that are there, and whether they are alive."""

@@ -20,6 +20,11 @@ def safe(name: str) -> str:
     return "%2E" + quoted[1:] if quoted.startswith(".") else quoted
 
 
+def unsafe(component: str) -> str:
+    """The name that `safe` made it from."""
+    return urllib.parse.unquote(component)
+
+
 class Files:
     """root: a local path, or any URL pyarrow knows (s3://, gs://, …)."""
 
