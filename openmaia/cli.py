@@ -119,6 +119,7 @@ def exemplars(config: Config) -> None:
     settings = load(config)
     from openmaia.remote import exemplars as maker
     from openmaia.remote.cluster import cluster
+    from openmaia.report.sheets import write_sheets
     from openmaia.terminal import Terminal, exemplars_table
 
     with _stoppable(), Terminal() as terminal:
@@ -126,6 +127,9 @@ def exemplars(config: Config) -> None:
         with cluster(settings):
             store = maker.make(settings, lambda info: list(info.layers), partial(terminal.progress, "exemplars"))
     exemplars_table(store, settings.target.name)
+    print("drawing contact sheets")
+    pages = write_sheets(store, settings.target.name, store.layers())
+    print("\n".join(f"contact sheet: {page}" for page in pages))
 
 
 @app.command()

@@ -45,8 +45,10 @@ class TargetConfig:
 @dataclass
 class PicturesConfig:
     kind: str = "packages"
-    """packages: photographs and cut-outs that ship in Debian and pip packages; folder: any tree of your own."""
+    """packages: photographs and cut-outs that ship in Debian and pip packages; folder: any tree of your own;
+    webdataset: tar shards; parquet: files with a column of images."""
     folder: str = ""
+    """A folder; for webdataset and parquet also a file, a glob, or a URL such as s3://bucket/shards."""
     limit: int = 0
     """At most this many pictures per half; 0 for all."""
 

@@ -160,7 +160,7 @@ def exemplars_table(store: ExemplarStore, target: str) -> None:
         how = Counter(states.values())
         shown.add_row(escape(layer), str(len(states)), str(how["dead"]), str(how["not finite"]), f"{each:.1f}")
     console.print(shown)
-    size = sum(store.files.sizes(""))
+    size = store.size()
     console.print(
         f"{escape(store.files.root)}: {size / 1e6:.1f} MB, {size / max(count, 1) / 1e3:.1f} kB per unit",
         highlight=False,

@@ -104,6 +104,10 @@ class ExemplarStore:
         rows = [] if data is None else tables.load(data, self.files.path(name))[0]
         return {row["unit"]: row["state"] for row in rows}
 
+    def size(self) -> int:
+        """Bytes of what is read; contact sheets lie in a folder of their own."""
+        return sum(self.files.size(name) for name in self.files.names("") if "/" not in name)
+
     def units(self, layer: str) -> set[int]:
         return set(self.states(layer))
 

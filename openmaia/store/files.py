@@ -114,6 +114,9 @@ class Files:
     def exists(self, name: str) -> bool:
         return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
 
+    def size(self, name: str) -> int:
+        return self._fs.get_file_info(self.path(name)).size or 0
+
     def sizes(self, folder: str) -> list[int]:
         """Bytes of all whole files below a folder."""
         infos = self._fs.get_file_info([self.path(name) for name in self.names(folder)])
