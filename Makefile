@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test lint bench gpu clean
 
 setup: .venv/.ready
 
@@ -32,6 +32,13 @@ lint: setup
 test: lint
 	@$(BIN)/python -m tests.prepare
 	$(BIN)/pytest
+
+# By hand: minutes to hours, on a quiet machine. Figures are kept in tests/bench/RESULTS.md and tests/gpu/RESULTS.md.
+bench: setup
+	$(BIN)/python -m tests.bench.exemplars
+
+gpu: setup
+	$(BIN)/pytest -m gpu
 
 clean:
 	rm -rf .venv runs exemplars/*/

@@ -1,10 +1,14 @@
 """Makes the exemplars that a run needs and its store lacks: all units of the layers, in two passes over the pictures."""
 
 import hashlib
+import os
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -20,6 +24,12 @@ from openmaia.units import TargetInfo
 
 LARGEST = 640
 """Pixels of a dataset picture's longer side: more than any network here looks at."""
+
+DECODERS = min(os.cpu_count() or 1, 8)
+"""Threads that decode pictures; decoding leaves the interpreter to others."""
+
+AHEAD = 64
+"""Decoded pictures that may wait for the network."""
 
 SHARD = 64
 """Pictures that one worker takes at a time."""
@@ -192,13 +202,18 @@ class Worker:
         return range(shard * SHARD, min((shard + 1) * SHARD, len(self._items)))
 
     def _pictures(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pixels]]:
-        for number in numbers:
-            item = self._items[number]
-            try:
-                image = item.load()
-            except ValueError as error:
-                raise UsageError(
-                    f"a picture was changed while exemplars were computed ({error}); start again"
-                ) from error
-            image.thumbnail((LARGEST, LARGEST))
-            yield number, np.asarray(flatten(image))
+        """Decoded by threads of their own, a little ahead of whoever looks at them."""
+        ahead: deque[Future[Pixels]] = deque()
+        with ThreadPoolExecutor(DECODERS) as threads:
+            left = iter(numbers)
+            for number in numbers:
+                ahead.extend(threads.submit(self._decoded, n) for n in islice(left, AHEAD - len(ahead)))
+                yield number, ahead.popleft().result()
+
+    def _decoded(self, number: int) -> Pixels:
+        try:
+            image = self._items[number].load()
+        except ValueError as error:
+            raise UsageError(f"a picture was changed while exemplars were computed ({error}); start again") from error
+        image.thumbnail((LARGEST, LARGEST))
+        return np.asarray(flatten(image))

@@ -247,6 +247,21 @@ def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
         worker.first(job.first[0])
 
 
+def test_a_full_disk_is_named_and_what_was_saved_is_used_again(folder: Path, reference: Path, tmp_path: Path):
+    sources = [
+        str(REPOSITORY / "configs/closed-form.yaml"), "target.kind=network", "target.name=net",
+        "target.network=tests.networks:mortal", f"target.layers=[{','.join(LAYERS)}]", "pictures.kind=folder",
+        f"pictures.folder={folder}", f"paths.exemplars={tmp_path}", "ray.save_seconds=0",
+    ]  # fmt: skip
+    command = [sys.executable, "-c", SCRIPT.format(layers=LAYERS), *sources]
+    # No file may grow beyond 16 kB: summaries fit, the pictures do not.
+    full = subprocess.run(["bash", "-c", 'ulimit -f 16; exec "$@"', "bash", *command], capture_output=True, text=True)
+    assert full.returncode != 0
+    assert "could not be written" in full.stderr
+    subprocess.run(command, check=True, timeout=200)
+    assert contents(tmp_path) == contents(reference)
+
+
 def test_a_layer_named_twice_is_computed_once(folder: Path, reference: Path):
     assert Worker(config(folder, reference)).owed(["0", "0", "2"]) == []
 
