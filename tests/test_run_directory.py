@@ -18,8 +18,9 @@ from openmaia.config import load
 from openmaia.errors import StoreError, UsageError
 from openmaia.evaluate.predictive import Claim, score, stimuli, to_parquet
 from openmaia.schema import Config
+from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.records import Stop
-from openmaia.store.run import LEASE_SECONDS, Owed, Run
+from openmaia.store.run import Owed, Run
 from openmaia.store.state import state
 from openmaia.units import Unit
 from tests.samples import UNIT, record, turn
@@ -269,7 +270,7 @@ def holder(run: Run) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def lease(run: Run, **changes: Any) -> None:
-    held = {"host": "elsewhere", "pid": 1, "time": time.time()} | changes
+    held = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "t"} | changes
     run.files.write("driver.json", json.dumps(held).encode())
 
 
@@ -302,6 +303,29 @@ def test_an_expired_lease_of_another_host_is_taken_over(run: Run):
 def test_a_released_lease_is_free(run: Run):
     run.take_lease().release()
     assert run.files.read("driver.json") is None
+
+
+def test_of_many_drivers_that_start_at_once_one_drives(run: Run):
+    script = HOLDER.replace(
+        "Run.open(sys.argv[1]).take_lease()",
+        """
+run = Run.open(sys.argv[1])
+while time.time() < float(sys.argv[2]):
+    pass
+run.take_lease()""",
+    )
+    start = str(time.time() + 4)
+    command = [sys.executable, "-c", script.replace("time.sleep(60)", "time.sleep(4)"), run.files.root, start]
+    drivers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(6)]
+    assert sorted(driver.communicate(timeout=120)[0] for driver in drivers) == [b""] * 5 + [b"held\n"]
+
+
+def test_a_driver_that_was_taken_over_is_told_and_leaves_the_lease_alone(run: Run):
+    held = run.take_lease()
+    lease(run)
+    with pytest.raises(UsageError, match="taken over by process 1 on elsewhere"):
+        held.renew()
+    assert json.loads(run.files.read("driver.json") or b"")["host"] == "elsewhere"
 
 
 def test_a_renewed_lease_is_young_again(run: Run):

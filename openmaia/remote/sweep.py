@@ -1,6 +1,7 @@
 """A whole run on Ray: plan, exemplars, investigations, evaluation. What is done is not done again."""
 
 import threading
+from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Protocol
 
 from openmaia import build
 from openmaia.agent.attempt import Result
-from openmaia.errors import StoreError
+from openmaia.errors import StoreError, UsageError
 from openmaia.evaluate.run import evaluate
 from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
@@ -17,7 +18,8 @@ from openmaia.remote.drive import drive
 from openmaia.remote.services import Pools, pools
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.run import LEASE_SECONDS, Owed, Run
+from openmaia.store.lease import LEASE_SECONDS
+from openmaia.store.run import Owed, Run
 from openmaia.units import TargetInfo, select
 
 AT_ONCE = 4
@@ -104,9 +106,10 @@ def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
 
 @contextmanager
 def _lease(run: Run) -> Iterator[None]:
-    """Held and renewed while the run is driven."""
+    """Held and renewed while the run is driven. Raises UsageError where another driver takes over."""
     lease = run.take_lease()
     ended = threading.Event()
+    lost: list[UsageError] = []
 
     def renew() -> None:
         while not ended.wait(LEASE_SECONDS / 4):
@@ -114,11 +117,19 @@ def _lease(run: Run) -> Iterator[None]:
                 lease.renew()
             except StoreError:
                 continue  # a moment without the disk; the next renewal may work, and the lease lasts four times as long
+            except UsageError as error:
+                lost.append(error)
+                interrupt_main()
+                return
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()
     try:
         yield
+    except KeyboardInterrupt:
+        if lost:
+            raise lost[0] from None
+        raise
     finally:
         ended.set()
         thread.join()

@@ -1,9 +1,7 @@
 """The run directory: one config, many records, and what is still owed."""
 
 import json
-import os
 import re
-import socket
 import time
 import urllib.parse
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from openmaia.schema import Config
 from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.journal import FolderJournal
+from openmaia.store.lease import Lease, take
 from openmaia.store.parquet import read_record, write_record
 from openmaia.store.records import VERSION, Record, dumps
 from openmaia.units import Unit
@@ -47,9 +46,6 @@ _SUMMARY = pa.schema(
         ("other", pa.int64()),
     ]
 )
-
-LEASE_SECONDS = 60.0
-"""A driver that has not renewed its lease for this long is taken for dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -195,58 +191,9 @@ class Run:
 
     # -- one driver per run ------------------------------------------------------------------------------------------
 
-    def take_lease(self) -> "Lease":
+    def take_lease(self) -> Lease:
         """Raises UsageError while another driver is alive."""
-        other = _holder(self.files)
-        if other is not None:
-            age = time.time() - other["time"]
-            if age < LEASE_SECONDS and not _is_dead_here(other):
-                raise UsageError(
-                    f"{self.files.root} is being driven by process {other['pid']} on {other['host']} (seen {age:.0f} s "
-                    f"ago). Wait for it, stop it, or try again {LEASE_SECONDS:.0f} s after it died"
-                )
-        lease = Lease(self.files)
-        lease.renew()
-        return lease
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    files: Files
-
-    def renew(self) -> None:
-        holder = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
-        self.files.write("driver.json", dumps(holder).encode())
-
-    def release(self) -> None:
-        """Leaves the lease of a driver that took over meanwhile."""
-        holder = _holder(self.files)
-        if holder is None or (holder["host"], holder["pid"]) == (socket.gethostname(), os.getpid()):
-            self.files.delete("driver.json")
-
-
-def _holder(files: Files) -> dict[str, Any] | None:
-    """Who drives. None where nobody does, or where what stands there cannot be read: it is renewed every few seconds."""
-    try:
-        held: Any = json.loads(files.read("driver.json") or b"null")
-        return {"host": str(held["host"]), "pid": int(held["pid"]), "time": float(held["time"])}
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def _is_dead_here(holder: dict[str, Any]) -> bool:
-    """Whether the holder ran on this host and its process is gone (or is this one, after a restart in place)."""
-    if holder["host"] != socket.gethostname():
-        return False
-    if holder["pid"] == os.getpid():
-        return True
-    try:
-        os.kill(holder["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+        return take(self.files)
 
 
 def _name(owed: Owed) -> str:
