@@ -19,7 +19,7 @@ from openmaia.interchange import masks
 from openmaia.interchange.keep import Progress
 from openmaia.services import Exemplar, UnitExemplars
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.files import Files
+from openmaia.store.files import Files, safe
 from openmaia.units import Unit
 
 SIDE = 224
@@ -47,10 +47,10 @@ def export(source: str, to: str, progress: Progress = lambda stage, done, total:
     said: list[str] = []
     for place, store in _stores(source):
         for layer in store.layers():
-            folder = Path(to).expanduser() / place / layer
+            folder = Path(to).expanduser() / place / safe(layer)
             if folder.exists():
                 raise UsageError(f"{folder} is there already; give another folder, or remove it")
-            said.append(_layer(store, urllib.parse.unquote(layer), folder, progress))
+            said.append(_layer(store, layer, folder, progress))
     if not said:
         raise UsageError(f"{source} holds no exemplars of OpenMAIA; give a folder as `openmaia exemplars` fills it")
     return said

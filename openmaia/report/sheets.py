@@ -109,7 +109,7 @@ def of_run(run: Run, name: str, folder: str, rows: Sequence[Row]) -> Exemplars:
     made: list[Sheet] = []
     lacking: list[str] = []
     for target, layer in dict.fromkeys((unit.target, unit.layer) for unit in links):
-        if store is None or safe(layer) not in there:
+        if store is None or layer not in there:
             lacking.append(layer)
             continue
         units = sorted(unit for unit in links if (unit.target, unit.layer) == (target, layer))
