@@ -91,9 +91,9 @@ def test_32_chats_at_once_are_answered_as_each_is_alone(served: Pools):
 def test_a_backbone_killed_in_the_middle_loses_no_answer(served: Pools):
     expected = [reply.text for reply in asked(served, chats(32))]
     # Of all replicas the engine's alone has a process of its own.
-    replicas = [p for p in psutil.process_iter(["cmdline"]) if "ray::Replica" in " ".join(p.info["cmdline"] or [])]
-    owners = [replica for replica in replicas if replica.children()]
-    assert len(owners) == 1, [(replica.cmdline(), replica.children()) for replica in replicas]
+    workers = [p for p in psutil.process_iter(["cmdline"]) if "ray::" in " ".join(p.info["cmdline"] or [])]
+    owners = [worker for worker in workers if worker.children()]
+    assert len(owners) == 1, [(worker.cmdline(), worker.children()) for worker in workers]
     with ThreadPoolExecutor(1) as other:
         answers = other.submit(asked, served, chats(32))
         time.sleep(0.2)
