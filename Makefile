@@ -33,7 +33,7 @@ test: lint
 	@$(BIN)/python -m tests.prepare
 	$(BIN)/pytest
 
-# By hand: minutes to hours, on a quiet machine. Figures are kept in tests/bench/RESULTS.md and tests/gpu/RESULTS.md.
+# By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
 bench: setup
 	$(BIN)/python -m tests.bench.exemplars
 
