@@ -91,7 +91,7 @@ def test_32_chats_at_once_are_answered_as_each_is_alone(served: Pools):
 def test_a_backbone_killed_in_the_middle_loses_no_answer(served: Pools):
     expected = [reply.text for reply in asked(served, chats(32))]
     # Of all replicas the engine's alone has a process of its own.
-    titles = {p: " ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])}
+    titles = {p: " ".join(p.cmdline()) for p in psutil.Process().children(recursive=True)}
     workers = [p for p, title in titles.items() if "ray::" in title or "default_worker.py" in title]
     parents = [worker for worker in workers if worker.children()]
     owners = [parent for parent in parents if "ray::Replica" in titles[parent]] or parents
