@@ -1,96 +1,22 @@
-"""What people see in the terminal: progress, tables, a conversation as it happens."""
+"""Tables and lists: units, exemplars, the state of a run, findings."""
 
 import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, JustifyMethod
+from rich.console import JustifyMethod
 from rich.markup import escape
-from rich.panel import Panel
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.syntax import Syntax
 from rich.table import Table
-from rich.text import Text
 
 from openmaia.doctor import Finding
 from openmaia.evaluate.run import differences
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.records import Turn
 from openmaia.store.run import Run
 from openmaia.store.state import state
+from openmaia.terminal.progress import console
 from openmaia.units import Unit
-
-console = Console()
-
-
-class _Rate(ProgressColumn):
-    """Steps per second and the time left."""
-
-    def render(self, task: Task) -> Text:
-        if task.finished or not task.speed:
-            return Text("")
-        left = "" if task.time_remaining is None else f", {timedelta(seconds=round(task.time_remaining))} left"
-        return Text(f"{task.speed:.3g}/s{left}", style="dim")
-
-
-class Terminal:
-    """Progress bars, one per stage, and lines above them."""
-
-    def __init__(self) -> None:
-        self._bars = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<15}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            _Rate(),
-            console=console,
-        )
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> "Terminal":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def say(self, line: str) -> None:
-        self._bars.console.print(escape(line), highlight=False)
-
-    def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(stage, total=total)
-        self._bars.update(self._tasks[stage], completed=done, total=total)
-        if note:
-            self.say(note)
-
-
-def show_turn(turn: Turn) -> None:
-    """One turn of a conversation: what the agent said and what its experiment showed."""
-    said = turn.reply.replace(turn.code, "").strip() if turn.code else turn.reply.strip()
-    parts: list[Any] = [escape(said)]
-    if turn.code:
-        parts.append(Syntax(turn.code, "python", word_wrap=True))
-    console.print(Panel(Group(*parts), title=f"turn {turn.index + 1}", title_align="left", border_style="cyan"))
-    texts = [part if isinstance(part, str) else f"<picture {part.digest[:8]}>\n" for part in turn.observation]
-    seen = "".join(texts)
-    if seen:
-        cut = seen if len(seen) < 3000 else f"{seen[:3000]}\n… {len(seen) - 3000} characters more in the record"
-        console.print(Panel(escape(cut), title=f"observed ({turn.status})", title_align="left", border_style="dim"))
 
 
 def table(run: Run, resamples: int) -> None:

@@ -1,0 +1,26 @@
+"""`openmaia exemplars`."""
+
+from functools import partial
+
+from openmaia.commands.common import Config, stoppable
+
+
+def exemplars(config: Config) -> None:
+    """Exemplars of all units of the layers asked for (target.layers). Resumes by itself."""
+    from openmaia.config import load
+
+    settings = load(config)
+    from openmaia.remote import exemplars as maker
+    from openmaia.remote.cluster import cluster
+    from openmaia.report.sheets import write_sheets
+    from openmaia.terminal.progress import Terminal
+    from openmaia.terminal.tables import exemplars_table
+
+    with stoppable(), Terminal() as terminal:
+        terminal.say("starting Ray and loading the network")
+        with cluster(settings):
+            store = maker.make(settings, lambda info: list(info.layers), partial(terminal.progress, "exemplars"))
+    exemplars_table(store, settings.target.name)
+    print("drawing contact sheets")
+    pages = write_sheets(store, settings.target.name, store.layers())
+    print("\n".join(f"contact sheet: {page}" for page in pages))

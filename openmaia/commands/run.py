@@ -1,0 +1,27 @@
+"""`openmaia run`."""
+
+import sys
+
+from openmaia.commands.common import Config, stoppable
+from openmaia.commands.report import write
+
+
+def run(config: Config) -> None:
+    """A whole sweep on Ray: exemplars, investigations, evaluation, report. Resumes by itself."""
+    from openmaia.config import load
+
+    settings = load(config)
+    from openmaia.remote.sweep import sweep
+    from openmaia.terminal.progress import Terminal
+    from openmaia.terminal.tables import table
+
+    with stoppable(), Terminal() as terminal:
+        outcome = sweep(settings, terminal)
+        terminal.say("everything was done already" if outcome.was_complete else f"{outcome.done} investigations done")
+    page = write([outcome.run.files.root])
+    table(outcome.run, settings.evaluate.bootstrap)
+    for owed, cause in outcome.failed.items():
+        print(f"failed: {owed.unit}: {cause.splitlines()[0]}", file=sys.stderr)
+    print(f"report: {page}")
+    if outcome.failed:
+        raise SystemExit(1)
