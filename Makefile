@@ -34,8 +34,10 @@ test: lint
 	$(BIN)/pytest
 
 # By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
+# `make bench only=pool` runs one part.
 bench: setup
-	$(BIN)/python -m tests.bench.exemplars
+	@$(BIN)/python -m tests.prepare
+	@$(BIN)/python -m tests.benchmarks $(if $(only),only=$(only))
 
 gpu: setup
 	$(BIN)/pytest -m gpu

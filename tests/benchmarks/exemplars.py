@@ -1,15 +1,11 @@
 """Exemplars side by side with a bare forward loop and with a builder that takes one layer after the other.
 
-    python -m tests.bench.exemplars [--pictures 2000] [--threads 1]
-
 All variants decode the same files in the same way. `bare` shows each picture to the network and keeps nothing. `first
 pass` hooks all the layers and keeps the summaries. `whole` is what `openmaia exemplars` does for four layers. `by layer`
 does for each of the four layers what the published builders do: a pass for quantiles and top pictures, a pass for the
 maps and masks of those.
 """
 
-import argparse
-import json
 import resource
 import tempfile
 import time
@@ -110,9 +106,9 @@ def by_layer(settings: Config, items: list[exemplars.Item], k: int) -> None:
                     masks += [upsample(found[layer][unit], *view.shape[:2]) > thresholds[unit]]
 
 
-def measure(network: str, folder: Path, threads: int) -> dict[str, float | int | str]:
+def compare(network: str, folder: Path) -> dict[str, float]:
     hooked, four = NETWORKS[network]
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as root:
         all_layers = config(network, hooked, folder, Path(root) / "all")
         worker = exemplars.Worker(all_layers)
@@ -134,7 +130,6 @@ def measure(network: str, folder: Path, threads: int) -> dict[str, float | int |
             for unit in range(0, len(store.units(layer)), max(len(store.units(layer)) // 8, 1))
         ]
         return {
-            "network": network,
             "pictures": len(items),
             "bare, images/s": len(items) / plain,
             "first pass over all layers, images/s": len(items) / first,
@@ -149,16 +144,13 @@ def measure(network: str, folder: Path, threads: int) -> dict[str, float | int |
         }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=2000)
-    parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
+def measure(smoke: bool) -> dict[str, object]:
+    pictures = 20 if smoke else 2000
     with tempfile.TemporaryDirectory() as folder:
-        dataset(Path(folder) / "pictures", 2 * given.pictures)
-        for network in NETWORKS:
-            print(json.dumps(measure(network, Path(folder) / "pictures", given.threads), indent=1), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        dataset(Path(folder) / "pictures", 2 * pictures)
+        found = {network: compare(network, Path(folder) / "pictures") for network in NETWORKS}
+    return {
+        "of_forward": min(one["first pass / bare"] for one in found.values()),
+        "over_layerwise": min(one["whole job over by layer"] for one in found.values()),
+        **found,
+    }
