@@ -1,6 +1,5 @@
 """An exemplar store back in the published layout (see exemplars.py), for tools that read that one."""
 
-import io
 import shutil
 import tempfile
 import urllib.parse
@@ -14,7 +13,6 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.errors import UsageError
-from openmaia.images import Picture
 from openmaia.interchange import masks
 from openmaia.interchange.keep import Progress
 from openmaia.services import Exemplar, UnitExemplars
@@ -92,14 +90,8 @@ def _shape(store: ExemplarStore, units: list[Unit]) -> Shape:
         top = store.read(unit).of_kind("top")
         if top:
             counts[unit] = len(top)
-            sizes.update(_size(exemplar.picture) for exemplar in top)
+            sizes.update((height, width) for width, height in (exemplar.picture.size for exemplar in top))
     return Shape(units=tuple(counts), k=min(counts.values(), default=0), sizes=frozenset(sizes))
-
-
-def _size(picture: Picture) -> tuple[int, int]:
-    """From the header alone."""
-    with Image.open(io.BytesIO(picture.data)) as image:
-        return image.height, image.width
 
 
 def _whole(shape: Shape) -> bool:

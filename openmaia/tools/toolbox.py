@@ -154,7 +154,7 @@ class Toolbox:
             self._effect.shown.append(picture)
 
     def _pixels(self, id: Any, name: Any) -> bytes:
-        return self.album.get(id).view(view(name)).data
+        return self.album.get(id).view(view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
         tool = self.around.user_tools.get(name) if isinstance(name, str) else None
