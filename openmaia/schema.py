@@ -207,8 +207,9 @@ class RayConfig:
     cpus_per_investigation: float = 0.25
     memory_mb: int = 400
     """Declared per investigation, sandbox included."""
-    exemplar_workers: int = 1
-    """Processes that compute exemplars, each with its own copy of the network."""
+    exemplar_workers: int = 0
+    """Processes that compute exemplars, each with its own copy of the network; 0 for one per core (eight at the most), or
+    as many as the GPUs have room for."""
     save_seconds: float = 30.0
     """Of work on exemplars: the most that the death of a worker costs."""
 

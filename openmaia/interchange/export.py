@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from openmaia.interchange import masks
 from openmaia.interchange.keep import Progress
 from openmaia.services import Exemplar, UnitExemplars
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.files import Files, safe
+from openmaia.store.files import Files, safe, unsafe
 from openmaia.units import Unit
 
 SIDE = 224
@@ -64,7 +63,7 @@ def _stores(source: str) -> Iterator[tuple[Path, ExemplarStore]]:
 
 
 def _layer(store: ExemplarStore, layer: str, folder: Path, progress: Progress) -> str:
-    target = urllib.parse.unquote(folder.parent.parent.name)
+    target = unsafe(folder.parent.parent.name)
     units = [Unit(target=target, layer=layer, index=index) for index in sorted(store.units(layer))]
     shape = _shape(store, units)
     if not shape.units:

@@ -3,7 +3,6 @@
 import json
 import re
 import time
-import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,7 +14,7 @@ from openmaia.config import differing_keys, to_dict, to_yaml
 from openmaia.errors import StoreError, UsageError
 from openmaia.schema import Config
 from openmaia.store import tables
-from openmaia.store.files import Files, safe
+from openmaia.store.files import Files, safe, unsafe
 from openmaia.store.journal import FolderJournal
 from openmaia.store.lease import Lease, take
 from openmaia.store.parquet import read_record, write_record
@@ -205,5 +204,5 @@ def _parse(name: str) -> Owed:
     if not match:
         raise StoreError(f"{name} does not belong into a run directory; remove it")
     target, layer, index, replicate = match.groups()
-    unit = Unit(target=urllib.parse.unquote(target), layer=urllib.parse.unquote(layer), index=int(index))
+    unit = Unit(target=unsafe(target), layer=unsafe(layer), index=int(index))
     return Owed(unit=unit, replicate=int(replicate))
