@@ -42,14 +42,17 @@ class Investigation:
         )
         self.sandbox = Sandbox(
             api_source=_api_source(),
-            manifest={"tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()}},
+            manifest={
+                "tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()},
+                "scope": unit.scope.value,
+            },
             limits=options.sandbox,
             allow_none=options.allow_none,
         )
         self.bench = Bench(
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
-        self.opening = (system(task.instructions(api_text(options.user_tools))), user(task.user))
+        self.opening = (system(task.instructions(api_text(options.user_tools, unit.scope))), user(task.question(unit)))
         self.turns: list[Turn] = []
         self.notes = notes
         self.started = time.time()
@@ -69,14 +72,14 @@ class Investigation:
         self.bench.resume(done)
         self.turns.extend(done)
         if done:
-            self.last = parse(done[-1].reply)
+            self.last = parse(done[-1].reply, self.task.answer)
 
     def turn(self) -> Turn:
         """One reply of the backbone and the experiment in it."""
         asked = time.monotonic()
         reply = self._ask()
         seconds = time.monotonic() - asked
-        self.last = parse(reply.text)
+        self.last = parse(reply.text, self.task.answer)
         experiment = self.bench.run(self.last.code) if self.last.code else None
         turn = self._turn(reply, self.last, experiment, seconds)
         self.turns.append(turn)
@@ -142,7 +145,8 @@ class Investigation:
 
     def _shown(self, turn: Turn) -> Iterator[Part]:
         if not turn.code:
-            yield self.task.no_code
+            problem = parse(turn.reply, self.task.answer).problem
+            yield f"{problem}\n{self.task.no_code}" if problem else self.task.no_code
         elif not turn.observation:
             yield "The experiment printed nothing and displayed nothing.\n"
         yield from turn.observation
@@ -193,6 +197,7 @@ def surroundings(
         describe_prompt=task.describe,
         summarize_prompt=task.summarize,
         user_tools=options.user_tools,
+        rendering=task.rendering,
     )
 
 

@@ -20,6 +20,7 @@ from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.run import Owed, Run
+from openmaia.tasks.task import load
 from openmaia.units import TargetInfo, select
 
 AT_ONCE = 4
@@ -69,7 +70,7 @@ def is_complete(run: Run) -> bool:
 
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
     """Settles which units the run is about; gives the layers whose exemplars are needed."""
-    selection = select(config.units, info)
+    selection = select(config.units, info, load(config.task.name).scope)
     if selection.duplicates:
         view.say(f"warning: {selection.duplicates} units were named more than once and run once")
     run.set_plan(selection.units, config.replicates)

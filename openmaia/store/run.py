@@ -200,7 +200,7 @@ def _name(owed: Owed) -> str:
 
 
 def _parse(name: str) -> Owed:
-    match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(\d+)-(\d+)\.\w*", name)
+    match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)\.\w*", name)
     if not match:
         raise StoreError(f"{name} does not belong into a run directory; remove it")
     target, layer, index, replicate = match.groups()
