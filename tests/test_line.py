@@ -1,20 +1,12 @@
 """Who is served next, and where a conversation stays."""
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from openmaia.remote.line import Homes, Item, Line
 
 
 def items(caller: str, count: int, method: str = "probe", conversation: str = "") -> list[Item]:
-    loop: Any = None
-    future = asyncio.Future(loop=loop or asyncio.new_event_loop())
-    return [
-        Item(method=method, request=f"{caller}{i}", caller=caller, conversation=conversation, future=future)
-        for i in range(count)
-    ]
+    return [Item(method=method, request=f"{caller}{i}", caller=caller, conversation=conversation) for i in range(count)]
 
 
 def taken(line: Line, limit: int = 4, idle: bool = True) -> list[str]:
