@@ -62,6 +62,14 @@ def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
     assert taken(line) == ["a0", "a1"]
 
 
+def test_what_comes_back_goes_first_in_the_company_of_others():
+    line = Line()
+    line.push(items("a", 3))
+    line.push(items("z", 1, method="probe"))
+    line.push_first(items("b", 2))
+    assert taken(line, idle=False) == ["b0", "b1", "a0", "a1"]
+
+
 def test_dropping_a_caller_leaves_the_others():
     line = Line()
     line.push(items("a", 3))

@@ -87,6 +87,13 @@ class Line:
             self._callers.setdefault(item.caller, deque()).append(item)
             self._length += 1
 
+    def push_first(self, items: Sequence[Item]) -> None:
+        """Before everybody else but those who go alone."""
+        for item in reversed(items):
+            self._callers.setdefault(item.caller, deque()).appendleft(item)
+            self._callers.move_to_end(item.caller, last=False)
+        self._length += len(items)
+
     def push_again(self, items: Sequence[Item]) -> None:
         """Before everybody else, one by one."""
         for item in reversed(items):

@@ -19,8 +19,8 @@ from openmaia.messages import Reply
 from openmaia.remote.line import Homes, Item, Line
 from openmaia.remote.replica import Hosting, Served, launch, plain
 
-DEATHS = 2
-"""A request fails when it was in this many batches whose replica died."""
+SPOKEN = {2: "twice", 3: "three times"}
+"""So often a replica has to die over a request for it to fail."""
 
 SHORT = 0.1
 """Seconds. Where batches take less, a second one is sent along, so that the replica need not wait for the next."""
@@ -211,12 +211,16 @@ class Serving:
             self._fail(batch[0], "error", said)
 
     def _died(self, replica: Served, batch: list[Item], error: Exception) -> None:
+        """Where one batch was under way, its members go again one by one. Where a whole crowd was, that would take as long
+        as all of their answers together: there only who was under way at two deaths goes alone."""
         replica.gone.set()
         late = isinstance(error, TimeoutError)
+        chances = 3 if self._hosting.at_once else 2
         reason = f"gave no answer within {self._hosting.pool.deadline:g} s" if late else "died"
+        said = ServiceError(f"the {self._hosting.role} {reason} {SPOKEN[chances]} over this request")
         for item in batch:
             item.deaths += 1
-        for item in [item for item in batch if item.deaths >= DEATHS]:
-            said = ServiceError(f"the {self._hosting.role} {reason} twice over this request")
-            self._fail(item, "late" if late else "died", said)
-        self._again([item for item in batch if item.deaths < DEATHS])
+            if item.deaths == chances:
+                self._fail(item, "late" if late else "died", said)
+        self._again([item for item in batch if item.deaths == chances - 1])
+        self.line.push_first([item for item in batch if item.deaths < chances - 1])
