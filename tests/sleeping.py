@@ -80,7 +80,7 @@ def pool(host: Sleeping | Drawing, config: PoolConfig, at_once: int = 0, kept: K
     hosting = Hosting(role="target", make=partial(same, host), pool=config, at_once=at_once)
     actor = dispatcher(hosting, kept, run="sleeping")
     try:
-        while ray.get(actor.counters.remote(), timeout=180).replicas < config.replicas:
+        while resolve(actor.counters.remote()).replicas < config.replicas:
             time.sleep(0.05)
         yield actor
     finally:
