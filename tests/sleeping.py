@@ -107,27 +107,29 @@ class Answered:
 class Caller:
     """As an investigation: one call after the other."""
 
-    def __init__(self, actor: Any, name: str):
-        self._handle = Handle(actor, name)
+    def __init__(self, name: str):
+        self._name = name
 
     def pid(self) -> int:
         return os.getpid()
 
-    def run(self, calls: int, size: int, start: int = 0) -> Answered:
+    def run(self, actor: Any, calls: int, size: int, start: int = 0) -> Answered:
+        handle = Handle(actor, self._name)
         at, took, wrong = list[float](), list[float](), 0
         for call in range(calls):
             numbers = list(range(start + call * size, start + (call + 1) * size))
             began = time.perf_counter()
-            wrong += self._handle.ask("double", numbers) != [2 * number for number in numbers]
+            wrong += handle.ask("double", numbers) != [2 * number for number in numbers]
             took.append(time.perf_counter() - began)
             at.append(time.time())
         return Answered(at, took, wrong)
 
-    def until(self, seconds: float, size: int) -> int:
+    def until(self, actor: Any, seconds: float, size: int) -> int:
         """Requests answered within a time."""
+        handle = Handle(actor, self._name)
         done, end = 0, time.monotonic() + seconds
         while time.monotonic() < end:
-            self._handle.ask("double", list(range(size)))
+            handle.ask("double", list(range(size)))
             done += size
         return done
 
@@ -135,21 +137,22 @@ class Caller:
 _RemoteCaller: Any = ray.remote(Caller)
 
 
-def callers(actor: Any, count: int) -> list[Any]:
-    """Processes of their own, up."""
-    made = [_RemoteCaller.options(num_cpus=0).remote(actor, f"caller {i}") for i in range(count)]
+def callers(count: int) -> list[Any]:
+    """Processes of their own, up, named "caller 0", …"""
+    made = [_RemoteCaller.options(num_cpus=0).remote(f"caller {i}") for i in range(count)]
     ray.get([one.pid.remote() for one in made], timeout=300)
     return made
 
 
 @dataclass(frozen=True)
 class Survived:
-    """gap: the longest time, in seconds, in which nobody was answered."""
+    """gap: the longest time, in seconds, in which nobody was answered. batch: the mean size."""
 
     answered: int
     wrong: int
     gap: float
     deaths: int
+    batch: float
 
 
 def killed_replica(actor: Any) -> None:
@@ -157,9 +160,7 @@ def killed_replica(actor: Any) -> None:
 
 
 def hung_replica(actor: Any) -> None:
-    """It goes on after a while, as whoever waits for its death would otherwise wait for ever."""
-    pid = Handle(actor, "").ask("pids", [None])[0]
-    os.kill(pid, signal.SIGSTOP)
+    os.kill(Handle(actor, "").ask("pids", [None])[0], signal.SIGSTOP)
 
 
 def killed_dispatcher(actor: Any) -> None:
@@ -168,15 +169,17 @@ def killed_dispatcher(actor: Any) -> None:
 
 def survive(actor: Any, crowd: list[Any], calls: int, size: int, fault: Any, after: float) -> Survived:
     """The fault happens `after` seconds in the middle of everybody's calls."""
-    asked = [one.run.remote(calls, size, 10**6 * i) for i, one in enumerate(crowd)]
+    asked = [one.run.remote(actor, calls, size, 10**6 * i) for i, one in enumerate(crowd)]
     timer = threading.Timer(after, fault, [actor])
     timer.start()
     done: list[Answered] = ray.get(asked, timeout=300)
     timer.join()
+    counted = resolve(actor.counters.remote())
     times = sorted(t for one in done for t in one.at)
     return Survived(
         answered=len(times) * size,
         wrong=sum(one.wrong for one in done),
         gap=max(later - earlier for earlier, later in pairwise(times)),
-        deaths=resolve(actor.counters.remote()).deaths,
+        deaths=counted.deaths,
+        batch=counted.batched / counted.batches,
     )

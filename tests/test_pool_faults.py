@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -45,15 +45,9 @@ def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
 
 
 @pytest.fixture(scope="module")
-def crowd(ray_cluster: None) -> Any:
-    """Makes callers of a pool, each in a process of its own."""
-    made: list[Any] = []
-
-    def make(actor: Any, count: int = 3) -> list[Any]:
-        made.extend(callers(actor, count))
-        return made[-count:]
-
-    yield make
+def crowd(ray_cluster: None) -> Iterator[list[Any]]:
+    made = callers(3)
+    yield made
     for one in made:
         ray.kill(one)
 
@@ -63,9 +57,9 @@ def crowd(ray_cluster: None) -> Any:
     [(killed_replica, 60.0, 1), (hung_replica, 3.0, 1), (killed_dispatcher, 60.0, 0)],
     ids=["killed replica", "hung replica", "killed dispatcher"],
 )
-def test_everybody_is_answered_rightly(crowd: Any, fault: Callable[[Any], None], deadline: float, deaths: int):
+def test_everybody_is_answered_rightly(crowd: list[Any], fault: Callable[[Any], None], deadline: float, deaths: int):
     with pool(SERVICE, settings(deadline=deadline)) as actor:
-        found = survive(actor, crowd(actor), CALLS, SIZE, fault, after=0.3)
+        found = survive(actor, crowd, CALLS, SIZE, fault, after=0.3)
     assert (found.answered, found.wrong) == (3 * CALLS * SIZE, 0)
     assert found.deaths == deaths
 
@@ -104,12 +98,12 @@ def test_a_poisonous_request_fails_alone(ray_cluster: None, at_once: int, often:
         assert ray.get(actor.counters.remote(), timeout=60).failures == {"died": 1}
 
 
-def test_what_a_killed_agent_asked_for_is_dropped_and_the_others_are_served(crowd: Any):
+def test_what_a_killed_agent_asked_for_is_dropped_and_the_others_are_served(crowd: list[Any]):
+    (dead,), living = callers(1), crowd[1]
     with pool(Sleeping(fixed=0.05), settings(replicas=1)) as actor:
-        dead, living = crowd(actor, 2)
-        dead.run.remote(1, 1000)
+        dead.run.remote(actor, 1, 1000)
         wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).waiting > 100)
-        asked = living.run.remote(10, 1)
+        asked = living.run.remote(actor, 10, 1)
         ray.kill(dead)
         ray.get(actor.leave.remote("caller 0"), timeout=60)  # as the driver does
         found = ray.get(asked, timeout=180)
@@ -118,11 +112,10 @@ def test_what_a_killed_agent_asked_for_is_dropped_and_the_others_are_served(crow
     assert counters.dropped > 100 and counters.batched < 1000
 
 
-def test_callers_wait_with_what_is_too_much_and_all_are_answered(crowd: Any):
+def test_callers_wait_with_what_is_too_much_and_all_are_answered(crowd: list[Any]):
     """Through the death of a replica, whose requests go on although everything is full."""
     with pool(SERVICE, settings(max_waiting=6)) as actor:
-        crowded = crowd(actor, 3)
-        asked = [one.run.remote(20, 5, 1000 * i) for i, one in enumerate(crowded)]
+        asked = [one.run.remote(actor, 20, 5, 1000 * i) for i, one in enumerate(crowd)]
         most, outside, killed, done = 0, 0, False, []
         while len(done) < 3:
             done, _ = ray.wait(asked, num_returns=3, timeout=0.02)

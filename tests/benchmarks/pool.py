@@ -26,6 +26,7 @@ from tests.sleeping import (
     Answered,
     Handle,
     Sleeping,
+    Survived,
     callers,
     hung_replica,
     killed_dispatcher,
@@ -65,74 +66,59 @@ def latency(calls: int) -> dict[str, float]:
     }
 
 
-def throughput(crowd_size: int, seconds: float) -> dict[str, float]:
+def throughput(crowd: list[Any], seconds: float) -> dict[str, float]:
     found: dict[str, float] = {}
     with pool(QUICK, PoolConfig(replicas=4)) as actor:
-        crowd = callers(actor, crowd_size)
         for name, size in (("per_second_single", 1), ("per_second_lists", 5)):
             began = time.monotonic()
-            answered = ray.get([one.until.remote(seconds, size) for one in crowd], timeout=seconds + 300)
+            answered = ray.get([one.until.remote(actor, seconds, size) for one in crowd], timeout=seconds + 300)
             found[name] = sum(answered) / (time.monotonic() - began)
-        for one in crowd:
-            ray.kill(one)
     return found
 
 
-def fill(crowd_size: int, calls: int) -> float:
-    settings = PoolConfig(replicas=2, max_batch=8)
-    with pool(IMAGES, settings) as actor:
-        crowd = callers(actor, crowd_size)
-        ray.get([one.run.remote(calls, 5) for one in crowd], timeout=300)
-        counted = resolve(actor.counters.remote())
-        for one in crowd:
-            ray.kill(one)
-    return counted.batched / counted.batches / settings.max_batch
-
-
-def fairness(calls: int) -> dict[str, float]:
+def fairness(large: Any, small: list[Any], calls: int) -> dict[str, float]:
     """Seconds per single request, the median."""
     with pool(IMAGES, PoolConfig(replicas=2, max_batch=8)) as actor:
-        large, *small = callers(actor, 4)
 
         def waited() -> float:
-            done: list[Answered] = ray.get([one.run.remote(calls, 1) for one in small], timeout=300)
+            done: list[Answered] = ray.get([one.run.remote(actor, calls, 1) for one in small], timeout=300)
             return statistics.median(took for one in done for took in one.took)
 
         alone = waited()
-        under_way = large.run.remote(1, 1000)
+        under_way = large.run.remote(actor, 1, 1000)
         while resolve(actor.counters.remote()).waiting < 900:
             time.sleep(0.01)
         beside = waited()
         still_waiting = resolve(actor.counters.remote()).waiting
         ray.get(under_way, timeout=300)
-        for one in (large, *small):
-            ray.kill(one)
     return {"small_wait_alone_s": alone, "small_wait_s": beside, "large_still_waiting": still_waiting}
 
 
-def gaps(crowd_size: int, calls: int) -> dict[str, float]:
-    found: dict[str, float] = {}
-    faults = {"none": lambda actor: None, "killed_replica": killed_replica, "killed_dispatcher": killed_dispatcher}
-    for name, fault in {**faults, "hung_replica": hung_replica}.items():
-        with pool(IMAGES, PoolConfig(replicas=2, max_batch=8, deadline=3.0)) as actor:
-            crowd = callers(actor, crowd_size)
+def faults(crowd: list[Any], calls: int) -> dict[str, Any]:
+    settings = PoolConfig(replicas=2, max_batch=8, deadline=3.0)
+    found: dict[str, Survived] = {}
+    for fault in (nothing, killed_replica, killed_dispatcher, hung_replica):
+        with pool(IMAGES, settings) as actor:
             survived = survive(actor, crowd, calls, 5, fault, after=1.0)
-            for one in crowd:
-                ray.kill(one)
-        if survived.wrong or survived.answered != crowd_size * calls * 5:
-            raise RuntimeError(f"{name}: {survived}")
-        found[name] = survived.gap
-    return found
+        if survived.wrong or survived.answered != len(crowd) * calls * 5:
+            raise RuntimeError(f"{fault.__name__}: {survived}")
+        found[fault.__name__] = survived
+    gaps = {name: survived.gap for name, survived in found.items()}
+    return {"fill": found["nothing"].batch / settings.max_batch, "gap_s": gaps}
+
+
+def nothing(actor: Any) -> None:
+    """No fault, to compare with."""
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    crowd = 12 if smoke else 48
     with cluster(load([str(REPOSITORY / "configs/closed-form.yaml"), "ray.num_cpus=2"])):
+        delays = latency(100 if smoke else 2000)  # before there are others
+        crowd = callers(12 if smoke else 48)
         return {
-            **latency(100 if smoke else 2000),
+            **delays,
             **throughput(crowd, 1.0 if smoke else 10.0),
-            "callers": crowd,
-            "fill": fill(6 if smoke else 12, 4 if smoke else 20),
-            **fairness(4 if smoke else 10),
-            "gap_s": gaps(4 if smoke else 12, 10 if smoke else 40),
+            "callers": len(crowd),
+            **fairness(crowd[0], crowd[1:4], 4 if smoke else 10),
+            **faults(crowd[:4] if smoke else crowd[:12], 10 if smoke else 40),
         }
