@@ -2,8 +2,8 @@
 
 Two vLLM replicas (a tiny model of random weights, on the CPU) behind one pool. Conversations go on side by side, turn by
 turn, each with a picture and a text per turn. `cached_share`: of the tokens of the preceding prompt and reply, rounded down
-to whole blocks of the cache, those that were cached. `round_robin_share`: the same where requests name no conversation, so
-that each goes to whichever replica has the least to do.
+to whole blocks of the cache, those that were cached. `round_robin_share`: the same where the turns of a conversation are
+dealt to the replicas alternately.
 """
 
 import os
@@ -57,7 +57,8 @@ def converse(backbone: PooledBackbone, number: int, turns: int, *, affinity: boo
     messages: list[Message] = [system(f"You study neuron {number}, {affinity}. " * 10), user("Begin.")]
     cached = shared = before = 0
     for turn in range(turns):
-        name = f"{number}" if affinity else ""
+        # Two conversations that all share, one at home on each replica, are a way to deal requests.
+        name = f"{number}" if affinity else ("even", "odd")[(number + turn) % 2]
         (reply,) = backbone.reply(
             [Chat(conversation=name, messages=tuple(messages), seed=100 * number + turn, max_tokens=REPLY)]
         )
@@ -77,6 +78,7 @@ def share(actor: Any, conversations: int, turns: int, *, affinity: bool) -> floa
             for number in range(conversations)
         ]
         found = [one.result() for one in asked]
+    ray.get([actor.leave.remote(f"{number} {affinity}") for number in range(conversations)], timeout=60)
     return sum(cached for cached, _ in found) / sum(shared for _, shared in found)
 
 
