@@ -133,6 +133,14 @@ class Caller:
             done += size
         return done
 
+    def until_bare(self, replica: Any, seconds: float) -> int:
+        """The same, one at a time, of an actor without a pool before it."""
+        done, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            resolve(replica.call.remote("double", [done]))
+            done += 1
+        return done
+
 
 _RemoteCaller: Any = ray.remote(Caller)
 

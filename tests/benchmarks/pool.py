@@ -3,7 +3,7 @@ times, so that nothing but Ray and the dispatcher is measured.
 
 added_ms, p99_ms: a call through the pool beside a call of a bare actor right before it, nothing else under way; median and
 99th percentile of the differences. per_second_lists, per_second_single: requests answered, handed in five at a time and one
-at a time by callers in processes of their own. fill: share of full batches where requests wait. small_wait: how long a
+at a time by callers in processes of their own; per_second_bare: by one actor without a pool. fill: share of full batches where requests wait. small_wait: how long a
 single request takes while another caller has 1,000 waiting, and alone. gaps: the longest time in which nobody was answered
 when a replica is killed, hangs (with a deadline of 3 s), or the dispatcher is killed, and without any fault; every answer is
 checked.
@@ -43,9 +43,14 @@ IMAGES = Sleeping(fixed=0.05, each=0.005)
 """As a small network answers probes, or a large one on a GPU."""
 
 
+def bare_actor() -> Any:
+    made = _RemoteReplica.options(num_cpus=0).remote(partial(same, Sleeping()))
+    ray.get(made.start.remote(), timeout=120)
+    return made
+
+
 def latency(calls: int) -> dict[str, float]:
-    bare = _RemoteReplica.options(num_cpus=0).remote(partial(same, Sleeping()))
-    ray.get(bare.start.remote(), timeout=120)
+    bare = bare_actor()
     alone, added = list[float](), list[float]()
     with pool(Sleeping(), PoolConfig()) as actor:
         handle = Handle(actor, "one")
@@ -67,7 +72,10 @@ def latency(calls: int) -> dict[str, float]:
 
 
 def throughput(crowd: list[Any], seconds: float) -> dict[str, float]:
-    found: dict[str, float] = {}
+    bare, began = bare_actor(), time.monotonic()
+    answered = ray.get([one.until_bare.remote(bare, seconds) for one in crowd], timeout=seconds + 300)
+    found = {"per_second_bare": sum(answered) / (time.monotonic() - began)}
+    ray.kill(bare)
     with pool(QUICK, PoolConfig(replicas=4)) as actor:
         for name, size in (("per_second_single", 1), ("per_second_lists", 5)):
             began = time.monotonic()
