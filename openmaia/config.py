@@ -24,7 +24,7 @@ POSITIVE = (
     "replicates exemplars.k generator.size limits.soft_turns limits.turns limits.minutes limits.tokens "
     "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
-    "ray.investigations ray.memory_mb ray.exemplar_workers backbone.context_tokens backbone.images_per_prompt "
+    "ray.investigations ray.investigations_per_process ray.memory_mb ray.exemplar_workers backbone.context_tokens backbone.images_per_prompt "
     "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
 NOT_NEGATIVE = (

@@ -4,6 +4,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -58,7 +59,6 @@ class Toolbox:
     def __init__(self, surroundings: Surroundings):
         self.around = surroundings
         self.album = Album()
-        self.exemplars: UnitExemplars = surroundings.services.exemplars.read(surroundings.unit)
         self._asked: Counter[str] = Counter()
         self._effect = Effect()
         self._tools: dict[str, Callable[..., Any]] = {
@@ -72,6 +72,11 @@ class Toolbox:
             "pixels": self._pixels,
             "user_tool": self._user_tool,
         }
+
+    @cached_property
+    def exemplars(self) -> UnitExemplars:
+        """Read when they are needed first: an investigation may end before its first experiment."""
+        return self.around.services.exemplars.read(self.around.unit)
 
     def call(self, name: str, args: Sequence[Any]) -> tuple[Any, Effect]:
         """One tool call: its result and its effect. Raises ToolError for what the agent did wrong."""
