@@ -1,6 +1,10 @@
 """Cheap investigations of the real kind: units computed from pixels, a replayed conversation, a few drawn pictures."""
 
 import json
+import os
+import signal
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,3 +81,39 @@ def planned(config: Config, units: int) -> Run:
 def short(folder: Path, *overrides: str) -> Config:
     """Investigations that end in their first turn."""
     return load([*sources(folder, [ANSWER]), *overrides])
+
+
+# -- tools that tell a test about the process that investigates -----------------------------------------------------
+
+
+def process_id() -> int:
+    """The process that investigates."""
+    return os.getpid()
+
+
+def node_id() -> str:
+    """The node on which it runs."""
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+def heavy_modules() -> list[str]:
+    """Those of the model stack that it has imported."""
+    heavy = ("torch", "torchvision", "transformers", "diffusers", "vllm", "timm", "wandb", "scipy")
+    return [name for name in heavy if name in sys.modules]
+
+
+def wait(seconds: float) -> None:
+    """Takes its time."""
+    time.sleep(seconds)
+
+
+def end_the_process() -> None:
+    """Kills the process where it investigates unit 3."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        around = getattr(frame.f_locals.get("self"), "around", None)
+        if around is not None and around.unit.index == 3:
+            os.kill(os.getpid(), signal.SIGKILL)

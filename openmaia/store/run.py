@@ -4,6 +4,7 @@ import json
 import re
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +19,7 @@ from openmaia.schema import Config
 from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.journal import FolderJournal
-from openmaia.store.lease import Lease, take
+from openmaia.store.lease import Lease, is_held, take
 from openmaia.store.parquet import read_record, write_record
 from openmaia.store.records import VERSION, Record, dumps
 from openmaia.units import Unit
@@ -149,10 +150,16 @@ class Run:
     def done(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("records")}
 
+    def is_done(self, owed: Owed) -> bool:
+        return self.files.exists(f"records/{_name(owed)}.parquet")
+
+    def turns_begun(self) -> Counter[Owed]:
+        """How many completed turns the journal holds of what is not finished."""
+        return Counter(_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal"))
+
     def running(self) -> set[Owed]:
         """Begun, and neither finished nor failed."""
-        begun = {_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal")}
-        return begun - self.done() - set(self.failures())
+        return {owed for owed in self.turns_begun() if not self.is_done(owed)} - self.failed()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +190,7 @@ class Run:
     def summary(self, owed: Owed) -> dict[str, Any] | None:
         """Of one investigation, None while it is not finished."""
         name = f"records/{_name(owed)}.parquet"
-        return tables.header(self.files, name)["summary"] if self.files.exists(name) else None
+        return tables.header(self.files, name)["summary"] if self.is_done(owed) else None
 
     def journal(self, owed: Owed) -> FolderJournal:
         return FolderJournal(self.files, f"journal/{_name(owed)}")
@@ -192,7 +199,11 @@ class Run:
         failure = {"cause": cause, "time": time.time()}
         self.files.write(f"failures/{_name(owed)}.json", dumps(failure).encode())
 
+    def failed(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("failures")}
+
     def failures(self) -> dict[Owed, str]:
+        """Why each failed unit failed."""
         found = {name: self.files.read(name) for name in self.files.names("failures")}
         return {_parse(name): json.loads(data)["cause"] for name, data in found.items() if data is not None}
 
@@ -231,6 +242,9 @@ class Run:
     def take_lease(self) -> Lease:
         """Raises UsageError while another driver is alive."""
         return take(self.files)
+
+    def is_driven(self) -> bool:
+        return is_held(self.files)
 
 
 def _name(owed: Owed) -> str:
