@@ -32,9 +32,10 @@ POSITIVE = (
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
     "ray.investigations ray.investigations_per_process ray.memory_mb ray.exemplar_workers backbone.context_tokens backbone.images_per_prompt "
     "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction"
-).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
+).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
-    "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
+    "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
+    "pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
 

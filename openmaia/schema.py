@@ -184,15 +184,25 @@ class PoolConfig:
     max_batch: int = 16
     deadline: float = 600.0
     """Seconds after which a batch counts as a death and its replica is replaced."""
+    max_waiting: int = 4096
+    """Requests that may wait or be under way; callers wait with what is more, in the order in which they came."""
     num_cpus: float = 0.0
     num_gpus: float = 0.0
 
 
 @dataclass
+class DrawingPoolConfig(PoolConfig):
+    cache_mb: int = 256
+    """Of pictures kept in memory and given to whoever asks for the same again; 0: each is drawn anew."""
+    spill_mb: int = 1024
+    """Of those pictures kept in the run's directory, for a run that is resumed; 0: in memory only."""
+
+
+@dataclass
 class PoolsConfig:
     target: PoolConfig = field(default_factory=PoolConfig)
-    generator: PoolConfig = field(default_factory=PoolConfig)
-    editor: PoolConfig = field(default_factory=PoolConfig)
+    generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
+    editor: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     backbone: PoolConfig = field(default_factory=PoolConfig)
 
 

@@ -1,19 +1,26 @@
 """The services of an investigation, answered by pools. Each handle satisfies the Protocol of its service."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia import build
+from openmaia.config import to_dict
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
-from openmaia.remote.pool import Counters, dispatcher
-from openmaia.schema import Config
+from openmaia.remote.cache import Kept
+from openmaia.remote.counters import Counters
+from openmaia.remote.pool import dispatcher
+from openmaia.remote.replica import Hosting
+from openmaia.schema import Config, DrawingPoolConfig
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
+from openmaia.store.files import Files
 from openmaia.units import TargetInfo
 
 
@@ -25,12 +32,16 @@ class _Handle:
     caller: str
 
     def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
-        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests))) if requests else []
+        if not requests:
+            return []
+        while (answers := resolve(self.dispatcher.submit.remote(self.caller, method, list(requests)))) is None:
+            resolve(self.dispatcher.admit.remote(self.caller, len(requests)))
+        return answers
 
 
 class PooledTarget(_Handle):
     def info(self) -> TargetInfo:
-        return resolve(self.dispatcher.info.remote())
+        return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return self._submit("probe", probes)
@@ -43,6 +54,9 @@ class PooledGenerator(_Handle):
 
 class PooledEditor(_Handle):
     def edit(self, requests: Sequence[Edit]) -> list[Drawn]:
+        for request in requests:
+            # Travels with the picture, so that the dispatcher, which knows requests by it, need not decode anything.
+            _ = request.picture.digest
         return self._submit("edit", requests)
 
 
@@ -96,7 +110,8 @@ class Pools:
 
 @contextmanager
 def pools(config: Config) -> Iterator[Pools]:
-    """All pools of a run; replicas start at once and load side by side."""
+    """All pools of a run; replicas start at once and load side by side. They are this process's: when it dies, Ray ends
+    them, whatever they were doing."""
     with shared([config]) as made:
         yield made[0]
 
@@ -105,8 +120,8 @@ def pools(config: Config) -> Iterator[Pools]:
 def shared(configs: Sequence[Config]) -> Iterator[list[Pools]]:
     """The pools of several runs: a target for each, everything else once, made after the first config."""
     roles: tuple[build.Role, ...] = ("generator", "editor", "backbone")
-    common: dict[build.Role, Any] = {role: dispatcher(role, configs[0]) for role in roles}
-    targets = [dispatcher("target", config) for config in configs]
+    common: dict[build.Role, Any] = {role: _dispatcher(role, configs[0]) for role in roles}
+    targets = [_dispatcher("target", config) for config in configs]
     made = [*targets, *common.values()]
     for actor in made:
         actor.counters.remote()  # starts its replicas
@@ -115,3 +130,32 @@ def shared(configs: Sequence[Config]) -> Iterator[list[Pools]]:
     ray.wait([actor.counters.remote() for actor in made], num_returns=len(made), timeout=10)  # behind the last `leave`
     for actor in made:
         ray.kill(actor)
+
+
+def _dispatcher(role: build.Role, config: Config) -> Any:
+    return dispatcher(hosting(role, config), kept(role, config), config.name)
+
+
+def hosting(role: build.Role, config: Config) -> Hosting:
+    return Hosting(
+        role=role,
+        make=partial(build.host, role, config),
+        pool=getattr(config.pools, role),
+        at_once=build.concurrency(role, config),
+    )
+
+
+def kept(role: build.Role, config: Config) -> Kept | None:
+    """What the pool of a service keeps of its answers, in memory and in the run's directory; None for nothing."""
+    pool = getattr(config.pools, role)
+    if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
+        return None
+    # A collage is made of the pictures, and its editor draws at the generator's size.
+    sections = {name: values for name, values in to_dict(config).items() if name in ("generator", "editor", "pictures")}
+    return Kept(
+        identity=json.dumps(sections, sort_keys=True),
+        memory=pool.cache_mb * 2**20,
+        disk=pool.spill_mb * 2**20,
+        files=Files(f"{config.paths.runs}/{config.name}"),
+        folder=f"cache/{role}",
+    )
