@@ -44,7 +44,7 @@ class Investigation:
         )
         self.spares = spares or Spares()
         self.sandbox = self.spares.take(
-            api_source=_api_source(),
+            api_source=api_source(),
             manifest={"tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()}},
             limits=options.sandbox,
             allow_none=options.allow_none,
@@ -201,5 +201,5 @@ def surroundings(
 
 
 @cache
-def _api_source() -> str:
+def api_source() -> str:
     return inspect.getsource(api)
