@@ -64,7 +64,9 @@ def test_one_process_runs_several_investigations_at_once(ray_cluster: None, tmp_
 
 def test_an_investigation_that_kills_its_process_fails_alone(ray_cluster: None, tmp_path: Path):
     replies = [code("tools.wait(0.5); tools.end_the_process()"), ANSWER]
-    config = load([*sources(tmp_path, replies), *TOOLS, "ray.investigations=4", "retries=1"])
+    # More processes are wanted than the cluster has room for, and what the dead one had is taken at once.
+    full = ["ray.investigations=8", "ray.investigations_per_process=2", "ray.cpus_per_investigation=0.5"]
+    config = load([*sources(tmp_path, replies), *TOOLS, *full, "retries=1"])
     with job(config, 6) as given:
         results = {result.owed: result for _, result in drive(config, [given])}
         failed = [owed.unit.index for owed, result in results.items() if result.summary is None]

@@ -69,19 +69,17 @@ class Crew:
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._deaths = 0
 
-    def hire(self, wanted: int, suspects: int) -> None:
-        """So many processes that `wanted` investigations find room, within ray.investigations; before that, one for each
-        suspect, which goes when there are none left."""
-        singles = [m for m in self._members if m.alone]
+    def hire(self, under_way: int, waiting: int, suspects: int) -> None:
+        """So many processes that what is under way and what waits find room, within ray.investigations; one for each
+        suspect besides. Who has nothing to do makes room for suspects, on the cluster too; and they for others."""
         if not suspects:
-            for member in [m for m in singles if not m.under_way]:
-                self._dismiss(member)
-        elif not singles and self._left <= 0:
-            for member in [m for m in self._members if not m.under_way][:1]:
-                self._dismiss(member)
+            self._dismiss_idle(alone=True)
+        elif not waiting:
+            self._dismiss_idle(alone=False)
+        singles = [m for m in self._members if m.alone]
         for _ in range(min(suspects - len(singles), self._left)):
             self._start(1, alone=True)
-        while (missing := min(wanted - self._room(alone=False), self._left)) > 0:
+        while (missing := min(under_way + waiting + suspects - self._room(), self._left)) > 0:
             self._start(min(self._size, missing), alone=False)
 
     def free(self, *, alone: bool) -> Member | None:
@@ -118,10 +116,10 @@ class Crew:
 
     @property
     def _left(self) -> int:
-        return self._ray.investigations - sum(m.room for m in self._members)
+        return self._ray.investigations - self._room()
 
-    def _room(self, *, alone: bool) -> int:
-        return sum(m.room for m in self._members if m.alone is alone)
+    def _room(self) -> int:
+        return sum(m.room for m in self._members)
 
     def _start(self, room: int, *, alone: bool) -> None:
         actor = self._investigator.options(
@@ -166,6 +164,10 @@ class Crew:
             self._dismiss(member)
         member.under_way.discard(event.caller)
         return Ended(event.given, event.caller, event.future, member.with_others)
+
+    def _dismiss_idle(self, *, alone: bool) -> None:
+        for member in [m for m in self._members if m.alone is alone and not m.under_way]:
+            self._dismiss(member)
 
     def _dismiss(self, member: Member) -> None:
         member.is_gone = True

@@ -82,7 +82,7 @@ class _Driver:
             self._waiting.extend(islice(self._fresh, max(self._width - len(self._under_way) - len(self._waiting), 0)))
             if not (self._under_way or self._waiting or self._suspects):
                 return
-            self.crew.hire(len(self._under_way) + len(self._waiting), len(self._suspects))
+            self.crew.hire(len(self._under_way), len(self._waiting), len(self._suspects))
             self._hand_out()
             self._let_look()
             for ended in self.crew.ended():
