@@ -12,7 +12,7 @@ from openmaia.commands.report import report
 from openmaia.commands.run import run
 from openmaia.commands.show import show
 from openmaia.errors import OpenMaiaError, UsageError
-from openmaia.signals import on_sigterm
+from openmaia.signals import end_on_signals
 
 app = typer.Typer(
     name="openmaia",
@@ -27,7 +27,7 @@ for command in (run, investigate, exemplars, evaluate, report, show, import_maia
 
 def main() -> None:
     """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake."""
-    on_sigterm()
+    end_on_signals()
     try:
         app()
     except UsageError as error:

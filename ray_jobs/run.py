@@ -3,7 +3,7 @@
 import sys
 
 from openmaia import cli
-from openmaia.config import load
+from openmaia.config import load_sweeps
 from openmaia.errors import UsageError
 
 
@@ -20,7 +20,7 @@ def main() -> None:
 
 def _refuse_relative(sources: list[str]) -> None:
     """A job runs in a copy of the working directory that is thrown away, and with it what is written there."""
-    paths = load(sources).paths
+    paths = load_sweeps(sources)[0].paths
     for key, path in (("runs", paths.runs), ("exemplars", paths.exemplars)):
         if not path.startswith(("/", "~")) and "://" not in path:
             raise UsageError(

@@ -4,11 +4,12 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Iterator
+from functools import cache
 
 from openmaia.agent.bench import Bench, Experiment
 from openmaia.agent.options import Options
 from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
-from openmaia.sandbox import Sandbox
+from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
 from openmaia.store.journal import Journal
 from openmaia.store.records import Record, Stop, Turn
@@ -33,6 +34,7 @@ class Investigation:
         replicate: int,
         journal: Journal,
         notes: tuple[str, ...] = (),
+        spares: Spares | None = None,
     ):
         self.unit, self.task, self.services, self.options = unit, task, services, options
         self.replicate, self.journal = replicate, journal
@@ -40,8 +42,9 @@ class Investigation:
         self.run_seed = (
             seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
         )
-        self.sandbox = Sandbox(
-            api_source=_api_source(),
+        self.spares = spares or Spares()
+        self.sandbox = self.spares.take(
+            api_source=api_source(),
             manifest={
                 "tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()},
                 "scope": unit.scope.value,
@@ -65,7 +68,7 @@ class Investigation:
         self.close()
 
     def close(self) -> None:
-        self.sandbox.close()
+        self.spares.give_back(self.sandbox)
 
     def resume(self) -> None:
         done = self.journal.turns()
@@ -84,7 +87,8 @@ class Investigation:
         turn = self._turn(reply, self.last, experiment, seconds)
         self.turns.append(turn)
         self.bench.completed(turn)
-        self.journal.append(turn)
+        if not self.ended:  # the last turn is in the record, which is published next
+            self.journal.append(turn)
         return turn
 
     @property
@@ -201,6 +205,6 @@ def surroundings(
     )
 
 
-def _api_source() -> str:
-
+@cache
+def api_source() -> str:
     return inspect.getsource(api)

@@ -112,16 +112,28 @@ class Pools:
 def pools(config: Config) -> Iterator[Pools]:
     """All pools of a run; replicas start at once and load side by side. They are this process's: when it dies, Ray ends
     them, whatever they were doing."""
-    roles: tuple[build.Role, ...] = ("target", "generator", "editor", "backbone")
-    made: dict[build.Role, Any] = {
-        role: dispatcher(hosting(role, config), kept(role, config), config.name) for role in roles
-    }
-    for actor in made.values():
+    with shared([config]) as made:
+        yield made[0]
+
+
+@contextmanager
+def shared(configs: Sequence[Config]) -> Iterator[list[Pools]]:
+    """The pools of several runs: a target for each, everything else once, made after the first config."""
+    roles: tuple[build.Role, ...] = ("generator", "editor", "backbone")
+    common: dict[build.Role, Any] = {role: _dispatcher(role, configs[0]) for role in roles}
+    targets = [_dispatcher("target", config) for config in configs]
+    made = [*targets, *common.values()]
+    for actor in made:
         actor.counters.remote()  # starts its replicas
-    yield Pools(made)
+    yield [Pools({"target": target, **common}) for target in targets]
     # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
-    for actor in made.values():
+    ray.wait([actor.counters.remote() for actor in made], num_returns=len(made), timeout=10)  # behind the last `leave`
+    for actor in made:
         ray.kill(actor)
+
+
+def _dispatcher(role: build.Role, config: Config) -> Any:
+    return dispatcher(hosting(role, config), kept(role, config), config.name)
 
 
 def hosting(role: build.Role, config: Config) -> Hosting:

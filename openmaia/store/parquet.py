@@ -76,9 +76,8 @@ def read_turn(data: bytes) -> Turn:
 
 def write_record(record: Record) -> bytes:
     """For keeping: pictures as WebP, with the digest of the exact pixels."""
-    header = asdict(replace(record, turns=()))
-    del header["turns"]
-    header["summary"] = summary(record)
+    header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
+    header |= {"unit": asdict(record.unit), "summary": summary(record)}
     return tables.dump([_row(turn, "webp") for turn in record.turns], _SCHEMA, header)
 
 

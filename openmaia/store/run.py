@@ -3,8 +3,10 @@
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, cast
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from openmaia.schema import Config
 from openmaia.store import tables
 from openmaia.store.files import Files, safe, unsafe
 from openmaia.store.journal import FolderJournal
-from openmaia.store.lease import Lease, take
+from openmaia.store.lease import Lease, is_held, take
 from openmaia.store.parquet import read_record, write_record
 from openmaia.store.records import VERSION, Record, dumps
 from openmaia.units import Unit
@@ -108,26 +110,55 @@ class Run:
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def set_plan(self, units: Sequence[Unit], replicates: int) -> None:
-        wanted = [Owed(unit=unit, replicate=r) for r in range(replicates) for unit in units]
-        rows = [[o.unit.target, o.unit.layer, o.unit.index, o.replicate] for o in wanted]
-        self.files.write("plan.json", dumps(rows).encode())
+        groups = [
+            [target, layer, replicate, [unit.index for unit in members]]
+            for replicate in range(replicates)
+            for (target, layer), members in groupby(units, lambda unit: (unit.target, unit.layer))
+        ]
+        self.files.write("plan.json", dumps(groups).encode())
 
     def plan(self) -> list[Owed]:
         """Everything the run was asked for, finished or not."""
-        rows = json.loads(self.files.read("plan.json") or b"[]")
-        return [Owed(unit=Unit(target=t, layer=y, index=i), replicate=r) for t, y, i, r in rows]
+        return [
+            Owed(unit=Unit(target=target, layer=layer, index=index), replicate=replicate)
+            for target, layer, replicate, indices in self._plan()
+            for index in indices
+        ]
+
+    def planned(self) -> int:
+        """How many investigations the run was asked for."""
+        return sum(len(indices) for *_, indices in self._plan())
+
+    def to_do(self) -> Iterator[Owed]:
+        """What is owed, in the order of the plan, found out layer by layer: a run of any size needs the memory of one
+        layer's names."""
+        for target, layer, replicate, indices in self._plan():
+            done = set(self.files.names(f"records/{safe(target)}/{safe(layer)}"))
+            for index in indices:
+                owed = Owed(unit=Unit(target=target, layer=layer, index=index), replicate=replicate)
+                if f"records/{_name(owed)}.parquet" not in done:
+                    yield owed
 
     def owed(self) -> list[Owed]:
-        done = self.done()
-        return [owed for owed in self.plan() if owed not in done]
+        return list(self.to_do())
+
+    def _plan(self) -> list[tuple[str, str, int, list[int]]]:
+        """(target, layer, replicate, indices), in order."""
+        return [(t, y, r, indices) for t, y, r, indices in json.loads(self.files.read("plan.json") or b"[]")]
 
     def done(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("records")}
 
+    def is_done(self, owed: Owed) -> bool:
+        return self.files.exists(f"records/{_name(owed)}.parquet")
+
+    def turns_begun(self) -> Counter[Owed]:
+        """How many completed turns the journal holds of what is not finished."""
+        return Counter(_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal"))
+
     def running(self) -> set[Owed]:
         """Begun, and neither finished nor failed."""
-        begun = {_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal")}
-        return begun - self.done() - set(self.failures())
+        return {owed for owed in self.turns_begun() if not self.is_done(owed)} - self.failed()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -149,8 +180,16 @@ class Run:
 
     def headers(self) -> list[dict[str, Any]]:
         """Summaries of all finished investigations, from the files' footers alone."""
-        names = self.files.names("records")
-        return [tables.header(self.files, name)["summary"] for name in names]
+        return list(self._headers())
+
+    def _headers(self) -> Iterator[dict[str, Any]]:
+        for name in self.files.names("records"):
+            yield tables.header(self.files, name)["summary"]
+
+    def summary(self, owed: Owed) -> dict[str, Any] | None:
+        """Of one investigation, None while it is not finished."""
+        name = f"records/{_name(owed)}.parquet"
+        return tables.header(self.files, name)["summary"] if self.is_done(owed) else None
 
     def journal(self, owed: Owed) -> FolderJournal:
         return FolderJournal(self.files, f"journal/{_name(owed)}")
@@ -159,20 +198,24 @@ class Run:
         failure = {"cause": cause, "time": time.time()}
         self.files.write(f"failures/{_name(owed)}.json", dumps(failure).encode())
 
+    def failed(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("failures")}
+
     def failures(self) -> dict[Owed, str]:
+        """Why each failed unit failed."""
         found = {name: self.files.read(name) for name in self.files.names("failures")}
         return {_parse(name): json.loads(data)["cause"] for name, data in found.items() if data is not None}
 
     def write_summary(self) -> None:
-        """summary.parquet, derived from the records and evaluations."""
-        scores = self.scores()
-        rows: list[dict[str, Any]] = []
-        for row in self.headers():
-            key = Owed(
-                unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"]
-            )
-            rows.append(row | {"tools": dumps(row["tools"])} | scores.get(key, {}))
-        self.files.write("summary.parquet", tables.dump(rows, _SUMMARY, {"version": VERSION}))
+        """summary.parquet, derived from the records and evaluations, a row at a time."""
+        with self.files.writing("summary.parquet") as stream:
+            tables.stream(stream, self._summary_rows(), _SUMMARY, {"version": VERSION})
+
+    def _summary_rows(self) -> Iterator[dict[str, Any]]:
+        for row in self._headers():
+            unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
+            scores = self.score(Owed(unit=unit, replicate=row["replicate"]))
+            yield row | {"tools": dumps(row["tools"])} | (scores or {})
 
     def write_evaluation(self, owed: Owed, data: bytes) -> None:
         self.files.write(f"evaluation/{_name(owed)}.parquet", data)
@@ -182,6 +225,11 @@ class Run:
 
     def evaluated(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("evaluation")}
+
+    def score(self, owed: Owed) -> dict[str, Any] | None:
+        """The statistics of one evaluation, None while there is none."""
+        name = f"evaluation/{_name(owed)}.parquet"
+        return tables.header(self.files, name)["scores"] if self.files.exists(name) else None
 
     def scores(self) -> dict[Owed, dict[str, Any]]:
         """The statistics of each evaluation, from the files' footers."""
@@ -193,6 +241,9 @@ class Run:
     def take_lease(self) -> Lease:
         """Raises UsageError while another driver is alive."""
         return take(self.files)
+
+    def is_driven(self) -> bool:
+        return is_held(self.files)
 
 
 def _name(owed: Owed) -> str:

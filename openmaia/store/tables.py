@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,15 @@ def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | Non
     buffer = io.BytesIO()
     _write(buffer, table, group)
     return buffer.getvalue()
+
+
+def stream(into: Any, rows: Iterable[Row], schema: pa.Schema, header: Row, group: int = 1024) -> None:
+    """Writes rows as they come, a row group at a time."""
+    described = pa.schema(list(schema), metadata={HEADER: json.dumps(header, ensure_ascii=False).encode()})
+    left = iter(rows)
+    with pq.ParquetWriter(into, described, compression="zstd", write_page_checksum=True) as writer:
+        while batch := list(islice(left, group)):
+            writer.write_table(pa.Table.from_pylist(batch, schema=described))
 
 
 def write(stream: Any, table: pa.Table, header: Row, group: int) -> None:

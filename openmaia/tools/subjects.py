@@ -1,6 +1,7 @@
 """Which units the agent's code may ask about, and what is known of each."""
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from openmaia.errors import ToolError
 from openmaia.services import Services, UnitExemplars
@@ -14,12 +15,14 @@ class Subjects:
     def __init__(self, subject: Unit, services: Services):
         self._subject, self._services = subject, services
         self._known: dict[Unit, UnitExemplars] = {}
-        if subject.scope is Scope.UNIT:
-            self.exemplars(subject)
-            self.layers: Mapping[str, int] = {}
-        else:
-            layers = services.target.info().layers
-            self.layers = layers if subject.scope is Scope.NETWORK else {subject.layer: layers[subject.layer]}
+
+    @cached_property
+    def layers(self) -> Mapping[str, int]:
+        """Of which units may be asked about by name."""
+        if self._subject.scope is Scope.UNIT:
+            return {}
+        layers = self._services.target.info().layers
+        return layers if self._subject.scope is Scope.NETWORK else {self._subject.layer: layers[self._subject.layer]}
 
     def unit(self, layer: object, index: object) -> Unit:
         """The one that is meant. Raises ToolError for what lies outside of the question."""
@@ -41,6 +44,7 @@ class Subjects:
         return [Unit(target=self._subject.target, layer=layer, index=index) for index in range(self.layers[layer])]
 
     def exemplars(self, unit: Unit) -> UnitExemplars:
+        """Read when they are first needed: an investigation that ends in its first turn needs none."""
         if unit not in self._known:
             self._known[unit] = self._services.exemplars.read(unit)
         return self._known[unit]

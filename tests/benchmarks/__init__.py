@@ -1,6 +1,3 @@
 """Benchmarks. Each module has `measure(smoke) -> figures`; `smoke` runs it at a scale that proves nothing about speed."""
 
-import os
-
-# Ray reads it when it is imported.
-os.environ.setdefault("RAY_AUTH_MODE", "token")
+import openmaia.remote  # noqa: F401  settles how Ray starts, before anything here imports Ray
