@@ -2,16 +2,28 @@
 
 import sys
 
+from openmaia.commands import estimate as estimates
 from openmaia.commands.common import Config, stoppable
 from openmaia.commands.report import write
 
 
-def run(config: Config) -> None:
+def run(
+    config: Config,
+    estimate: estimates.Estimate = False,
+    rates: estimates.Rates = "",
+    gpus: estimates.Gpus = "",
+    units: estimates.Units = "",
+    figure: estimates.Figure = "",
+) -> None:
     """A whole sweep on Ray: exemplars, investigations, evaluation, report. Resumes by itself."""
+    if estimate:
+        return estimates.estimate(config, rates, gpus, units, figure)
+    estimates.refuse(rates, gpus, units, figure)
     from openmaia.config import load
 
     settings = load(config)
     from openmaia.remote.sweep import sweep
+    from openmaia.terminal.costs import show_costs
     from openmaia.terminal.progress import Terminal
     from openmaia.terminal.tables import table
 
@@ -20,6 +32,7 @@ def run(config: Config) -> None:
         terminal.say("everything was done already" if outcome.was_complete else f"{outcome.done} investigations done")
     page = write([outcome.run.files.root])
     table(outcome.run, settings.evaluate.bootstrap)
+    show_costs(outcome.run)
     for owed, cause in outcome.failed.items():
         print(f"failed: {owed.unit}: {cause.splitlines()[0]}", file=sys.stderr)
     print(f"report: {page}")

@@ -14,7 +14,8 @@ from typing import Any
 @dataclass(slots=True, eq=False)
 class Item:
     """One request. caller: the investigation it belongs to. conversation: for backbones, whose replicas hold a cache of
-    what they read; empty where any replica will do. alone: it was in a batch that died or failed, and goes by itself."""
+    what they read; empty where any replica will do. alone: it was in a batch that died or failed, and goes by itself.
+    seconds: its share of the time that replicas were at it."""
 
     method: str
     request: Any
@@ -22,6 +23,7 @@ class Item:
     conversation: str
     future: asyncio.Future[Any]
     deaths: int = 0
+    seconds: float = 0.0
     alone: bool = False
 
 

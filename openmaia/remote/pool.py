@@ -46,6 +46,14 @@ class Counters:
     """Ready now."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """In the order of the requests. seconds: of replicas, as much as these requests cost; see Spent."""
+
+    answers: list[Any]
+    seconds: float
+
+
 @dataclass(slots=True)
 class _State:
     """Made at the first call, inside the actor's event loop."""
@@ -67,8 +75,8 @@ class Dispatcher:
         self._state: _State | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> list[Any]:
-        """The answers, in order. Raises ServiceError where one of the requests could not be answered."""
+    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers:
+        """Raises ServiceError where one of the requests could not be answered."""
         state = self._started()
         if state.broken:
             raise UsageError(state.broken)
@@ -89,14 +97,15 @@ class Dispatcher:
         state.line.push(items)
         await self._wake(state)
         try:
-            return list(await asyncio.gather(*(item.future for item in items)))
+            answers = list(await asyncio.gather(*(item.future for item in items)))
+            return Answers(answers=answers, seconds=sum(item.seconds for item in items))
         finally:
             for item in items:
                 state.homes.leave(item)
 
     async def info(self) -> Any:
         """The host's own description of itself (targets have one)."""
-        return (await self.submit("", "info", [None]))[0]
+        return (await self.submit("", "info", [None])).answers[0]
 
     async def leave(self, caller: str) -> None:
         """An investigation has ended or died: nobody waits for what it asked, and its conversations are over."""
@@ -174,9 +183,9 @@ class Dispatcher:
         replica.exclusive = batch[0].alone
         state.counters.batches += 1
         state.counters.batched += len(batch)
-        self._spawn(self._answer(state, replica, batch, now))
+        self._spawn(self._answer(state, replica, batch, now, replica.meter.begin(now)))
 
-    async def _answer(self, state: _State, replica: Served, batch: list[Item], began: float) -> None:
+    async def _answer(self, state: _State, replica: Served, batch: list[Item], began: float, reading: float) -> None:
         method = batch[0].method
         requests = [] if method == "info" else [item.request for item in batch]
         clock = asyncio.get_running_loop()
@@ -190,6 +199,9 @@ class Dispatcher:
         except (RayActorError, TimeoutError) as error:
             self._died(state, replica, batch, error)
         finally:
+            share = replica.meter.end(clock.time(), reading) / len(batch)
+            for item in batch:
+                item.seconds += share
             replica.under_way -= 1
             replica.exclusive = False
             replica.pace += 0.3 * ((clock.time() - began) / (replica.under_way + 1) - replica.pace)

@@ -1,7 +1,7 @@
 """One replica of a model host: the actor, how it is started, and what its dispatcher knows of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -9,6 +9,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia import build
 from openmaia.errors import OpenMaiaError, UsageError
+from openmaia.remote.meter import Meter
 from openmaia.schema import Config, PoolConfig
 
 LAUNCHES = 3
@@ -42,6 +43,7 @@ class Served:
     pace: float = 1.0
     since: float = 0.0
     gone: bool = False
+    meter: Meter = field(default_factory=Meter)
 
 
 async def launch(role: build.Role, config: Config, pool: PoolConfig, at_once: int) -> Any:

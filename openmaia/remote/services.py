@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -11,21 +11,28 @@ from ray.exceptions import RayActorError, RayTaskError
 from openmaia import build
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
-from openmaia.remote.pool import Counters, dispatcher
+from openmaia.remote.pool import Answers, Counters, dispatcher
 from openmaia.schema import Config
-from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
+from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Ledger, Probe, Services
 from openmaia.units import TargetInfo
 
 
 @dataclass(frozen=True)
 class _Handle:
-    """caller: on whose behalf it asks; pools go round between callers."""
+    """caller: on whose behalf it asks; pools go round between callers. gpus: of a replica. ledger: of the caller's costs."""
 
+    role: build.Role
     dispatcher: Any
     caller: str
+    gpus: float
+    ledger: Ledger
 
     def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
-        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests))) if requests else []
+        if not requests:
+            return []
+        answered: Answers = resolve(self.dispatcher.submit.remote(self.caller, method, list(requests)))
+        self.ledger.add(self.role, len(requests), answered.seconds, self.gpus)
+        return answered.answers
 
 
 class PooledTarget(_Handle):
@@ -65,24 +72,30 @@ def resolve(reference: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pools:
-    """The dispatchers of a run, by role."""
+    """The dispatchers of a run, and the GPUs of a replica, by role."""
 
     dispatchers: Mapping[build.Role, Any]
+    gpus: Mapping[build.Role, float] = field(default_factory=dict[build.Role, float])
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
+        ledger = Ledger()
         return Services(
-            target=self.target(caller),
+            target=PooledTarget(*self._of("target", caller, ledger)),
             exemplars=exemplars,
-            generator=self.generator(caller),
-            editor=PooledEditor(self.dispatchers["editor"], caller),
-            backbone=PooledBackbone(self.dispatchers["backbone"], caller),
+            generator=PooledGenerator(*self._of("generator", caller, ledger)),
+            editor=PooledEditor(*self._of("editor", caller, ledger)),
+            backbone=PooledBackbone(*self._of("backbone", caller, ledger)),
+            ledger=ledger,
         )
 
     def target(self, caller: str) -> PooledTarget:
-        return PooledTarget(self.dispatchers["target"], caller)
+        return PooledTarget(*self._of("target", caller, Ledger()))
 
     def generator(self, caller: str) -> PooledGenerator:
-        return PooledGenerator(self.dispatchers["generator"], caller)
+        return PooledGenerator(*self._of("generator", caller, Ledger()))
+
+    def _of(self, role: build.Role, caller: str, ledger: Ledger) -> tuple[build.Role, Any, str, float, Ledger]:
+        return role, self.dispatchers[role], caller, self.gpus.get(role, 0.0), ledger
 
     def leave(self, caller: str) -> None:
         """A caller has ended or died: what it still asks for is dropped."""
@@ -101,7 +114,7 @@ def pools(config: Config) -> Iterator[Pools]:
     made: dict[build.Role, Any] = {role: dispatcher(role, config) for role in roles}
     for actor in made.values():
         actor.counters.remote()  # starts its replicas
-    yield Pools(made)
+    yield Pools(made, {role: getattr(config.pools, role).num_gpus for role in roles})
     # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
     for actor in made.values():
         ray.kill(actor)

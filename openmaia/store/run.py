@@ -13,7 +13,7 @@ import yaml
 
 from openmaia.config import differing_keys, to_dict, to_yaml
 from openmaia.errors import StoreError, UsageError
-from openmaia.schema import Config
+from openmaia.schema import POOLS, Config
 from openmaia.store import tables
 from openmaia.store.files import Files, safe
 from openmaia.store.journal import FolderJournal
@@ -36,6 +36,14 @@ _SUMMARY = pa.schema(
         ("description", pa.string()),
         ("seconds", pa.float64()),
         ("tokens", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("generated_tokens", pa.int64()),
+        *[
+            (f"{service}_{what}", kind)
+            for service in POOLS
+            for what, kind in (("requests", pa.int64()), ("seconds", pa.float64()), ("gpu_seconds", pa.float64()))
+        ],
         ("backbone", pa.string()),
         ("sandbox", pa.string()),
         ("outcome", pa.string()),
@@ -172,7 +180,7 @@ class Run:
             key = Owed(
                 unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"]
             )
-            rows.append(row | {"tools": dumps(row["tools"])} | scores.get(key, {}))
+            rows.append(row | {"tools": dumps(row["tools"])} | _flat(row["spent"]) | scores.get(key, {}))
         self.files.write("summary.parquet", tables.dump(rows, _SUMMARY, {"version": VERSION}))
 
     def write_evaluation(self, owed: Owed, data: bytes) -> None:
@@ -194,6 +202,12 @@ class Run:
     def take_lease(self) -> Lease:
         """Raises UsageError while another driver is alive."""
         return take(self.files)
+
+
+def _flat(spent: dict[str, dict[str, float]]) -> dict[str, float]:
+    """A column for each service and what it spent; 0 where it did nothing."""
+    names = ("requests", "seconds", "gpu_seconds")
+    return {f"{service}_{name}": spent.get(service, {}).get(name, 0) for service in POOLS for name in names}
 
 
 def _name(owed: Owed) -> str:
