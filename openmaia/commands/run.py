@@ -17,7 +17,8 @@ def run(
 ) -> None:
     """A whole sweep on Ray: exemplars, investigations, evaluation, report. Resumes by itself."""
     if estimate:
-        return estimates.estimate(config, rates, gpus, units, figure)
+        estimates.estimate(config, rates, gpus, units, figure)
+        return
     estimates.refuse(rates, gpus, units, figure)
     from openmaia.config import load
 

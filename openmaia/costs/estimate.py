@@ -72,12 +72,14 @@ def predict(workload: Workload, pools: Mapping[str, Pool], *, units: int, at_onc
     chosen = random.integers(len(workload.traces), size=min(units, max(STEADY, 4 * at_once)))
     drawn = [workload.traces[n] for n in chosen]
     found, investigating = _simulated(drawn, pools, units, at_once)
-    test: Trace = [("generator", 2 * tested), ("target", 4 * tested)] if tested else []
+    asked = {"generator": 2 * tested, "target": 4 * tested}
+    test: Trace = [(service, asked[service]) for service in asked if service in pools and tested]
     tests, testing = _simulated([test] * len(drawn), pools, units, at_once)
     sample = Sample.of(workload, pools, at_once)
     scale = units / len(drawn)
     counts: Numbers = np.bincount(chosen, minlength=len(workload.traces)).astype(np.float64) * scale
-    above = investigating / sample.bound(counts)
+    least = sample.bound(counts)
+    above = investigating / least if least else 1.0
     draws = sample.draws(units, random) if workload.is_sample else []
     total = investigating + testing
     gpus = sum(pool.replicas * pool.gpus for pool in pools.values())
@@ -85,8 +87,8 @@ def predict(workload: Workload, pools: Mapping[str, Pool], *, units: int, at_onc
 
     def use(service: str, pool: Pool) -> Use:
         busy, tested_for = found.busy[service] * scale, tests.busy[service] * scale
-        least = sample.work(service, counts)
-        ratio = busy / least if least else 0.0
+        work = sample.work(service, counts)
+        ratio = busy / work if work else 0.0
         hours = Range.of(busy + tested_for, [sample.work(service, d) * ratio + tested_for for d in draws]).times(
             1 / 3600
         )

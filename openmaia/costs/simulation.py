@@ -103,9 +103,17 @@ _Event = tuple[float, int, _Line | None, list[tuple[_Investigation, int]]]
 """(when, order of making, the line whose batch is done or None, whom it was for)."""
 
 
+def _with_steps(traces: Sequence[Trace]) -> Iterator[Trace]:
+    """Calls with no request end at once, and so does an investigation that does nothing."""
+    for trace in traces:
+        steps = [step for step in trace if step[1]]
+        if steps:
+            yield steps
+
+
 class _Simulation:
     def __init__(self, traces: Sequence[Trace], pools: Mapping[str, Pool], at_once: int):
-        self._traces: Iterator[Trace] = iter(traces)
+        self._traces = _with_steps(traces)
         self._at_once = at_once
         self._lines = {service: _Line(pool, pool.replicas) for service, pool in pools.items()}
         self._events: list[_Event] = []

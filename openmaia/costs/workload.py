@@ -96,6 +96,8 @@ def of(records: Sequence[Record], source: str) -> Workload:
         for service, spent in record.spent.items():
             requests[service] += spent.requests
             seconds[service] += spent.seconds
+    if not any(requests.values()):
+        raise UsageError(f"{source}: these records hold no service times; give --rates FILE, or leave it out")
     return Workload(
         traces=tuple([step for turn in record.turns for step in _steps(turn)] for record in records),
         tokens=tuple(

@@ -22,9 +22,6 @@ from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.run import Owed, Run
 from openmaia.units import TargetInfo, select
 
-AT_ONCE = 4
-"""Units evaluated at once, so that pools get batches to fill."""
-
 
 class View(Protocol):
     """Whoever looks on: a terminal, a test, nobody."""
@@ -99,7 +96,7 @@ def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
         services.target("evaluation"),
         n=config.evaluate.n,
         seed=config.seed,
-        at_once=AT_ONCE,
+        at_once=config.ray.investigations,
         progress=progress,
     )
 
