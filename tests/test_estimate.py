@@ -260,6 +260,7 @@ def test_records_give_traces_and_the_mean_time_of_a_request():
         "backbone": Times(fixed=0.0, per_item=1.25),
     }
     assert found.tokens == ((200, 20, 40),) * 2
+    assert found.seconds == {"target": [0.25, 0.25], "backbone": [2.5, 2.5]}
 
 
 def test_what_tools_ask_the_backbone_is_a_call_of_its_own():
@@ -276,16 +277,27 @@ def test_records_without_service_times_are_refused():
 # -- the prediction --------------------------------------------------------------------------------------------------
 
 
-def workload(*traces: Trace, is_sample: bool = True) -> Workload:
+def workload(*traces: Trace, per_item: float | None = 1.0) -> Workload:
+    """per_item: seconds that a request took in the records; None where there are none."""
+    services = {service for trace in traces for service, _ in trace if service}
+    taken = {s: [sum(n for name, n in trace if name == s) * (per_item or 0) for trace in traces] for s in services}
     return Workload(
-        traces=traces, tokens=((10, 4, 1),) * len(traces), times={}, source="of this test", is_sample=is_sample
+        traces=traces,
+        tokens=((10, 4, 1),) * len(traces),
+        times={},
+        source="of this test",
+        seconds=None if per_item is None else taken,
     )
 
 
 def test_a_prediction_by_hand():
     """100 equal units, 4 requests each of 2 s on 2 replicas of half a GPU; tests: 2 n pictures and no target."""
     found = predict(
-        workload([("generator", 4)]), {"generator": pool(2, 4, per_item=2.0, gpus=0.5)}, units=100, at_once=50, tested=5
+        workload([("generator", 4)], per_item=2.0),
+        {"generator": pool(2, 4, per_item=2.0, gpus=0.5)},
+        units=100,
+        at_once=50,
+        tested=5,
     )
     assert found.duration == Range(value=1000 / 2 * 2 + 400, low=1400, high=1400)
     assert found.evaluation == 1000.0
@@ -324,7 +336,7 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says():
 def test_stated_rates_and_a_single_record_have_no_interval():
     pools = {"a": pool()}
     assert not predict(workload([("a", 1)]), pools, units=9, at_once=9, tested=0).duration.is_known
-    stated = workload([("a", 1)], [("a", 7)], is_sample=False)
+    stated = workload([("a", 1)], [("a", 7)], per_item=None)
     assert not predict(stated, pools, units=9, at_once=9, tested=0).duration.is_known
     assert predict(workload([("a", 1)], [("a", 7)]), pools, units=9, at_once=9, tested=0).duration.is_known
 

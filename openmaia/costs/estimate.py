@@ -80,7 +80,7 @@ def predict(workload: Workload, pools: Mapping[str, Pool], *, units: int, at_onc
     counts: Numbers = np.bincount(chosen, minlength=len(workload.traces)).astype(np.float64) * scale
     least = sample.bound(counts)
     above = investigating / least if least else 1.0
-    draws = sample.draws(units, random) if workload.is_sample else []
+    draws = sample.draws(units, random) if workload.seconds is not None else []
     total = investigating + testing
     gpus = sum(pool.replicas * pool.gpus for pool in pools.values())
     parts = bounds(drawn, pools, at_once)

@@ -40,8 +40,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Per investigation of a workload: replica-seconds in full batches by service, (n,) each; seconds that it takes at
-    least by itself, (n,); tokens, (n, 3). A draw says how often each of them occurs, (n,)."""
+    """Per investigation of a workload: replica-seconds by service, (n,) each, as recorded or else in full batches;
+    seconds that it takes at least by itself, (n,); tokens, (n, 3). A draw says how often each of them occurs, (n,)."""
 
     least: Mapping[str, Numbers]
     replicas: Mapping[str, int]
@@ -51,11 +51,14 @@ class Sample:
 
     @classmethod
     def of(cls, workload: Workload, pools: Mapping[str, Pool], at_once: int) -> "Sample":
-        def requests(service: str) -> Numbers:
-            return np.array([sum(amount for name, amount in trace if name == service) for trace in workload.traces])
+        def least(service: str, pool: Pool) -> Numbers:
+            if workload.seconds is not None:
+                return np.array(workload.seconds[service], dtype=np.float64)
+            asked = [sum(amount for name, amount in trace if name == service) for trace in workload.traces]
+            return np.array(asked, dtype=np.float64) * pool.per_request
 
         return cls(
-            least={service: requests(service) * pool.per_request for service, pool in pools.items()},
+            least={service: least(service, pool) for service, pool in pools.items()},
             replicas={service: pool.replicas for service, pool in pools.items()},
             alone=np.array([latency(trace, pools) for trace in workload.traces], dtype=np.float64),
             token_counts=np.array(workload.tokens, dtype=np.float64).reshape(len(workload.traces), 3),

@@ -10,6 +10,7 @@ from openmaia.costs.rates import Rates, ServiceRates
 from openmaia.costs.simulation import Step, Trace
 from openmaia.errors import UsageError
 from openmaia.schema import POOLS
+from openmaia.services import Spent
 from openmaia.store.records import Record, Turn
 from openmaia.store.run import Run
 
@@ -35,13 +36,14 @@ class Times:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """traces: one per investigation. tokens: (prompt, cached, generated) of each. source: where all of it comes from,
-    in words. is_sample: whether the traces are a sample of real investigations, over which a bootstrap makes sense."""
+    in words. seconds: replica-seconds that each investigation took, by service; None where the traces are no sample of
+    real investigations, and a bootstrap over them would say nothing."""
 
     traces: tuple[Trace, ...]
     tokens: tuple[tuple[int, int, int], ...]
     times: Mapping[str, Times]
     source: str
-    is_sample: bool
+    seconds: Mapping[str, Sequence[float]] | None = None
 
 
 def from_rates(rates: Rates, seed: int = 0) -> Workload:
@@ -56,7 +58,6 @@ def from_rates(rates: Rates, seed: int = 0) -> Workload:
         tokens=tuple((int(n) * each.prompt, int(n) * each.cached, int(n) * each.generated) for n in lengths),
         times={role: _times(getattr(rates.services, role)) for role in POOLS},
         source=rates.about,
-        is_sample=False,
     )
 
 
@@ -110,7 +111,7 @@ def of(records: Sequence[Record], source: str) -> Workload:
         ),
         times={s: Times(fixed=0.0, per_item=seconds[s] / requests[s]) for s in POOLS if requests[s]},
         source=source,
-        is_sample=True,
+        seconds={s: [r.spent.get(s, Spent()).seconds for r in records] for s in POOLS if requests[s]},
     )
 
 
