@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from openmaia.agent.measured import MeasuredBackbone, MeasuredEditor, MeasuredGenerator, MeasuredTarget
 from openmaia.agent.options import Options
 from openmaia.config import SERVED, to_dict
 from openmaia.errors import UsageError
 from openmaia.pictures.library import Library
 from openmaia.sandbox import Limits as SandboxLimits
 from openmaia.schema import Config
-from openmaia.services import Backbone, Editor, Generator, Services
+from openmaia.services import Backbone, Editor, Generator, Ledger, Services
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.tools.api import Tools
 
@@ -148,13 +149,15 @@ def backbone_name(config: Config) -> str:
 
 
 def services(config: Config, store: ExemplarStore) -> Services:
-    """All of them in this process."""
+    """All of them in this process, each call measured."""
+    ledger, gpus = Ledger(), config.pools
     return Services(
-        target=target(config),
+        target=MeasuredTarget(target(config), ledger, gpus.target.num_gpus),
         exemplars=store,
-        generator=generator(config),
-        editor=editor(config),
-        backbone=backbone(config),
+        generator=MeasuredGenerator(generator(config), ledger, gpus.generator.num_gpus),
+        editor=MeasuredEditor(editor(config), ledger, gpus.editor.num_gpus),
+        backbone=MeasuredBackbone(backbone(config), ledger, gpus.backbone.num_gpus),
+        ledger=ledger,
     )
 
 

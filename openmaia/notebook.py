@@ -92,6 +92,7 @@ class _Desk:
             left_out="",
             backbone_seconds=0.0,
             experiment_seconds=seconds,
+            spent=self._live.toolbox.around.services.ledger.spent(),
             pictures=self._live.pictures(),
         )
         record = Record(

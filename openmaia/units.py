@@ -186,3 +186,21 @@ def _draw(n: int, layer: str, count: int, digest: str) -> list[int]:
         return hashlib.sha256(f"{digest}/{layer}/{index}".encode()).digest()
 
     return sorted(sorted(range(count), key=key)[:n])
+
+
+def count(spec: str, layers: Sequence[str]) -> int | None:
+    """How many units a spec names, as far as that can be told without the target: None where it depends on how many
+    units a layer has. Raises UsageError for a spec that cannot be read."""
+    info = TargetInfo(name="", layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
+    named: set[tuple[str, int]] = set()
+    drawn: dict[str, int] = {}
+    for layer, part in _parts(spec.strip(), info):
+        if part.strip() == "all":
+            return None
+        if found := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
+            drawn[layer] = max(drawn.get(layer, 0), int(found[1]))
+        else:
+            named.update((layer, index) for index in _indices(part, layer, info))
+    if any(layer in drawn for layer, _ in named):
+        return None  # whether a drawn unit is one of those that are named as well
+    return len(named) + sum(drawn.values())

@@ -79,12 +79,13 @@ class Investigation:
 
     def turn(self) -> Turn:
         """One reply of the backbone and the experiment in it."""
-        asked = time.monotonic()
+        asked, before = time.monotonic(), self.services.ledger.spent()
         reply = self._ask()
         seconds = time.monotonic() - asked
         self.last = parse(reply.text, self.task.answer)
         experiment = self.bench.run(self.last.code) if self.last.code else None
         turn = self._turn(reply, self.last, experiment, seconds)
+        turn = dataclasses.replace(turn, spent=self.services.ledger.since(before))
         self.turns.append(turn)
         self.bench.completed(turn)
         if not self.ended:  # the last turn is in the record, which is published next

@@ -3,6 +3,7 @@
 import sys
 from itertools import islice
 
+from openmaia.commands import estimate as estimates
 from openmaia.commands.common import Config, stoppable
 from openmaia.commands.report import write
 
@@ -10,9 +11,20 @@ FAILURES = 20
 """So many failed units are named at the end."""
 
 
-def run(config: Config) -> None:
+def run(
+    config: Config,
+    estimate: estimates.Estimate = False,
+    rates: estimates.Rates = "",
+    gpus: estimates.Gpus = "",
+    units: estimates.Units = "",
+    figure: estimates.Figure = "",
+) -> None:
     """A whole sweep on Ray: exemplars, investigations, evaluation, report. Resumes by itself. A file with `sweeps: [A.yaml,
     B.yaml]` runs several side by side, with a run directory each."""
+    if estimate:
+        estimates.estimate(config, rates, gpus, units, figure)
+        return
+    estimates.refuse(rates, gpus, units, figure)
     with stoppable():
         if _run(config):
             raise SystemExit(1)
@@ -24,6 +36,7 @@ def _run(config: list[str]) -> bool:
 
     settings = load_sweeps(config)
     from openmaia.remote.sweep import sweeps
+    from openmaia.terminal.costs import show_costs
     from openmaia.terminal.progress import Terminal
     from openmaia.terminal.tables import table
 
@@ -36,6 +49,7 @@ def _run(config: list[str]) -> bool:
     for outcome, its in zip(outcomes, settings, strict=True):
         page = write([outcome.run.files.root])
         table(outcome.run, its.evaluate.bootstrap)
+        show_costs(outcome.run)
         failures = outcome.failed
         for owed, cause in islice(failures.items(), FAILURES):
             print(f"failed: {owed.unit}: {cause.splitlines()[0]}", file=sys.stderr)

@@ -11,6 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """In the order of the requests. seconds: of replicas, as much as these requests cost; see Spent."""
+
+    answers: list[Any]
+    seconds: float
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """The requests that came together. It is over when all are answered, or when one of them has failed."""
@@ -18,17 +26,19 @@ class Call:
     caller: str
     answers: list[Any]
     missing: int
-    over: asyncio.Future[list[Any]]
+    over: asyncio.Future[Answers]
+    seconds: float = 0.0
 
     @classmethod
     def of(cls, caller: str, count: int) -> "Call":
         return cls(caller, [None] * count, count, asyncio.get_running_loop().create_future())
 
-    def answer(self, index: int, answer: Any) -> None:
+    def answer(self, index: int, answer: Any, seconds: float) -> None:
         self.answers[index] = answer
+        self.seconds += seconds
         self.missing -= 1
         if self.missing == 0 and not self.over.done():
-            self.over.set_result(self.answers)
+            self.over.set_result(Answers(self.answers, self.seconds))
 
     def fail(self, error: Exception) -> None:
         if not self.over.done():
@@ -40,7 +50,7 @@ class Item:
     """One request. caller: the investigation it belongs to. conversation: for backbones, whose replicas hold a cache of
     what they read; empty where any replica will do. asking: who gets the answer: calls, and the request's number in them.
     key: of the answer in a cache. since: when it came into the line. alone: it was in a batch that died or failed, and goes
-    by itself."""
+    by itself. seconds: its share of the time that replicas were at it."""
 
     method: str
     request: Any
@@ -50,11 +60,13 @@ class Item:
     key: str = ""
     since: float = 0.0
     deaths: int = 0
+    seconds: float = 0.0
     alone: bool = False
 
     def answer(self, answer: Any) -> None:
+        """Those who asked for the same share what it took."""
         for call, index in self.asking:
-            call.answer(index, answer)
+            call.answer(index, answer, self.seconds / len(self.asking))
 
     def fail(self, error: Exception) -> None:
         for call, _ in self.asking:

@@ -20,7 +20,7 @@ from openmaia.errors import ServiceError, UsageError
 from openmaia.remote.cache import Cache, Kept
 from openmaia.remote.counters import Counters, Metrics
 from openmaia.remote.entrance import Entrance
-from openmaia.remote.line import Call, Item
+from openmaia.remote.line import Answers, Call, Item
 from openmaia.remote.replica import Hosting
 from openmaia.remote.serving import Serving
 
@@ -44,7 +44,7 @@ class Pool:
         self._requests = self._dropped = 0
         self._serving.spawn(self._publish(Metrics(hosting.role, run)))
 
-    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> list[Any] | None:
+    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers | None:
         if self._serving.broken:
             raise UsageError(self._serving.broken)
         keys = self._keys(method, requests)
@@ -167,7 +167,7 @@ class Dispatcher:
         self._made_of = hosting, kept, run
         self._made: Pool | None = None
 
-    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> list[Any] | None:
+    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers | None:
         """The answers, in order. None where there is no room: nothing was taken, and the caller has to `admit` first.
 
         Raises ServiceError where one of the requests could not be answered, UsageError where none ever can.

@@ -9,6 +9,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia.errors import OpenMaiaError, UsageError
+from openmaia.remote.meter import Meter
 from openmaia.schema import PoolConfig
 
 LAUNCHES = 3
@@ -57,6 +58,7 @@ class Served:
     exclusive: bool = False
     pace: float = 1.0
     since: float = 0.0
+    meter: Meter = field(default_factory=Meter)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self, now: float, *, exclusive: bool) -> None:

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
@@ -16,30 +16,41 @@ from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
 from openmaia.remote.cache import Kept
 from openmaia.remote.counters import Counters
+from openmaia.remote.line import Answers
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting
 from openmaia.schema import Config, DrawingPoolConfig
-from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
+from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Ledger, Probe, Services
 from openmaia.store.files import Files
 from openmaia.units import TargetInfo
 
 
 @dataclass(frozen=True)
 class _Handle:
-    """caller: on whose behalf it asks; pools go round between callers."""
+    """caller: on whose behalf it asks; pools go round between callers. gpus: of a replica. ledger: of the caller's costs."""
 
+    role: ClassVar[build.Role]
     dispatcher: Any
     caller: str
+    gpus: float = 0.0
+    ledger: Ledger = field(default_factory=Ledger)
 
     def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
         if not requests:
             return []
-        while (answers := resolve(self.dispatcher.submit.remote(self.caller, method, list(requests)))) is None:
+        while (answered := self._tried(method, requests)) is None:
             resolve(self.dispatcher.admit.remote(self.caller, len(requests)))
-        return answers
+        self.ledger.add(self.role, len(requests), answered.seconds, self.gpus)
+        return answered.answers
+
+    def _tried(self, method: str, requests: Sequence[Any]) -> Answers | None:
+        """None where the pool has no room just now."""
+        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests)))
 
 
 class PooledTarget(_Handle):
+    role = "target"
+
     def info(self) -> TargetInfo:
         return self._submit("info", [None])[0]
 
@@ -48,11 +59,15 @@ class PooledTarget(_Handle):
 
 
 class PooledGenerator(_Handle):
+    role = "generator"
+
     def generate(self, requests: Sequence[Generation]) -> list[Drawn]:
         return self._submit("generate", requests)
 
 
 class PooledEditor(_Handle):
+    role = "editor"
+
     def edit(self, requests: Sequence[Edit]) -> list[Drawn]:
         for request in requests:
             # Travels with the picture, so that the dispatcher, which knows requests by it, need not decode anything.
@@ -61,6 +76,8 @@ class PooledEditor(_Handle):
 
 
 class PooledBackbone(_Handle):
+    role = "backbone"
+
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return self._submit("reply", chats)
 
@@ -79,24 +96,30 @@ def resolve(reference: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pools:
-    """The dispatchers of a run, by role."""
+    """The dispatchers of a run, and the GPUs of a replica, by role."""
 
     dispatchers: Mapping[build.Role, Any]
+    gpus: Mapping[build.Role, float] = field(default_factory=dict[build.Role, float])
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
+        ledger = Ledger()
         return Services(
-            target=self.target(caller),
+            target=PooledTarget(*self._of("target", caller, ledger)),
             exemplars=exemplars,
-            generator=self.generator(caller),
-            editor=PooledEditor(self.dispatchers["editor"], caller),
-            backbone=PooledBackbone(self.dispatchers["backbone"], caller),
+            generator=PooledGenerator(*self._of("generator", caller, ledger)),
+            editor=PooledEditor(*self._of("editor", caller, ledger)),
+            backbone=PooledBackbone(*self._of("backbone", caller, ledger)),
+            ledger=ledger,
         )
 
     def target(self, caller: str) -> PooledTarget:
-        return PooledTarget(self.dispatchers["target"], caller)
+        return PooledTarget(*self._of("target", caller, Ledger()))
 
     def generator(self, caller: str) -> PooledGenerator:
-        return PooledGenerator(self.dispatchers["generator"], caller)
+        return PooledGenerator(*self._of("generator", caller, Ledger()))
+
+    def _of(self, role: build.Role, caller: str, ledger: Ledger) -> tuple[Any, str, float, Ledger]:
+        return self.dispatchers[role], caller, self.gpus.get(role, 0.0), ledger
 
     def leave(self, caller: str) -> None:
         """A caller has ended or died: what it still asks for is dropped."""
@@ -125,7 +148,8 @@ def shared(configs: Sequence[Config]) -> Iterator[list[Pools]]:
     made = [*targets, *common.values()]
     for actor in made:
         actor.counters.remote()  # starts its replicas
-    yield [Pools({"target": target, **common}) for target in targets]
+    gpus: dict[build.Role, float] = {role: getattr(configs[0].pools, role).num_gpus for role in ("target", *roles)}
+    yield [Pools({"target": target, **common}, gpus) for target in targets]
     # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
     ray.wait([actor.counters.remote() for actor in made], num_returns=len(made), timeout=10)  # behind the last `leave`
     for actor in made:

@@ -153,12 +153,11 @@ class Serving:
         self.spawn(self._asked(replica, batch, now))
 
     async def _asked(self, replica: Served, batch: list[Item], began: float) -> None:
-        deadline = self._hosting.pool.deadline
         try:
             if batch[0].alone and not await self._awake(replica, batch):
                 return
             requests = [item.request for item in batch]
-            answers = await asyncio.wait_for(replica.actor.call.remote(batch[0].method, requests), deadline)
+            answers = await self._charged(replica, batch, requests)
             for item, answer in zip(batch, answers, strict=True):
                 self._answer(item, answer)
         except RayTaskError as error:
@@ -169,6 +168,19 @@ class Serving:
             self.counts.under_way -= len(batch)
             self.counts.busy_seconds += replica.end(began, asyncio.get_running_loop().time())
             self.hand_out_soon()
+
+    async def _charged(self, replica: Served, batch: list[Item], requests: list[Any]) -> list[Any]:
+        """The answers; each request bears its part of the replica's time, answered or not."""
+        clock = asyncio.get_running_loop().time
+        reading = replica.meter.begin(clock())
+        try:
+            return await asyncio.wait_for(
+                replica.actor.call.remote(batch[0].method, requests), self._hosting.pool.deadline
+            )
+        finally:
+            share = replica.meter.end(clock(), reading) / len(batch)
+            for item in batch:
+                item.seconds += share
 
     async def _awake(self, replica: Served, batch: list[Item]) -> bool:
         """Before a request's second chance: a replica that has died unnoticed is not the request's doing."""

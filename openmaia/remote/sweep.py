@@ -30,9 +30,6 @@ from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load
 from openmaia.units import TargetInfo, select
 
-AT_ONCE = 4
-"""Units evaluated at once, so that pools get batches to fill."""
-
 
 class View(Protocol):
     """Whoever looks on: a terminal, a test, nobody."""
@@ -151,7 +148,7 @@ def _evaluate(job: Job, stage: str, view: View) -> None:
         job.pools.target("evaluation"),
         n=job.config.evaluate.n,
         seed=job.config.seed,
-        at_once=AT_ONCE,
+        at_once=job.config.ray.investigations,
         progress=partial(view.progress, stage),
     )
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import jinja2
 from markupsafe import Markup
 
+from openmaia.costs.totals import costs
 from openmaia.figures.charts import short
 from openmaia.report.conversation import Shown
 from openmaia.report.rows import STOPS, Row, Summary
@@ -22,6 +23,7 @@ from openmaia.store.records import Record
 
 TEMPLATES = (
     "base.html.j2",
+    "costs.html.j2",
     "damaged.html.j2",
     "figures.html.j2",
     "index.html.j2",
@@ -76,6 +78,7 @@ def unit_page(
         policy=_policy(""),
         row=row,
         record=record,
+        costs=costs([row.header]),
         scored=scored,
         turns=turns,
         strip=strip,

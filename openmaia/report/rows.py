@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from openmaia.costs.totals import Costs, costs
 from openmaia.evaluate.run import differences
 from openmaia.evaluate.statistics import Interval
 from openmaia.figures.charts import Bars, Compared, Pairs, columns, pairs, shares
@@ -58,7 +59,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """own, other: mean AUCs, None where nothing is evaluated. tools: share of investigations that used each."""
+    """own, other: mean AUCs, None where nothing is evaluated. tools: share of investigations that used each.
+    costs: of the finished investigations."""
 
     name: str
     rows: tuple[Row, ...]
@@ -74,6 +76,7 @@ class Summary:
     tools: Bars
     turns: Bars
     pairs: Pairs
+    costs: Costs
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[Row, ...]:
@@ -119,6 +122,7 @@ def summary(run: Run, name: str, found: Sequence[Row]) -> Summary:
         tools=shares(_usage(done)),
         turns=columns([row.header["turns"] for row in done]),
         pairs=pairs([_compared(row) for row in paired]),
+        costs=costs([row.header for row in done]),
     )
 
 

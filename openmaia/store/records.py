@@ -7,9 +7,10 @@ from typing import Any
 
 from openmaia.images import Picture
 from openmaia.messages import Part
+from openmaia.services import Spent
 from openmaia.units import Unit
 
-VERSION = 2
+VERSION = 3
 
 
 class Stop(StrEnum):
@@ -59,7 +60,8 @@ class ToolCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One reply and the experiment in it. status: of the experiment ("" where there was none); output_digest: of its
-    observation, by which a replay is compared. left_out: of the conversation, where the context had no room for it. pictures: all that this turn saw first, by digest."""
+    observation, by which a replay is compared. left_out: of the conversation, where the context had no room for it. spent: what services spent on it, by service. pictures: all that this turn saw
+    first, by digest."""
 
     index: int
     reply: str
@@ -76,6 +78,7 @@ class Turn:
     left_out: str
     backbone_seconds: float
     experiment_seconds: float
+    spent: dict[str, Spent] = field(default_factory=dict[str, Spent])
     pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
 
     @property
@@ -115,6 +118,15 @@ class Record:
     @property
     def tokens(self) -> int:
         return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def spent(self) -> dict[str, Spent]:
+        """What each service spent on the whole investigation; a turn that was resumed counts once."""
+        total: dict[str, Spent] = {}
+        for turn in self.turns:
+            for service, spent in turn.spent.items():
+                total[service] = total.get(service, Spent()) + spent
+        return total
 
     @property
     def tool_calls(self) -> dict[str, int]:

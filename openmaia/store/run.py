@@ -14,7 +14,7 @@ import yaml
 
 from openmaia.config import differing_keys, to_dict, to_yaml
 from openmaia.errors import StoreError, UsageError
-from openmaia.schema import Config
+from openmaia.schema import POOLS, Config
 from openmaia.store import tables
 from openmaia.store.files import Files, safe, unsafe
 from openmaia.store.journal import FolderJournal
@@ -37,6 +37,14 @@ _SUMMARY = pa.schema(
         ("description", pa.string()),
         ("seconds", pa.float64()),
         ("tokens", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("generated_tokens", pa.int64()),
+        *[
+            (f"{service}_{what}", kind)
+            for service in POOLS
+            for what, kind in (("requests", pa.int64()), ("seconds", pa.float64()), ("gpu_seconds", pa.float64()))
+        ],
         ("backbone", pa.string()),
         ("sandbox", pa.string()),
         ("outcome", pa.string()),
@@ -215,7 +223,7 @@ class Run:
         for row in self._headers():
             unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
             scores = self.score(Owed(unit=unit, replicate=row["replicate"]))
-            yield row | {"tools": dumps(row["tools"])} | (scores or {})
+            yield row | {"tools": dumps(row["tools"])} | _flat(row["spent"]) | (scores or {})
 
     def write_evaluation(self, owed: Owed, data: bytes) -> None:
         self.files.write(f"evaluation/{_name(owed)}.parquet", data)
@@ -244,6 +252,12 @@ class Run:
 
     def is_driven(self) -> bool:
         return is_held(self.files)
+
+
+def _flat(spent: dict[str, dict[str, float]]) -> dict[str, float]:
+    """A column for each service and what it spent; 0 where it did nothing."""
+    names = ("requests", "seconds", "gpu_seconds")
+    return {f"{service}_{name}": spent.get(service, {}).get(name, 0) for service in POOLS for name in names}
 
 
 def _name(owed: Owed) -> str:
