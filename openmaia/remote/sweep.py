@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from openmaia import build
 from openmaia.agent.attempt import Result
@@ -16,22 +15,17 @@ from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
 from openmaia.remote.services import Pools, pools
+from openmaia.remote.view import View
+from openmaia.remote.watch import Watched, sampled
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.run import Owed, Run
+from openmaia.tracking import start
 from openmaia.units import TargetInfo, select
 
 AT_ONCE = 4
 """Units evaluated at once, so that pools get batches to fill."""
-
-
-class View(Protocol):
-    """Whoever looks on: a terminal, a test, nobody."""
-
-    def say(self, line: str) -> None: ...
-
-    def progress(self, stage: str, done: int, total: int, note: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +42,14 @@ def sweep(config: Config, view: View) -> Outcome:
     run = Run.create(config)
     if is_complete(run):
         return Outcome(run=run, done=len(run.done()), failed={}, was_complete=True)
-    with _lease(run):
+    with _lease(run), start(config, run, view.say) as tracker:
+        view = Watched(view, tracker)
         view.say("starting Ray and loading the models")
         build.library(config, view.say)
         with cluster(config):
             plan = partial(_plan, config, run, view)
             store = exemplars.make(config, plan, partial(view.progress, "exemplars"))
-            with pools(config) as services:
+            with pools(config) as services, sampled(services, tracker, config.tracking.every):
                 results = _investigate(config, run, services, store, view)
                 _evaluate(config, run, services, view)
         run.write_summary()
@@ -76,7 +71,7 @@ def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
     return sorted({owed.unit.layer for owed in run.owed()})
 
 
-def _investigate(config: Config, run: Run, services: Pools, store: ExemplarStore, view: View) -> list[Result]:
+def _investigate(config: Config, run: Run, services: Pools, store: ExemplarStore, view: Watched) -> list[Result]:
     owed = run.owed()
     total = len(run.plan())
     before = total - len(owed)
@@ -84,6 +79,7 @@ def _investigate(config: Config, run: Run, services: Pools, store: ExemplarStore
     view.progress("investigations", before, total)
     for result in drive(config, run, owed, services, store):
         results.append(result)
+        view.ended(result)
         labels = ", ".join(result.summary["labels"]) or "(abstained)" if result.summary else f"failed: {result.cause}"
         view.progress("investigations", before + len(results), total, f"{result.owed.unit}: {labels}")
     return results

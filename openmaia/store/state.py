@@ -40,6 +40,8 @@ def _row(
         "stop": stop,
         "cause": found.get("cause") or cause or "",
         "turns": found.get("turns"),
+        "messages": found.get("messages"),
+        "converged": found.get("converged"),
         "tools": found.get("tools", {}),
         "labels": found.get("labels", []),
         "description": found.get("description", ""),
