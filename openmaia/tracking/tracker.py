@@ -153,10 +153,12 @@ class Writer:
 
 
 def _launch(given: Given) -> tuple[subprocess.Popen[bytes], Connection]:
-    """The other process, once it has started. It has a session of its own: Ctrl-C is not meant for it."""
+    """The other process, once it has started. It has a session of its own: Ctrl-C is not meant for it. Pictures of a table
+    wait for `wandb sync` beside its other files, and not in the home folder of whoever ran it."""
     ours, theirs = socket.socketpair()
     environment = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}
-    Path(given.folder).mkdir(parents=True, exist_ok=True)
+    environment["WANDB_DATA_DIR"] = f"{given.folder}/wandb"
+    Path(given.folder, "wandb").mkdir(parents=True, exist_ok=True)
     with theirs, open(Path(given.folder) / "tracking.log", "ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", "from openmaia.tracking.follow import main; main()", str(theirs.fileno())],
