@@ -3,6 +3,7 @@
 import typer
 
 from openmaia.commands.common import fail
+from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
 from openmaia.commands.evaluate import evaluate
 from openmaia.commands.exemplars import exemplars
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, investigate, exemplars, evaluate, report, show, import_maia, export_maia, doctor):
+for command in (run, investigate, exemplars, evaluate, report, show, dashboard, import_maia, export_maia, doctor):
     app.command(command.__name__.replace("_", "-"))(command)
 
 

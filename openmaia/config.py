@@ -31,7 +31,8 @@ POSITIVE = (
     "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
     "ray.investigations ray.investigations_per_process ray.memory_mb backbone.context_tokens backbone.images_per_prompt "
-    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction"
+    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction "
+    "tracking.every tracking.start_seconds tracking.finish_seconds"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
     "retries ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "

@@ -1,7 +1,7 @@
 """The schema of every config file: typed dataclasses, and the only place of defaults.
 
-Machine sections (`ray`, `pools`, `paths`) say where and how wide a run runs; all the others say what is measured, and
-a run directory refuses to go on under other values of those.
+Machine sections (`ray`, `pools`, `paths`, `tracking`) say where and how wide a run runs, and who looks on; all the others
+say what is measured, and a run directory refuses to go on under other values of those.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-MACHINE_SECTIONS = ("ray", "pools", "paths", "retries")
+MACHINE_SECTIONS = ("ray", "pools", "paths", "retries", "tracking")
 POOLS = ("target", "generator", "editor", "backbone")
 
 
@@ -227,6 +227,26 @@ class RayConfig:
 
 
 @dataclass
+class TrackingConfig:
+    kind: str = "none"
+    """none; wandb: the run also appears in Weights & Biases."""
+    mode: str = "online"
+    """online; offline: written below the run directory, for `wandb sync`; disabled: as if kind were none."""
+    project: str = "openmaia"
+    entity: str = ""
+    """A user or team; empty: the account's own."""
+    name: str = ""
+    """Of the run in W&B; empty: the run's own."""
+    tags: list[str] = field(default_factory=list[str])
+    every: float = 5.0
+    """Seconds between two points of a live series."""
+    start_seconds: float = 60.0
+    """A tracker that has not started by then is refused."""
+    finish_seconds: float = 60.0
+    """How long the end of a run waits for W&B to take what is left."""
+
+
+@dataclass
 class PathsConfig:
     runs: str = "runs"
     exemplars: str = "exemplars"
@@ -257,4 +277,5 @@ class Config:
     """How often a failed unit is tried again within one run of the command."""
     pools: PoolsConfig = field(default_factory=PoolsConfig)
     ray: RayConfig = field(default_factory=RayConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from openmaia import build
 from openmaia.agent.attempt import Result
@@ -23,20 +22,15 @@ from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import UnderWay, drive
 from openmaia.remote.investigator import Job
 from openmaia.remote.services import shared
+from openmaia.remote.view import View
+from openmaia.remote.watch import Watched, sampled
 from openmaia.schema import Config
 from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.progress import Progress
 from openmaia.store.run import Owed, Run
 from openmaia.tasks.task import load
+from openmaia.tracking import start
 from openmaia.units import TargetInfo, select
-
-
-class View(Protocol):
-    """Whoever looks on: a terminal, a test, nobody."""
-
-    def say(self, line: str) -> None: ...
-
-    def progress(self, stage: str, done: int, total: int, note: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,35 +57,38 @@ def sweeps(configs: Sequence[Config], view: View) -> list[Outcome]:
     runs = [Run.create(config) for config in configs]
     open_ones = [at for at, run in enumerate(runs) if not is_complete(run)]
     if open_ones:
-        with ExitStack() as leases:
+        with ExitStack() as held:
             for at in open_ones:
-                leases.enter_context(_lease(runs[at]))
-            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view)
+                held.enter_context(_lease(runs[at]))
+            watched = [Watched(view, held.enter_context(start(configs[at], runs[at], view.say))) for at in open_ones]
+            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched)
     return [
         Outcome(run=run, done=len(run.files.names("records")), was_complete=at not in open_ones)
         for at, run in enumerate(runs)
     ]
 
 
-def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View) -> None:
+def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched]) -> None:
     view.say("starting Ray and loading the models")
     for config in configs:
         build.library(config, view.say)
     with cluster(configs[0]):
         stores = [
             exemplars.make(
-                config, partial(_plan, config, run, view), partial(view.progress, _stage("exemplars", run, runs))
+                config, partial(_plan, config, run, view), partial(each.progress, _stage("exemplars", run, runs))
             )
-            for config, run in zip(configs, runs, strict=True)
+            for config, run, each in zip(configs, runs, watched, strict=True)
         ]
-        with shared(configs) as pools:
+        with shared(configs) as pools, ExitStack() as sampling:
+            for config, each, one in zip(configs, pools, watched, strict=True):
+                sampling.enter_context(sampled(each, one.tracker, config.tracking.every))
             jobs = [
                 Job(config=config, run=run, pools=each, exemplars=store)
                 for config, run, each, store in zip(configs, runs, pools, stores, strict=True)
             ]
-            _investigate(jobs, view)
-            for job in jobs:
-                _evaluate(job, _stage("evaluation", job.run, runs), view)
+            _investigate(jobs, view, watched)
+            for job, one in zip(jobs, watched, strict=True):
+                _evaluate(job, _stage("evaluation", job.run, runs), one)
     for run in runs:
         run.write_summary()
 
@@ -115,10 +112,10 @@ def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
     return sorted({owed.unit.layer for owed in run.to_do()})
 
 
-def _investigate(jobs: Sequence[Job], view: View) -> None:
-    total = sum(job.run.planned() for job in jobs)
-    done = total - sum(1 for job in jobs for _ in job.run.to_do())
-    view.progress("investigations", done, total)
+def _investigate(jobs: Sequence[Job], view: View, watched: Sequence[Watched]) -> None:
+    totals = [job.run.planned() for job in jobs]
+    done = [total - sum(1 for _ in job.run.to_do()) for total, job in zip(totals, jobs, strict=True)]
+    view.progress("investigations", sum(done), sum(totals))
     written = [Progress(job.run) for job in jobs]
 
     def look(running: Sequence[UnderWay]) -> None:
@@ -127,9 +124,11 @@ def _investigate(jobs: Sequence[Job], view: View) -> None:
 
     try:
         for number, result in drive(jobs[0].config, jobs, look):
-            done += 1
+            done[number] += 1
             written[number].ended += 1
-            view.progress("investigations", done, total, _said(result))
+            watched[number].ended(result)
+            watched[number].tracker.progress("investigations", done[number], totals[number])
+            view.progress("investigations", sum(done), sum(totals), _said(result))
     finally:
         for one in written:
             one.close()

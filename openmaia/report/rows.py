@@ -9,7 +9,8 @@ from typing import Any
 from openmaia.costs.totals import Costs, costs
 from openmaia.evaluate.run import differences
 from openmaia.evaluate.statistics import Interval
-from openmaia.figures.charts import Bars, Compared, Pairs, columns, pairs, shares
+from openmaia.figures.agents import Agents, agents
+from openmaia.figures.charts import Compared, Pairs, pairs
 from openmaia.store.files import safe
 from openmaia.store.run import Owed, Run
 from openmaia.units import Unit
@@ -59,8 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """own, other: mean AUCs, None where nothing is evaluated. tools: share of investigations that used each.
-    costs: of the finished investigations."""
+    """own, other: mean AUCs, None where nothing is evaluated. costs: of the finished investigations."""
 
     name: str
     rows: tuple[Row, ...]
@@ -73,8 +73,7 @@ class Summary:
     targets: tuple[str, ...]
     is_collage: bool
     generator: str
-    tools: Bars
-    turns: Bars
+    agents: Agents
     pairs: Pairs
     costs: Costs
 
@@ -119,16 +118,10 @@ def summary(run: Run, name: str, found: Sequence[Row]) -> Summary:
         targets=tuple(sorted({row.unit.target for row in found})),
         is_collage=config["generator"]["kind"] == "collage",
         generator=config["generator"]["kind"],
-        tools=shares(_usage(done)),
-        turns=columns([row.header["turns"] for row in done]),
+        agents=agents([row.header for row in done]),
         pairs=pairs([_compared(row) for row in paired]),
         costs=costs([row.header for row in done]),
     )
-
-
-def _usage(done: Sequence[Row]) -> dict[str, float]:
-    used = {tool for row in done for tool in row.header["tools"]}
-    return {tool: sum(tool in row.header["tools"] for row in done) / len(done) for tool in used}
 
 
 def _compared(row: Row) -> Compared:

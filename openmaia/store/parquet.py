@@ -136,6 +136,8 @@ def summary(record: Record) -> dict[str, Any]:
         "stop": record.stop.value,
         "cause": record.cause,
         "turns": len(record.turns),
+        "messages": record.messages,
+        "converged": record.converged,
         "tools": record.tool_calls,
         "labels": list(record.labels),
         "description": record.description,

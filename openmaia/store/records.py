@@ -1,6 +1,7 @@
 """The record of one investigation: everything that happened, and the product of a run."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -135,8 +136,31 @@ class Record:
         return {name: names.count(name) for name in sorted(set(names))}
 
     @property
+    def messages(self) -> int:
+        """Length of the conversation: the opening messages, every reply, and what was sent back to each but the last."""
+        return len(self.prompts) + 2 * len(self.turns) - 1 if self.turns else len(self.prompts)
+
+    @property
+    def converged(self) -> int | None:
+        """Turns until the final hypothesis first appeared: the number, from 1, of the first turn whose hypothesis list
+        contains every final label. A list contains a label if the label's words stand together, in this order, in one
+        of its entries; case, punctuation and spacing do not count. None without labels, or where no list contains them
+        all, as when the agent words its answer anew."""
+        wanted = [words for words in map(_words, self.labels) if words.strip()]
+        for number, turn in enumerate(self.turns, start=1):
+            listed = [_words(entry) for entry in turn.hypotheses]
+            if wanted and all(any(words in entry for entry in listed) for words in wanted):
+                return number
+        return None
+
+    @property
     def pictures(self) -> dict[str, Picture]:
         return {digest: picture for turn in self.turns for digest, picture in turn.pictures.items()}
+
+
+def _words(text: str) -> str:
+    """Only its words, with a blank on either side of each: then `in` compares whole words."""
+    return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
 
 
 def comparable(record: Record) -> dict[str, Any]:

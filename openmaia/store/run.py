@@ -32,6 +32,8 @@ _SUMMARY = pa.schema(
         ("stop", pa.string()),
         ("cause", pa.string()),
         ("turns", pa.int64()),
+        ("messages", pa.int64()),
+        ("converged", pa.int64()),
         ("tools", pa.string()),
         ("labels", pa.list_(pa.string())),
         ("description", pa.string()),

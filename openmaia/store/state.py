@@ -100,6 +100,8 @@ def _row(owed: Owed, header: Row | None, running: Running | None, cause: str | N
         "stop": stop,
         "cause": found.get("cause") or cause or "",
         "turns": found.get("turns", running.turn if running else None),
+        "messages": found.get("messages"),
+        "converged": found.get("converged"),
         "tools": found.get("tools", {}),
         "labels": found.get("labels", []),
         "description": found.get("description", ""),
