@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openmaia.pictures import phrases
-from openmaia.pictures.vocabulary import BY_NAME, Kind, Word, find
+from openmaia.pictures.vocabulary import BY_NAME, Kind, Word, find, of_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +53,11 @@ def _together(names: Sequence[str]) -> str:
     figures = [name for name in names if name not in grounds] or grounds
     prompt = " next to ".join(map(phrases.article, figures))
     return f"{prompt} on {grounds[0]}" if grounds and figures != grounds else prompt
+
+
+def unrelated(n: int) -> list[str]:
+    """Prompts over the whole vocabulary, of every kind in turn, that were written for no description."""
+    kinds = [of_kind(kind) for kind in (Kind.OBJECT, Kind.COLOUR, Kind.OBJECT, Kind.SHAPE, Kind.SCENE, Kind.PATTERN)]
+    rounds = [(words, at // len(kinds)) for at, words in ((at, kinds[at % len(kinds)]) for at in range(n))]
+    # Seven has no divisor in common with any number of words, so that all of them have their turn.
+    return [phrases.single(words[(7 * turn + at) % len(words)].name, turn) for at, (words, turn) in enumerate(rounds)]

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
@@ -13,7 +15,7 @@ from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
 from openmaia.remote.pool import Counters, dispatcher
 from openmaia.schema import Config
-from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
+from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Probe, Services
 from openmaia.units import TargetInfo
 
 
@@ -34,6 +36,9 @@ class PooledTarget(_Handle):
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return self._submit("probe", probes)
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return self._submit("respond", probes)
 
 
 class PooledGenerator(_Handle):

@@ -12,6 +12,8 @@ from openmaia import build
 from openmaia.agent.attempt import Result
 from openmaia.errors import StoreError, UsageError
 from openmaia.evaluate.run import evaluate
+from openmaia.instruments import design, instruments
+from openmaia.pictures.library import Library
 from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
@@ -50,13 +52,13 @@ def sweep(config: Config, view: View) -> Outcome:
         return Outcome(run=run, done=len(run.done()), failed={}, was_complete=True)
     with _lease(run):
         view.say("starting Ray and loading the models")
-        build.library(config, view.say)
+        library = build.library(config, view.say)
         with cluster(config):
             plan = partial(_plan, config, run, view)
             store = exemplars.make(config, plan, partial(view.progress, "exemplars"))
             with pools(config) as services:
                 results = _investigate(config, run, services, store, view)
-                _evaluate(config, run, services, view)
+                _evaluate(config, run, services, store, library, view)
         run.write_summary()
     failed = {result.owed: result.cause for result in results if result.summary is None}
     return Outcome(run=run, done=len(run.done()), failed=failed, was_complete=False)
@@ -89,19 +91,14 @@ def _investigate(config: Config, run: Run, services: Pools, store: ExemplarStore
     return results
 
 
-def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
+def _evaluate(config: Config, run: Run, services: Pools, store: ExemplarStore, library: Library, view: View) -> None:
     def progress(done: int, total: int) -> None:
         view.progress("evaluation", done, total)
 
-    evaluate(
-        run,
-        services.generator("evaluation"),
-        services.target("evaluation"),
-        n=config.evaluate.n,
-        seed=config.seed,
-        at_once=AT_ONCE,
-        progress=progress,
-    )
+    if is_complete(run):
+        return
+    generator, target = services.generator("evaluation"), services.target("evaluation")
+    evaluate(run, instruments(config, generator, target, store, library), design(config, AT_ONCE), progress)
 
 
 @contextmanager
