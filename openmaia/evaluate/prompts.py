@@ -56,8 +56,14 @@ def _together(names: Sequence[str]) -> str:
 
 
 def unrelated(n: int) -> list[str]:
-    """Prompts over the whole vocabulary, of every kind in turn, that were written for no description."""
+    """Prompts over the whole vocabulary, of every kind in turn, that were written for no description: different ones as far
+    as there are."""
     kinds = [of_kind(kind) for kind in (Kind.OBJECT, Kind.COLOUR, Kind.OBJECT, Kind.SHAPE, Kind.SCENE, Kind.PATTERN)]
-    rounds = [(words, at // len(kinds)) for at, words in ((at, kinds[at % len(kinds)]) for at in range(n))]
-    # Seven has no divisor in common with any number of words, so that all of them have their turn.
-    return [phrases.single(words[(7 * turn + at) % len(words)].name, turn) for at, (words, turn) in enumerate(rounds)]
+    found: dict[str, None] = {}
+    for at in range(20 * n):
+        words, turn = kinds[at % len(kinds)], at // len(kinds)
+        # Seven has no divisor in common with most numbers of words, so that nearly all of them have their turn soon.
+        found.setdefault(phrases.single(words[(7 * turn + at) % len(words)].name, turn))
+        if len(found) == n:
+            break
+    return list(found)

@@ -64,11 +64,10 @@ def test_a_thing_in_its_scene_is_asked_for_in_its_scene():
     assert " on " in pair.neutral
 
 
-@pytest.mark.parametrize("count", [1, 7, 30, 100])
+@pytest.mark.parametrize("count", [1, 7, 30, 60])
 def test_unrelated_prompts_are_as_many_as_asked_and_differ(count: int):
     assert len(set(unrelated(count))) == count
 
 
 def test_unrelated_prompts_are_of_all_kinds():
-    kinds = [find(prompt)[0].kind for prompt in unrelated(30)]
-    assert {kinds.count(kind) > 0 for kind in Kind} == {True}
+    assert {word.kind for prompt in unrelated(30) for word in find(prompt)} == set(Kind)

@@ -135,7 +135,7 @@ def test_images_of_one_prompt_are_resampled_together():
     tenfold = draws("difference", "u", Group.of([1, 3] * 10, "ab" * 10), Group.of([0], "c"), 2000)
     apart = draws("difference", "u", Group.of([1, 3] * 10, map(str, range(20))), Group.of([0], "c"), 2000)
     assert once and tenfold and apart
-    assert interval(once) == interval(tenfold)
+    assert once.draws == pytest.approx(tenfold.draws)
     assert interval(apart).high - interval(apart).low < 0.5 * (interval(once).high - interval(once).low)
 
 
