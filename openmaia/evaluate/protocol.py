@@ -21,6 +21,7 @@ from openmaia.images import Picture
 from openmaia.pictures.vocabulary import find
 from openmaia.services import Generation, Generator, LayerProbe, Target
 from openmaia.tools.seeds import seed
+from openmaia.units import Unit
 
 Progress = Callable[[int, int], None]
 
@@ -68,9 +69,14 @@ def try_claims(claims: Sequence[Claim], instruments: Instruments, design: Design
     if not claims:
         return
     controls = Controls.made({claim.unit.layer for claim in claims}, instruments, design)
+    paired = _paired(claims, instruments, design) if design.preset == "pairing" else None
+
+    def one(at: int) -> Trial:
+        shots = _shots(claims[at], instruments.writer, design) if paired is None else paired[at]
+        return _tried(claims[at], shots, controls, instruments, design)
+
     with ThreadPoolExecutor(design.at_once) as pool:
-        written = _written(claims, instruments, design)
-        yield from pool.map(lambda pair: _tried(*pair, controls, instruments, design), written)
+        yield from pool.map(one, range(len(claims)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,23 +136,26 @@ def _control(
 Written = list[Shot] | Unanswered
 
 
-def _written(claims: Sequence[Claim], instruments: Instruments, design: Design) -> Iterator[tuple[Claim, Written]]:
-    if design.preset == "pairing":
-        assert instruments.asker is not None
-        order = sorted(range(len(claims)), key=lambda at: (claims[at].unit, claims[at].replicate))
-        by_claim: dict[int, Written] = {}
-        for _, group in groupby(order, key=lambda at: (claims[at].unit, claims[at].replicate)):
-            members = list(group)
-            answers = entailment.paired([claims[at] for at in members], instruments.asker, design.seed)
-            by_claim |= dict(zip(members, answers, strict=True))
-        yield from ((claim, by_claim[at]) for at, claim in enumerate(claims))
-        return
-    for claim in claims:
-        try:
-            shots: Written = [] if claim.is_abstention else instruments.writer.write(claim, design.prompts, design.seed)
-        except Unanswered as error:
-            shots = error
-        yield claim, shots
+def _shots(claim: Claim, writer: Writer, design: Design) -> Written:
+    try:
+        return [] if claim.is_abstention else writer.write(claim, design.prompts, design.seed)
+    except Unanswered as error:
+        return error
+
+
+def _paired(claims: Sequence[Claim], instruments: Instruments, design: Design) -> dict[int, Written]:
+    """By the claim's place: all claims about a unit are judged together."""
+    assert instruments.asker is not None
+    found: dict[int, Written] = {}
+
+    def unit(at: int) -> tuple[Unit, int]:
+        return claims[at].unit, claims[at].replicate
+
+    for _, group in groupby(sorted(range(len(claims)), key=unit), key=unit):
+        members = list(group)
+        answers = entailment.paired([claims[at] for at in members], instruments.asker, design.seed)
+        found |= dict(zip(members, answers, strict=True))
+    return found
 
 
 def _tried(claim: Claim, shots: Written, controls: Controls, instruments: Instruments, design: Design) -> Trial:

@@ -64,7 +64,10 @@ def read_trial(data: bytes, *, light: bool = False) -> Trial:
     """light: without images. Raises StoreError for what is no evaluation."""
     rows, header = tables.load(data, "an evaluation", LIGHT if light else None)
     if header.get("version") != VERSION:
-        raise StoreError(f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}")
+        raise StoreError(
+            f"an evaluation of version {header.get('version')}; this OpenMAIA reads version "
+            f"{VERSION}; remove the run's folder evaluation/ and evaluate it again"
+        )
     try:
         matrix = [np.frombuffer(row.pop("responses"), np.float16) for row in rows]
         claim = header["claim"]

@@ -95,7 +95,7 @@ def _evaluate(config: Config, run: Run, services: Pools, store: ExemplarStore, l
     def progress(done: int, total: int) -> None:
         view.progress("evaluation", done, total)
 
-    if is_complete(run):
+    if run.done() <= run.evaluated():
         return
     generator, target = services.generator("evaluation"), services.target("evaluation")
     evaluate(run, instruments(config, generator, target, store, library), design(config, AT_ONCE), progress)
