@@ -41,7 +41,8 @@ def sample(activations: Values, digests: Sequence[str], count: int) -> Sampled:
     chosen: list[int] = []
     weight: list[float] = []
     for low, high in pairwise(bounds):
-        members = sorted(order[low:high].tolist(), key=lambda at: hashlib.sha256(digests[at].encode()).digest())
+        within: list[int] = order[low:high].tolist()
+        members = sorted(within, key=lambda at: hashlib.sha256(digests[at].encode()).digest())
         taken = sorted(members[: max(count // (len(STRATA) - 1), 1)])
         chosen += taken
         weight += [len(members) / max(len(taken), 1)] * len(taken)

@@ -66,7 +66,7 @@ def groups(trial: Trial, unit: int) -> tuple[Group, Group]:
 
 
 def _group(trial: Trial, rows: Sequence[int], unit: int) -> Group:
-    values = trial.matrix[rows, unit].astype(np.float64).tolist() if rows else []
+    values: list[float] = trial.matrix[rows, unit].astype(np.float64).tolist() if rows else []
     return Group.of(values, [trial.stimuli[at].cluster for at in rows])
 
 
