@@ -101,7 +101,7 @@ def pooled(run: Run, resamples: int) -> Pooled:
     stamp = hashlib.sha256(dumps([resamples, [str(owed) for owed in sorted(run.evaluated())]]).encode()).hexdigest()
     kept = json.loads(run.files.read(SUMMARY) or b"{}")
     if kept.get("stamp") == stamp:
-        measures = {name: Interval(**values) for name, values in kept["measures"].items()}
+        measures = {name: Interval.of(values) for name, values in kept["measures"].items()}
         return Pooled(units=kept["units"], outcomes=kept["outcomes"], measures=measures, found=kept["found"])
     every = [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
     made = pool([Evaluation(trial=trial, others=partners(trial, every)) for trial in every], resamples)
