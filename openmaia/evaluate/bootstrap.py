@@ -29,8 +29,14 @@ class Interval:
     low: float
     high: float
 
-    def as_list(self) -> list[float]:
-        return [self.mean, self.low, self.high]
+    def as_list(self) -> list[float | None]:
+        """For JSON, which has no word for what is not a number."""
+        return [None if value != value else value for value in (self.mean, self.low, self.high)]
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Interval":
+        mean, low, high = (float("nan") if value is None else value for value in values)
+        return cls(mean=mean, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def pooled(run: Run, resamples: int) -> Pooled:
         "stamp": stamp,
         "units": made.units,
         "outcomes": made.outcomes,
-        "measures": {name: {"mean": one.mean, "low": one.low, "high": one.high} for name, one in made.measures.items()},
+        "measures": {name: one.as_list() for name, one in made.measures.items()},
         "found": made.found,
     }
     run.files.write(SUMMARY, json.dumps(document).encode())
