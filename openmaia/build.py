@@ -111,11 +111,7 @@ def backbone(config: Config) -> Backbone:
             from openmaia.backbones.scripted import ScriptedBackbone
             from openmaia.targets.networks import classifier
 
-            if config.backbone.eyes == config.target.network:
-                raise UsageError(
-                    f"backbone.eyes={config.backbone.eyes!r} is the network under study; the experimenter must see "
-                    "with another one, such as efficientnet_lite2"
-                )
+            refuse_own_eyes(config)
             return ScriptedBackbone(Eyes(classifier(config.backbone.eyes)))
         case "replay":
             from openmaia.backbones.replay import ReplayBackbone
@@ -135,6 +131,14 @@ def backbone(config: Config) -> Backbone:
             return AnthropicBackbone(config.backbone)
         case kind:
             raise _unknown("backbone.kind", kind, "scripted", "replay", *SERVED)
+
+
+def refuse_own_eyes(config: Config) -> None:
+    if config.backbone.eyes == config.target.network:
+        raise UsageError(
+            f"backbone.eyes={config.backbone.eyes!r} is the network under study; the experimenter and the judge must see "
+            "with another one, such as efficientnet_lite2"
+        )
 
 
 def backbone_name(config: Config) -> str:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from openmaia.errors import UsageError
-from openmaia.schema import MACHINE_SECTIONS, POOLS, Config
+from openmaia.schema import MACHINE_SECTIONS, POOLS, BackboneConfig, Config
 
 SERVED = ("vllm", "openai", "anthropic")
 """Backbones that are language models."""
@@ -23,7 +23,11 @@ SWEEPS = "sweeps"
 SHARED = (*MACHINE_SECTIONS, "pictures", "generator", "editor", "backbone")
 """What sweeps of one command have in common, because their pools are made from it."""
 
-FREE = ("backbone.vllm.arguments", "target.directions")
+PRESETS = ("labels", "paper", "repo", "pairing")
+WRITERS = ("rules", *SERVED, "replay")
+JUDGES = ("auto", "eyes", "none")
+
+FREE = ("backbone.vllm.arguments", "evaluate.writer.vllm.arguments", "target.directions")
 """Mappings whose keys are not ours."""
 
 POSITIVE = (
@@ -35,7 +39,7 @@ POSITIVE = (
     "tracking.every tracking.start_seconds tracking.finish_seconds"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
-    "retries ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
+    "retries evaluate.pictures evaluate.detect ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
     "pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
@@ -194,9 +198,39 @@ def _refuse_contradictions(config: Config) -> None:
             f"backbone.vllm.tensor_parallel={backbone.vllm.tensor_parallel} needs as many GPUs per replica; "
             f"pools.backbone.num_gpus={pool.num_gpus:g}"
         )
+    _refuse_writer(config)
     for role, service in (("generator", config.generator), ("editor", config.editor)):
         if service.kind == "diffusers" and not service.diffusion.model:
             raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
+
+
+def _refuse_writer(config: Config) -> None:
+    preset, writer, agent = config.evaluate.preset, config.evaluate.writer, config.backbone
+    if preset not in PRESETS:
+        raise UsageError(f"evaluate.preset={preset!r} is not known; expected {' or '.join(PRESETS)}")
+    if config.evaluate.judge not in JUDGES:
+        raise UsageError(f"evaluate.judge={config.evaluate.judge!r} is not known; expected {' or '.join(JUDGES)}")
+    if writer.kind not in WRITERS:
+        raise UsageError(f"evaluate.writer.kind={writer.kind!r} is not known; expected {' or '.join(WRITERS)}")
+    if writer.kind in SERVED and not writer.model:
+        raise UsageError(f"evaluate.writer.kind={writer.kind} needs evaluate.writer.model, the model's name there")
+    if preset != "labels" and writer.kind == "rules":
+        raise UsageError(
+            f"evaluate.preset={preset} has its prompts written by a language model, and evaluate.writer.kind=rules is none; "
+            "set evaluate.writer.kind and evaluate.writer.model"
+        )
+    if preset == "paper" and _model(writer) == _model(agent):
+        raise UsageError(
+            f"evaluate.preset=paper tests descriptions by another model than the one that wrote them; the agent is "
+            f"{agent.model or agent.kind} ({agent.kind}) and evaluate.writer is {writer.model or writer.kind} "
+            f"({writer.kind}): give evaluate.writer.model another one"
+        )
+
+
+def _model(backbone: BackboneConfig) -> str:
+    """One model may be served in several ways, and from folders or hubs."""
+    named = backbone.model if backbone.kind in SERVED else f"{backbone.kind} {backbone.record}"
+    return named.rstrip("/").rsplit("/", 1)[-1].casefold()
 
 
 def _refuse_out_of_range(merged: DictConfig) -> None:

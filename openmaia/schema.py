@@ -173,9 +173,22 @@ class SandboxConfig:
 
 @dataclass
 class EvaluateConfig:
-    n: int = 10
-    """Positive and as many neutral images per description."""
+    preset: str = "labels"
+    """labels: prompts written per label, with matched neutral ones; paper, repo, pairing: the published protocols, which
+    need a language model as the writer."""
+    n: int = 30
+    """Positive and as many neutral images per description; paper and pairing make 7."""
     bootstrap: int = 2000
+    pictures: int = 100
+    """Photographs of the test half, for the random control and for detection; 0 leaves both out."""
+    detect: int = 24
+    """Of them, how many a judge marks for each description; 0 leaves detection out."""
+    judge: str = "auto"
+    """Who says what a picture shows. auto: the writer where it is a language model, otherwise the eyes of a scripted
+    backbone; eyes: those in any case; none: nobody, and there is no detection."""
+    writer: BackboneConfig = field(default_factory=lambda: BackboneConfig(kind="rules"))
+    """Who writes the prompts. rules: no language model; vllm, openai, anthropic, replay: as for the backbone. Preset paper
+    wants another model than the agent's."""
 
 
 @dataclass

@@ -41,11 +41,23 @@ class Activation:
     box: tuple[float, float, float, float]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerProbe:
+    """Asks for the values of all units of a layer at once."""
+
+    layer: str
+    picture: Picture
+
+
 class Target(Protocol):
     def info(self) -> TargetInfo: ...
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         """Different units and layers may be mixed in one call."""
+        ...
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """(units of the layer,) each: what Activation.value is for every one of them, for one forward pass."""
         ...
 
 
@@ -68,10 +80,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """undrawn: the words of the prompt or instruction that the maker knows it has not drawn."""
+    """undrawn: the words of the prompt or instruction that the maker knows it has not drawn. vouched: who knows that all
+    the others were drawn, "" where nobody does."""
 
     picture: Picture
     undrawn: tuple[str, ...] = ()
+    vouched: str = ""
 
 
 class Generator(Protocol):

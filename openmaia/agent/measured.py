@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from openmaia.messages import Chat, Reply
 from openmaia.services import (
     Activation,
@@ -14,6 +17,7 @@ from openmaia.services import (
     Editor,
     Generation,
     Generator,
+    LayerProbe,
     Ledger,
     Probe,
     Target,
@@ -48,6 +52,9 @@ class MeasuredTarget(_Measured[Target]):
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return self._timed("target", self.host.probe, probes)
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return self._timed("target", self.host.respond, probes)
 
 
 class MeasuredGenerator(_Measured[Generator]):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
@@ -20,7 +22,7 @@ from openmaia.remote.line import Answers
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting
 from openmaia.schema import Config, DrawingPoolConfig
-from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Ledger, Probe, Services
+from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Ledger, Probe, Services
 from openmaia.store.files import Files
 from openmaia.units import TargetInfo
 
@@ -56,6 +58,9 @@ class PooledTarget(_Handle):
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return self._submit("probe", probes)
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return self._submit("respond", probes)
 
 
 class PooledGenerator(_Handle):

@@ -8,7 +8,7 @@ target. Their investigations take turns, so that no pool stands still while anot
 
 import threading
 from _thread import interrupt_main
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,8 @@ from openmaia import build
 from openmaia.agent.attempt import Result
 from openmaia.errors import StoreError, UsageError
 from openmaia.evaluate.run import evaluate
+from openmaia.instruments import design, instruments
+from openmaia.pictures.library import Library
 from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import UnderWay, drive
@@ -25,6 +27,7 @@ from openmaia.remote.services import shared
 from openmaia.remote.view import View
 from openmaia.remote.watch import Watched, sampled
 from openmaia.schema import Config
+from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.progress import Progress
 from openmaia.store.run import Owed, Run
@@ -70,8 +73,7 @@ def sweeps(configs: Sequence[Config], view: View) -> list[Outcome]:
 
 def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched]) -> None:
     view.say("starting Ray and loading the models")
-    for config in configs:
-        build.library(config, view.say)
+    libraries = [build.library(config, view.say) for config in configs]
     with cluster(configs[0]):
         stores = [
             exemplars.make(
@@ -87,8 +89,8 @@ def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watch
                 for config, run, each, store in zip(configs, runs, pools, stores, strict=True)
             ]
             _investigate(jobs, view, watched)
-            for job, one in zip(jobs, watched, strict=True):
-                _evaluate(job, _stage("evaluation", job.run, runs), one)
+            for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True):
+                _evaluate(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
     for run in runs:
         run.write_summary()
 
@@ -140,16 +142,12 @@ def _said(result: Result) -> str:
     return f"{result.owed.unit}: {', '.join(result.summary['labels']) or '(abstained)'}"
 
 
-def _evaluate(job: Job, stage: str, view: View) -> None:
-    evaluate(
-        job.run,
-        job.pools.generator("evaluation"),
-        job.pools.target("evaluation"),
-        n=job.config.evaluate.n,
-        seed=job.config.seed,
-        at_once=job.config.ray.investigations,
-        progress=partial(view.progress, stage),
-    )
+def _evaluate(job: Job, store: ExemplarStore, library: Library, progress: Callable[[int, int], None]) -> None:
+    if job.run.done() <= job.run.evaluated():
+        return
+    generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
+    tested = instruments(job.config, generator, target, store, library)
+    evaluate(job.run, tested, design(job.config, job.config.ray.investigations), progress)
 
 
 @contextmanager

@@ -43,7 +43,12 @@ def sampled(pools: Pools, tracker: Tracker, every: float) -> Iterator[None]:
     def sample() -> None:
         while not over.is_set():
             try:
-                tracker.sample({role: asdict(counters) | {"failures": counters.failed} for role, counters in pools.counters().items()})
+                tracker.sample(
+                    {
+                        role: asdict(counters) | {"failures": counters.failed}
+                        for role, counters in pools.counters().items()
+                    }
+                )
             except (OpenMaiaError, RayError):
                 pass  # a dispatcher that is being started again; the next sample has it
             over.wait(every)

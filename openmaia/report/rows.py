@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from openmaia.costs.totals import Costs, costs
-from openmaia.evaluate.run import differences
-from openmaia.evaluate.statistics import Interval
+from openmaia.evaluate.bootstrap import Interval
+from openmaia.evaluate.run import Pooled, pooled
 from openmaia.figures.agents import Agents, agents
 from openmaia.figures.charts import Compared, Pairs, pairs
 from openmaia.store.files import safe
@@ -69,6 +69,7 @@ class Summary:
     other: float | None
     evaluated: int
     difference: Interval | None
+    pooled: Pooled | None
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     is_collage: bool
@@ -104,16 +105,17 @@ def summary(run: Run, name: str, found: Sequence[Row]) -> Summary:
     done = [row for row in found if row.header]
     scored = [row for row in done if row.scores]
     paired = [row for row in scored if row.difference is not None]
-    interval = differences(run, config["evaluate"]["bootstrap"]) if paired else None
+    whole = pooled(run, config["evaluate"]["bootstrap"]) if scored else None
     others = [row.scores["auc_other"] for row in paired]
     return Summary(
         name=name,
         rows=tuple(found),
         counts={stop: sum(row.stop == stop for row in found) for stop in STOPS},
-        own=fmean(row.scores["auc"] for row in scored) if scored else None,
+        own=whole.measures["auc"].mean if whole else None,
         other=fmean(others) if others else None,
         evaluated=len(scored),
-        difference=interval,
+        difference=whole.difference if whole and paired else None,
+        pooled=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in found})),
         is_collage=config["generator"]["kind"] == "collage",

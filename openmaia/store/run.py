@@ -54,7 +54,19 @@ _SUMMARY = pa.schema(
         ("neutral", pa.float64()),
         ("auc", pa.float64()),
         ("auc_other", pa.float64()),
-        ("other", pa.int64()),
+        ("auc_worst", pa.float64()),
+        ("auc_unrelated", pa.float64()),
+        ("auc_random", pa.float64()),
+        ("auc_against", pa.float64()),
+        ("difference", pa.float64()),
+        ("z_difference", pa.float64()),
+        ("d", pa.float64()),
+        ("mad", pa.float64()),
+        ("p", pa.float64()),
+        ("rank", pa.float64()),
+        ("top1", pa.float64()),
+        ("top5", pa.float64()),
+        ("shown", pa.float64()),
     ]
 )
 
@@ -232,6 +244,19 @@ class Run:
 
     def evaluation(self, owed: Owed) -> bytes | None:
         return self.files.read(f"evaluation/{_name(owed)}.parquet")
+
+    def write_trial(self, owed: Owed, data: bytes) -> None:
+        """A trial is kept until it is scored: its evaluation holds it then."""
+        self.files.write(f"trials/{_name(owed)}.parquet", data)
+
+    def trial(self, owed: Owed) -> bytes | None:
+        return self.files.read(f"trials/{_name(owed)}.parquet")
+
+    def tried(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("trials")}
+
+    def delete_trial(self, owed: Owed) -> None:
+        self.files.delete(f"trials/{_name(owed)}.parquet")
 
     def evaluated(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("evaluation")}

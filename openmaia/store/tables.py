@@ -50,11 +50,11 @@ def _write(stream: Any, table: pa.Table, group: int) -> None:
     )
 
 
-def load(data: bytes, name: str = "a file") -> tuple[list[Row], Row]:
-    """(rows, header). Raises StoreError for what is no Parquet file of ours; name: for its message."""
+def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None) -> tuple[list[Row], Row]:
+    """(rows, header). columns: these alone. Raises StoreError for what is no Parquet file of ours; name: for its message."""
     try:
         table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
-            io.BytesIO(data), page_checksum_verification=True
+            io.BytesIO(data), page_checksum_verification=True, columns=None if columns is None else list(columns)
         )
         return table.to_pylist(), _header(table.schema.metadata, name)
     except DAMAGED as error:
