@@ -25,10 +25,12 @@ POSITIVE = (
     "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
     "ray.investigations ray.memory_mb ray.exemplar_workers backbone.context_tokens backbone.images_per_prompt "
-    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction"
+    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction "
+    "job.nodes job.cpus job.memory_gb job.hours"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
 NOT_NEGATIVE = (
-    "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
+    "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
+    "ray.wait_seconds job.gpus"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
 

@@ -1,6 +1,6 @@
 """The schema of every config file: typed dataclasses, and the only place of defaults.
 
-Machine sections (`ray`, `pools`, `paths`) say where and how wide a run runs; all the others say what is measured, and
+Machine sections (`ray`, `pools`, `paths`, `job`) say where and how wide a run runs; all the others say what is measured, and
 a run directory refuses to go on under other values of those.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-MACHINE_SECTIONS = ("ray", "pools", "paths", "retries")
+MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries")
 POOLS = ("target", "generator", "editor", "backbone")
 
 
@@ -211,6 +211,24 @@ class RayConfig:
     """Processes that compute exemplars, each with its own copy of the network."""
     save_seconds: float = 30.0
     """Of work on exemplars: the most that the death of a worker costs."""
+    wait_seconds: float = 120.0
+    """For nodes that are still joining a cluster that is too small for `pools`; a local cluster gets no more of them."""
+    autoscaling: bool = False
+    """The cluster grows when more is asked of it than it has: nothing is compared with what it has now."""
+
+
+@dataclass
+class JobConfig:
+    """What `openmaia submit` asks SLURM or Kubernetes for."""
+
+    nodes: int = 1
+    cpus: int = 4
+    """Of each node."""
+    gpus: int = 0
+    """Of each node."""
+    memory_gb: int = 16
+    """Of each node."""
+    hours: float = 24.0
 
 
 @dataclass
@@ -245,3 +263,4 @@ class Config:
     pools: PoolsConfig = field(default_factory=PoolsConfig)
     ray: RayConfig = field(default_factory=RayConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
+    job: JobConfig = field(default_factory=JobConfig)

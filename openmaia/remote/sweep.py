@@ -15,6 +15,7 @@ from openmaia.evaluate.run import evaluate
 from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import drive
+from openmaia.remote.preflight import preflight
 from openmaia.remote.services import Pools, pools
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
@@ -52,6 +53,7 @@ def sweep(config: Config, view: View) -> Outcome:
         view.say("starting Ray and loading the models")
         build.library(config, view.say)
         with cluster(config):
+            preflight(config, run, view.say)
             plan = partial(_plan, config, run, view)
             store = exemplars.make(config, plan, partial(view.progress, "exemplars"))
             with pools(config) as services:
