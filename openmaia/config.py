@@ -17,7 +17,7 @@ from openmaia.schema import MACHINE_SECTIONS, POOLS, Config
 SERVED = ("vllm", "openai", "anthropic")
 """Backbones that are language models."""
 
-FREE = ("backbone.vllm.arguments", "target.directions")
+FREE = ("backbone.vllm.arguments", "target.directions", *(f"pools.{role}.node_labels" for role in POOLS))
 """Mappings whose keys are not ours."""
 
 POSITIVE = (
@@ -53,9 +53,9 @@ def load(sources: Sequence[str]) -> Config:
 
 def _overlay(source: str) -> DictConfig:
     path = Path(source)
-    if "=" in source and not path.is_file():
+    if "=" in source and not _is_file(path):
         return _override(source)
-    if not path.is_file():
+    if not _is_file(path):
         raise UsageError(
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
@@ -66,6 +66,13 @@ def _overlay(source: str) -> DictConfig:
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
     return loaded
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a long list of units, for example, is too long to be a file's name
+        return False
 
 
 def _override(source: str) -> DictConfig:

@@ -186,6 +186,8 @@ class PoolConfig:
     """Seconds after which a batch counts as a death and its replica is replaced."""
     num_cpus: float = 0.0
     num_gpus: float = 0.0
+    node_labels: dict[str, str] = field(default_factory=dict[str, str])
+    """Replicas run on Ray nodes that have these labels (`ray start --labels`, or a worker group's `labels` in KubeRay)."""
 
 
 @dataclass

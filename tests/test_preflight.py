@@ -35,6 +35,8 @@ LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
         ([Claim(name="a", count=1, gpus=1, cpus=4)], [Node(gpus=2, cpus=3), Node(gpus=0, cpus=8)], {"a": 1}),
         ([Claim(name="a", count=2, memory=3)], [Node(memory=4), Node(memory=2)], {"a": 1}),
         ([Claim(name="a", count=3, cpus=0.1)], [Node(cpus=0.3)], {}),
+        ([Claim(name="a", count=1, labels={"kind": "big"})], [Node(), Node(labels={"kind": "small"})], {"a": 1}),
+        ([Claim(name="a", count=1, labels={"kind": "big"})], [Node(labels={"kind": "big", "rack": "3"})], {}),
     ],
 )
 def test_what_finds_no_place_is_counted(claims: list[Claim], nodes: list[Node], short: dict[str, int]):

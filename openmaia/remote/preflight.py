@@ -98,8 +98,14 @@ def _alive() -> list[dict[str, Any]]:
 def _nodes() -> list[wish.Node]:
     """What the nodes have in all: other people's jobs end."""
     return [
-        wish.Node(gpus=int(had.get("GPU", 0)), cpus=had.get("CPU", 0.0), memory=had.get("memory", 0.0))
-        for had in (node["Resources"] for node in _alive())
+        wish.Node(
+            gpus=int(had.get("GPU", 0)),
+            cpus=had.get("CPU", 0.0),
+            memory=had.get("memory", 0.0),
+            labels=node.get("Labels") or {},
+        )
+        for node in _alive()
+        for had in (node["Resources"],)
     ]
 
 

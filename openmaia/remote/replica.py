@@ -49,7 +49,10 @@ async def launch(role: build.Role, config: Config, pool: PoolConfig, at_once: in
     reason = ""
     for _ in range(LAUNCHES):
         actor = _RemoteReplica.options(
-            num_cpus=pool.num_cpus, num_gpus=pool.num_gpus, max_concurrency=max(at_once, 1)
+            num_cpus=pool.num_cpus,
+            num_gpus=pool.num_gpus,
+            max_concurrency=max(at_once, 1),
+            label_selector=dict(pool.node_labels) or None,
         ).remote(role, config)
         try:
             await actor.start.remote()

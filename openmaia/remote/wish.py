@@ -1,7 +1,7 @@
 """What a run wants of a cluster, and what of it finds no place there. Knows nothing of Ray."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from openmaia.schema import POOLS, Config, PoolConfig
 
@@ -10,19 +10,21 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """count processes, each of which holds so much of one node. memory: bytes."""
+    """count processes, each of which holds so much of one node that has the labels. memory: bytes."""
 
     name: str
     count: int
     gpus: float = 0.0
     cpus: float = 0.0
     memory: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __str__(self) -> str:
         parts = [f"{self.gpus:g} GPUs"] if self.gpus else []
         parts += [f"{self.cpus:g} CPUs"] if self.cpus else []
         parts += [f"{self.memory / 2**20:.0f} MiB"] if self.memory else []
-        return f"{self.name} {self.count} x {' + '.join(parts) or 'nothing'}"
+        on = f" on nodes labelled {', '.join(f'{k}={v}' for k, v in self.labels.items())}" if self.labels else ""
+        return f"{self.name} {self.count} x {' + '.join(parts) or 'nothing'}{on}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +34,17 @@ class Node:
     gpus: int = 0
     cpus: float = float("inf")
     memory: float = float("inf")
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def of_pools(config: Config) -> list[Claim]:
     """Of the pools, which hold their share as long as the run lasts; those that hold none left out."""
     pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in POOLS}
     found = [
-        Claim(name=role, count=pool.replicas, gpus=pool.num_gpus, cpus=pool.num_cpus) for role, pool in pools.items()
+        Claim(name=role, count=pool.replicas, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=dict(pool.node_labels))
+        for role, pool in pools.items()
     ]
-    return [claim for claim in found if claim.gpus or claim.cpus]
+    return [claim for claim in found if claim.gpus or claim.cpus or claim.labels]
 
 
 def of_investigations(config: Config) -> Claim:
@@ -76,8 +80,11 @@ class _Room:
     def __init__(self, node: Node):
         self._cards = [1.0] * node.gpus
         self._cpus, self._memory = node.cpus, node.memory
+        self._labels = node.labels.items()
 
     def takes(self, claim: Claim) -> bool:
+        if not claim.labels.items() <= self._labels:
+            return False
         return self._memory >= claim.memory and self._cpus >= claim.cpus - ROUNDING and self._spots(claim) is not None
 
     def left(self, claim: Claim) -> tuple[float, float]:
