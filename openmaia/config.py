@@ -53,9 +53,9 @@ def load(sources: Sequence[str]) -> Config:
 
 def _overlay(source: str) -> DictConfig:
     path = Path(source)
-    if "=" in source and not _is_file(path):
+    if "=" in source and not is_file(path):
         return _override(source)
-    if not _is_file(path):
+    if not is_file(path):
         raise UsageError(
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
@@ -68,7 +68,8 @@ def _overlay(source: str) -> DictConfig:
     return loaded
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """False as well for what cannot be the name of a file."""
     try:
         return path.is_file()
     except OSError:  # a long list of units, for example, is too long to be a file's name

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from openmaia.config import is_file
 from openmaia.errors import UsageError
 from openmaia.schema import Config
 from openmaia.submit import checking
@@ -33,16 +34,18 @@ class Job:
 def prepare(config: Config, sources: Sequence[str], address: str | None) -> Job:
     """address: of the dashboard; None for what Ray's own variables name, or this machine's. Raises UsageError."""
     checking.absolute(config)
-    folder = Path.cwd()
+    folder = Path.cwd().resolve()
+    words: list[str] = []
     for source in sources:
         path = Path(source)
-        if path.is_file() and not path.resolve().is_relative_to(folder.resolve()):
+        if not is_file(path):
+            words.append(source)
+        elif path.resolve().is_relative_to(folder):
+            words.append(str(path.resolve().relative_to(folder)))
+        else:
             raise UsageError(
                 f"config {source!r} lies outside of {folder}, which is what the job gets; submit from a folder that holds it"
             )
-    words = [
-        str(Path(each).resolve().relative_to(folder.resolve())) if Path(each).is_file() else each for each in sources
-    ]
     return Job(
         address=address or os.environ.get("RAY_API_SERVER_ADDRESS") or "http://127.0.0.1:8265",
         entrypoint=shlex.join(["python", "-m", "ray_jobs.run", *words]),
