@@ -12,6 +12,7 @@ from openmaia.commands.investigate import investigate
 from openmaia.commands.report import report
 from openmaia.commands.run import run
 from openmaia.commands.show import show
+from openmaia.commands.submit import submit
 from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.signals import end_on_signals
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 for command in (run, investigate, exemplars, evaluate, report, show, dashboard, import_maia, export_maia, doctor):
     app.command(command.__name__.replace("_", "-"))(command)
+app.add_typer(submit, name="submit")
 
 
 def main() -> None:

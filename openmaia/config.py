@@ -27,7 +27,12 @@ PRESETS = ("labels", "paper", "repo", "pairing")
 WRITERS = ("rules", *SERVED, "replay")
 JUDGES = ("auto", "eyes", "none")
 
-FREE = ("backbone.vllm.arguments", "evaluate.writer.vllm.arguments", "target.directions")
+FREE = (
+    "backbone.vllm.arguments",
+    "evaluate.writer.vllm.arguments",
+    "target.directions",
+    *(f"pools.{role}.node_labels" for role in POOLS),
+)
 """Mappings whose keys are not ours."""
 
 POSITIVE = (
@@ -36,11 +41,11 @@ POSITIVE = (
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
     "ray.investigations ray.investigations_per_process ray.memory_mb backbone.context_tokens backbone.images_per_prompt "
     "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction "
-    "tracking.every tracking.start_seconds tracking.finish_seconds"
+    "tracking.every tracking.start_seconds tracking.finish_seconds job.nodes job.cpus job.memory_gb job.hours"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
     "retries evaluate.pictures evaluate.detect ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
-    "pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
+    "ray.wait_seconds job.gpus pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
 
@@ -104,9 +109,9 @@ def _listed(source: str) -> list[str]:
 
 def _overlay(source: str) -> DictConfig:
     path = Path(source)
-    if "=" in source and not path.is_file():
+    if "=" in source and not is_file(path):
         return _override(source)
-    if not path.is_file():
+    if not is_file(path):
         raise UsageError(
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
@@ -117,6 +122,14 @@ def _overlay(source: str) -> DictConfig:
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
     return loaded
+
+
+def is_file(path: Path) -> bool:
+    """False as well for what cannot be the name of a file."""
+    try:
+        return path.is_file()
+    except OSError:  # a long list of units, for example, is too long to be a file's name
+        return False
 
 
 def _override(source: str) -> DictConfig:

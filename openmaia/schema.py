@@ -1,6 +1,6 @@
 """The schema of every config file: typed dataclasses, and the only place of defaults.
 
-Machine sections (`ray`, `pools`, `paths`, `tracking`) say where and how wide a run runs, and who looks on; all the others
+Machine sections (`ray`, `pools`, `paths`, `job`, `tracking`) say where and how wide a run runs, and who looks on; all the others
 say what is measured, and a run directory refuses to go on under other values of those.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-MACHINE_SECTIONS = ("ray", "pools", "paths", "retries", "tracking")
+MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking")
 POOLS = ("target", "generator", "editor", "backbone")
 
 
@@ -201,6 +201,8 @@ class PoolConfig:
     """Requests that may wait or be under way; callers wait with what is more, in the order in which they came."""
     num_cpus: float = 0.0
     num_gpus: float = 0.0
+    node_labels: dict[str, str] = field(default_factory=dict[str, str])
+    """Replicas run on Ray nodes that have these labels (`ray start --labels`, or a worker group's `labels` in KubeRay)."""
 
 
 @dataclass
@@ -237,6 +239,24 @@ class RayConfig:
     as many as the GPUs have room for."""
     save_seconds: float = 30.0
     """Of work on exemplars: the most that the death of a worker costs."""
+    wait_seconds: float = 120.0
+    """For nodes that are still joining a cluster that is too small for `pools`; a local cluster gets no more of them."""
+    autoscaling: bool = False
+    """The cluster grows when more is asked of it than it has: nothing is compared with what it has now."""
+
+
+@dataclass
+class JobConfig:
+    """What `openmaia submit` asks SLURM or Kubernetes for."""
+
+    nodes: int = 1
+    cpus: int = 4
+    """Of each node."""
+    gpus: int = 0
+    """Of each node."""
+    memory_gb: int = 16
+    """Of each node."""
+    hours: float = 24.0
 
 
 @dataclass
@@ -292,3 +312,4 @@ class Config:
     ray: RayConfig = field(default_factory=RayConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
+    job: JobConfig = field(default_factory=JobConfig)

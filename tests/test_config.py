@@ -46,6 +46,11 @@ def test_later_sources_win_over_earlier_ones(tmp_path: Path):
     assert (config.seed, config.limits.turns) == (3, 30)
 
 
+def test_an_override_may_be_longer_than_any_file_name():
+    units = "layer4=" + ",".join(map(str, range(2000)))
+    assert load([*LEAST, f"units={units}"]).units == units
+
+
 @pytest.mark.parametrize(
     ("given", "nearest"),
     [

@@ -80,7 +80,10 @@ async def launch(hosting: Hosting) -> Any:
     reason, pool = "", hosting.pool
     for _ in range(LAUNCHES):
         actor = _RemoteReplica.options(
-            num_cpus=pool.num_cpus, num_gpus=pool.num_gpus, max_concurrency=max(hosting.at_once, 1)
+            num_cpus=pool.num_cpus,
+            num_gpus=pool.num_gpus,
+            max_concurrency=max(hosting.at_once, 1),
+            label_selector=dict(pool.node_labels) or None,
         ).remote(hosting.make)
         try:
             await actor.start.remote()

@@ -23,6 +23,7 @@ from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
 from openmaia.remote.drive import UnderWay, drive
 from openmaia.remote.investigator import Job
+from openmaia.remote.preflight import preflight
 from openmaia.remote.services import shared
 from openmaia.remote.view import View
 from openmaia.remote.watch import Watched, sampled
@@ -75,6 +76,8 @@ def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watch
     view.say("starting Ray and loading the models")
     libraries = [build.library(config, view.say) for config in configs]
     with cluster(configs[0]):
+        for config, run in zip(configs, runs, strict=True):
+            preflight(config, run, view.say)
         stores = [
             exemplars.make(
                 config, partial(_plan, config, run, view), partial(each.progress, _stage("exemplars", run, runs))
