@@ -71,7 +71,7 @@ def on_gpus(config: Config, found: Workload, gpus: float) -> dict[str, Pool]:
     if not made:
         raise UsageError(
             "--gpus: neither the config nor the source of service times says how many GPUs a replica has; give "
-            "pools.<service>.num_gpus, such as in configs/machine/one-node.yaml"
+            "pools.<service>.num_gpus, such as in configs/machine/eight-gpus.yaml"
         )
     return balanced(demand(found, config.evaluate.n), _sized(config, found.times), gpus)
 
