@@ -26,7 +26,7 @@ for command in (run, investigate, exemplars, evaluate, report, show, import_maia
 
 
 def main() -> None:
-    """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake."""
+    """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake, 3 stopped by a signal."""
     on_sigterm()
     try:
         app()
