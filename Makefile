@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench gpu clean
+.PHONY: setup demo test lint bench gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -41,6 +41,10 @@ bench: setup
 
 gpu: setup
 	$(BIN)/pytest -m gpu
+
+# SLURM and hosts in network namespaces, with all faults: needs root, and what .ci/run installs.
+cluster-test: setup
+	$(BIN)/pytest tests/cluster -m "not gpu"
 
 clean:
 	rm -rf .venv runs exemplars/*/

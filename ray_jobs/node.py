@@ -24,6 +24,12 @@ from ray_jobs.allocation import free_block, own_address, share
 PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
 """Seconds without an answer from the head after which a worker gives up."""
 
+SLOW = {"RAY_raylet_start_wait_time_s": "120"}
+"""Seconds for Ray's own start on a busy node or a slow file system; its default is half a minute."""
+
+STARTS = 3
+"""Of a head that does not come up, before the job is given up."""
+
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for what Ray started."""
 
@@ -50,8 +56,7 @@ def main(role: str) -> int:
         return 0
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _end_descendants()
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -61,8 +66,15 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def _head(folder: Path) -> int:
     host, port = os.environ["RAY_ADDRESS"].rsplit(":", 1)
     dashboard = ["--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={int(port) + 7}"]
+    code = 1
     client = f"--ray-client-server-port={int(port) + 8}"
-    return _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard)
+    for _ in range(STARTS):
+        code = _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard)
+        if (folder / "ray_current_cluster").exists():
+            break  # it was up, and what it knew is lost
+        _say(f"Ray did not come up (code {code})")
+        _clear(folder)
+    return code
 
 
 def _worker(folder: Path) -> int:
@@ -72,8 +84,7 @@ def _worker(folder: Path) -> int:
         own = own_address(head.rsplit(":", 1)[0])
         code = _ray(folder, own, free_block(_number()), f"--address={head}")
         _say(f"Ray ended with code {code}; joining {head} again")
-        _end_descendants()
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
         time.sleep(1)  # where it ends at once, each time
     _say(f"no answer from the head at {head} for {PATIENCE:g} s; leaving")
     return 0
@@ -82,7 +93,8 @@ def _worker(folder: Path) -> int:
 def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     """Runs until Ray on this node ends. What it and its workers write goes below the folder."""
     scratch = folder / "tmp"
-    scratch.mkdir(parents=True, mode=0o700)
+    scratch.mkdir(parents=True)
+    folder.chmod(0o700)
     ports = {
         "node-manager-port": base + 1,
         "object-manager-port": base + 2,
@@ -95,7 +107,7 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     command += [f"--temp-dir={folder}", "--disable-usage-stats", *(f"--{name}={port}" for name, port in ports.items())]
     more = [*share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
     _say(f"{host}: {' '.join([*options, *more])}")
-    return subprocess.call(command + more, env=os.environ | {"TMPDIR": str(scratch)})
+    return subprocess.call(command + more, env=SLOW | os.environ | {"TMPDIR": str(scratch)})
 
 
 def _answers(address: str) -> bool:
@@ -112,12 +124,17 @@ def _answers(address: str) -> bool:
 
 def _folder() -> Path:
     """Short, since sockets lie below it and their paths may have 107 bytes."""
-    own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{os.environ.get('SLURM_NODEID', socket.gethostname()[:16])}"
+    own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{socket.gethostname().split('.')[0][-16:]}"
     return Path(os.environ.get("OPENMAIA_TMP", "/tmp")) / f"oma-{own}"
 
 
 def _number() -> int:
     return int(os.environ.get("SLURM_JOB_ID", os.getpid()))
+
+
+def _clear(folder: Path) -> None:
+    _end_descendants()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_descendants() -> None:

@@ -123,7 +123,7 @@ class Slurm:
             if host.init:
                 found += [f"{name}: {line}" for line in host.processes() if not re.search(r"\bslurmd -D\b", line)]
                 found += [f"{name}: /dev/shm/{entry}" for entry in host.run("ls", "/dev/shm").stdout.split()]
-        return found + [str(path) for path in (self.root / "tmp").iterdir()]
+        return found + [str(path) for path in (self.root / "t").iterdir()]
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def slurm(root: Path, count: int = 2) -> Iterator[Slurm]:
     tag = os.getpid()
     nodes = [f"m{tag}n{number}" for number in range(1, count + 1)]
     cgroups = _cgroups_work()
-    for folder in ("state", "munge", "tmp", *(f"{node}.spool" for node in nodes)):
+    for folder in ("state", "munge", "t", *(f"{node}.spool" for node in nodes)):
         (root / folder).mkdir()
     root.chmod(0o755)
     with network(root, ["ctl", *nodes]) as made:
