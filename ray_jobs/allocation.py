@@ -9,7 +9,7 @@ from dataclasses import dataclass
 PORTS = 10
 """A node's services listen on as many consecutive ports; its workers on whatever is free."""
 
-FIRST, BLOCKS = 10_000, 2_000
+FIRST, BLOCKS = 20_000, 1_000
 """Below 30000, so that the kernel does not hand these ports out to outgoing connections."""
 
 STORE_SHARE = 0.3

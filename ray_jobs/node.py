@@ -1,6 +1,6 @@
 """One node of a Ray cluster inside a batch job: started with what the job was given, started again when it is lost,
 ended by process id, its files removed. Used by cluster/slurm; works wherever RAY_ADDRESS says where the head is to be.
-OPENMAIA_RAY_OPTIONS holds further options of `ray start`, such as --resources.
+OPENMAIA_RAY_OPTIONS holds further options of `ray start`, such as --resources; OPENMAIA_HEAD_OPTIONS those of the head.
 
     python -m ray_jobs.node address    prints HOST:PORT for a head on this machine
     python -m ray_jobs.node head       runs the head at RAY_ADDRESS until it gets a SIGTERM
@@ -28,7 +28,7 @@ SLOW = {"RAY_raylet_start_wait_time_s": "120"}
 """Seconds for Ray's own start on a busy node or a slow file system; its default is half a minute."""
 
 STARTS = 3
-"""Of a head that does not come up, before the job is given up."""
+"""Of a Ray that does not come up, one after the other, before it is given up."""
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for what Ray started."""
@@ -66,12 +66,13 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def _head(folder: Path) -> int:
     host, port = os.environ["RAY_ADDRESS"].rsplit(":", 1)
     dashboard = ["--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={int(port) + 7}"]
+    more = shlex.split(os.environ.get("OPENMAIA_HEAD_OPTIONS", ""))
     code = 1
     client = f"--ray-client-server-port={int(port) + 8}"
     for _ in range(STARTS):
-        code = _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard)
-        if (folder / "ray_current_cluster").exists():
-            break  # it was up, and what it knew is lost
+        code = _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard, *more)
+        if _was_up(folder):
+            break  # what it knew is lost
         _say(f"Ray did not come up (code {code})")
         _clear(folder)
     return code
@@ -80,14 +81,17 @@ def _head(folder: Path) -> int:
 def _worker(folder: Path) -> int:
     """A raylet that was cut off ends itself when it hears from the head again; then it is time for another."""
     head = os.environ["RAY_ADDRESS"]
-    while _answers(head):
-        own = own_address(head.rsplit(":", 1)[0])
-        code = _ray(folder, own, free_block(_number()), f"--address={head}")
+    failures = 0
+    while failures < STARTS:
+        if not _answers(head):
+            _say(f"no answer from the head at {head} for {PATIENCE:g} s; leaving")
+            return 0
+        code = _ray(folder, own_address(head.rsplit(":", 1)[0]), free_block(_number()), f"--address={head}")
+        failures = 0 if _was_up(folder) else failures + 1
         _say(f"Ray ended with code {code}; joining {head} again")
         _clear(folder)
-        time.sleep(1)  # where it ends at once, each time
-    _say(f"no answer from the head at {head} for {PATIENCE:g} s; leaving")
-    return 0
+    _say(f"Ray did not come up {STARTS} times; leaving")
+    return 1
 
 
 def _ray(folder: Path, host: str, base: int, *options: str) -> int:
@@ -102,12 +106,19 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
         "dashboard-agent-listen-port": base + 4,
         "dashboard-agent-grpc-port": base + 5,
         "metrics-export-port": base + 6,
+        # Any free one: Ray's own range, 10002 to 19999, would be shared by all jobs on the machine.
+        "min-worker-port": 0,
+        "max-worker-port": 0,
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", f"--node-ip-address={host}", *options]
     command += [f"--temp-dir={folder}", "--disable-usage-stats", *(f"--{name}={port}" for name, port in ports.items())]
     more = [*share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
     _say(f"{host}: {' '.join([*options, *more])}")
     return subprocess.call(command + more, env=SLOW | os.environ | {"TMPDIR": str(scratch)})
+
+
+def _was_up(folder: Path) -> bool:
+    return (folder / "ray_current_cluster").exists()
 
 
 def _answers(address: str) -> bool:

@@ -132,8 +132,8 @@ def environment(root: Path, meeting: Meeting) -> dict[str, str]:
     return {
         "OPENMAIA_PYTHON": sys.executable,
         "OPENMAIA_TMP": str(root / "t"),
-        # Ray starts twice as fast without them, and most of these tests are not about them.
-        "OPENMAIA_RAY_OPTIONS": "--include-dashboard=false --include-log-monitor=false",
+        # Ray starts sooner without it, and most of these tests are not about it.
+        "OPENMAIA_HEAD_OPTIONS": "--include-dashboard=false",
         "OPENMAIA_TEST": str(meeting.folder),
         "PYTHONPATH": str(REPOSITORY),
     }

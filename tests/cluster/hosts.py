@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-NEEDS = ("ip", "nsenter", "unshare", "tini")
+NEEDS = ("ip", "nsenter", "setpriv", "unshare", "tini")
 
 INIT = """
 mount --bind {root}/hosts.txt /etc/hosts
@@ -110,7 +110,8 @@ class Network:
         _ip("-n", space, "route", "add", "default", "via", f"{self.subnet}.1")
         script = INIT.format(root=self.root, name=name)
         # nsenter and not `ip netns exec`, which puts another /sys over the cgroups.
-        enter = ["nsenter", f"--net=/run/netns/{space}"]
+        # A test that is killed takes its hosts along.
+        enter = ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--net=/run/netns/{space}"]
         unshare = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with open(self.root / f"{name}.log", "ab") as log:
             host.process = subprocess.Popen(

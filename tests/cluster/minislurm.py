@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cluster.hosts import NEEDS, Host, Network, network, until
 
-PROGRAMS = (*NEEDS, "slurmctld", "slurmd", "munged", "srun", "setpriv")
+PROGRAMS = (*NEEDS, "slurmctld", "slurmd", "munged", "srun")
 
 CPUS, MEGABYTES = 2, 12_000
 """Of each host, whatever this machine has."""

@@ -58,7 +58,7 @@ class Cluster:
 
     def join(self, name: str) -> None:
         cpus = 0 if name == "h0" else 1
-        more = f"{self.environment['OPENMAIA_RAY_OPTIONS']} --num-cpus={cpus} --object-store-memory=100000000"
+        more = f"--num-cpus={cpus} --object-store-memory=100000000"
         role = "head" if name == "h0" else "worker"
         command = (sys.executable, "-m", "ray_jobs.node", role)
         self.network.hosts[name].start(

@@ -90,7 +90,7 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
 
 def test_one_node_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path, sweeps: Sweeps):
     """With everything that Ray starts by default."""
-    more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_RAY_OPTIONS": ""}
+    more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": ""}
     job = submit(cluster, folder, sweeps.make("own"), "--no-requeue", **more)
     assert ended(cluster, job) == ("FAILED", "3:0")
     empty_within(cluster, TEARDOWN)
