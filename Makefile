@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench gpu clean
+.PHONY: setup demo test lint bench gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -31,7 +31,7 @@ lint: setup
 
 test: lint
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/pytest -m "not long and not cluster" -n 2 --dist loadfile
 
 # By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
 # `make bench only=pool` runs one part.
@@ -41,6 +41,10 @@ bench: setup
 
 gpu: setup
 	$(BIN)/pytest -m gpu
+
+# SLURM and hosts in network namespaces, with all faults: needs root, and what .ci/run installs.
+cluster-test: setup
+	$(BIN)/pytest tests/cluster
 
 clean:
 	rm -rf .venv runs exemplars/*/

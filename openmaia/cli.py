@@ -29,7 +29,7 @@ app.add_typer(submit, name="submit")
 
 
 def main() -> None:
-    """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake."""
+    """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake, 3 stopped by a signal."""
     end_on_signals()
     try:
         app()

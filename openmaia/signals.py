@@ -18,6 +18,9 @@ from types import FrameType
 GRACE = 12.0
 """Seconds to end orderly; schedulers send SIGKILL after 15 or more."""
 
+STOPPED = 3
+"""Exit code of what was asked to end before it was done."""
+
 TOGETHER = 0.5
 """Seconds within which a second signal is taken for the same wish: to the process and to its group."""
 
@@ -66,7 +69,7 @@ def _watch(reader: int) -> None:
             break
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar may have hidden it
     os.write(2, f"{cursor}error: stopped at once; the same command goes on from here\n".encode())
-    os._exit(1)
+    os._exit(STOPPED)
 
 
 def _next(reader: int, seconds: float | None) -> float:

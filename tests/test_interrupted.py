@@ -83,7 +83,7 @@ def test_sigterm_ends_orderly_and_show_tells_what_is_owed(sources: list[str], tm
     process = start(sources)
     wait_for(lambda: any((root / "journal").rglob("0000.parquet")), process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 1
+    assert process.wait(60) == 3
     assert process.stderr
     assert "the same command goes on" in process.stderr.read().decode()
     shown = subprocess.run([*COMMAND, "show", str(root), "--json"], capture_output=True, check=True, timeout=60)

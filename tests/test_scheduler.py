@@ -129,7 +129,7 @@ def test_a_node_is_removed_and_another_added_and_every_unit_is_done_once(tmp_pat
     come_and_go(tmp_path, 24)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_two_hundred_units_while_a_node_is_removed_and_another_added(tmp_path: Path):
     come_and_go(tmp_path, 200)

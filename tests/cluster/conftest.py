@@ -1,0 +1,139 @@
+"""Sweeps that take seconds: formulas for units, a recorded conversation for a backbone, eight pictures."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from openmaia.config import load
+from openmaia.exemplars import make
+from openmaia.store.run import Owed, Run
+from tests.conftest import REPOSITORY
+from tests.pictures.making import picture, save
+
+TALK = [
+    """[HYPOTHESIS LIST]:
+1. red things
+[CODE]:
+```python
+images = tools.text2image(["a red circle", "a blue square"])
+activations, shown = system.call_neuron(images)
+tools.visit()
+tools.devour()
+tools.display(shown, activations)
+```""",
+    "[DESCRIPTION]: red things\n[LABEL 1]: red circle",
+]
+
+TWELVE = "units=mono=0-5:or=0-2:and=0-2"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where a test and the tools of its agents meet."""
+
+    folder: Path
+
+    def hold_after(self, visits: int) -> None:
+        (self.folder / "hold").write_text(str(visits))
+
+    def clear(self) -> None:
+        for path in (self.folder / "visits").iterdir():
+            path.unlink()
+
+    def go_on(self) -> None:
+        (self.folder / "hold").unlink()
+
+    def visits(self) -> list[str]:
+        """A host for every experiment that was begun."""
+        return [path.read_text() for path in (self.folder / "visits").iterdir()]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    sources: list[str]
+    run: Run
+    meeting: Meeting
+
+    def done(self) -> int:
+        return len(self.run.done())
+
+    def written(self) -> dict[Owed, tuple[int, int]]:
+        """Inode and time of each record: one that is written again gets others."""
+        stats = {owed: os.stat(self.run.record_path(owed)) for owed in self.run.done()}
+        return {owed: (stat.st_ino, stat.st_mtime_ns) for owed, stat in stats.items()}
+
+
+class Sweeps:
+    """Makes sweeps that share pictures and exemplars."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for seed in range(8):
+            save(folder / "pictures" / f"{seed}.png", picture(seed))
+        for name, replies in (("talk", TALK), ("half", TALK[:1])):
+            told = [{"role": "assistant", "content": text} for text in replies]
+            (folder / f"{name}.json").write_text(json.dumps(told))
+        make(load(self.sources("exemplars")), ["mono", "or", "and"])
+
+    def sources(self, name: str, *overrides: str, talk: str = "talk") -> list[str]:
+        return [
+            str(REPOSITORY / "configs/closed-form.yaml"),
+            f"name={name}",
+            TWELVE,
+            f"paths.cache={self.folder}/cache",
+            f"paths.runs={self.folder}/runs",
+            f"paths.exemplars={self.folder}/exemplars",
+            "pictures.kind=folder",
+            f"pictures.folder={self.folder}/pictures",
+            "exemplars.k=2",
+            "backbone.kind=replay",
+            f"backbone.record={self.folder}/{talk}.json",
+            "tools=[tests.cluster.agent_tools:visit,tests.cluster.agent_tools:devour]",
+            "sandbox.seconds=600",
+            "evaluate.n=2",
+            "evaluate.bootstrap=20",
+            "ray.investigations=6",
+            "ray.memory_mb=100",
+            *overrides,
+        ]
+
+    def meeting(self, name: str) -> Meeting:
+        meeting = Meeting(self.folder / "meetings" / name)
+        (meeting.folder / "visits").mkdir(parents=True)
+        return meeting
+
+    def make(self, name: str, *overrides: str, talk: str = "talk", meeting: Meeting | None = None) -> Sweep:
+        sources = self.sources(name, *overrides, talk=talk)
+        return Sweep(sources, Run.create(load(sources)), meeting or self.meeting(name))
+
+
+@pytest.fixture(scope="package")
+def sweeps(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
+    return Sweeps(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    """A folder with a short path: the paths of sockets below it may have 107 bytes. Removed with all that is in it."""
+    made = Path(f"/tmp/oma{os.getpid()}")
+    made.mkdir(mode=0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def environment(root: Path, meeting: Meeting) -> dict[str, str]:
+    """Of jobs and hosts."""
+    return {
+        "OPENMAIA_PYTHON": sys.executable,
+        "OPENMAIA_TMP": str(root / "t"),
+        # Ray starts sooner without it, and most of these tests are not about it.
+        "OPENMAIA_HEAD_OPTIONS": "--include-dashboard=false",
+        "OPENMAIA_TEST": str(meeting.folder),
+        "PYTHONPATH": str(REPOSITORY),
+    }

@@ -1,0 +1,203 @@
+"""cluster/slurm on a real SLURM of two hosts: slurmctld, slurmd, munge, cgroups, and sweeps that really run."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import Sweep, Sweeps, environment
+from tests.cluster.hosts import lacking, until
+from tests.cluster.minislurm import PROGRAMS, Slurm, slurm
+from tests.conftest import REPOSITORY
+
+OPENMAIA = REPOSITORY / "cluster/slurm/openmaia.sbatch"
+JOIN = REPOSITORY / "cluster/slurm/join.sbatch"
+PATIENCE = 400
+"""Seconds for what takes some tens on a quiet machine."""
+
+TEARDOWN = 10
+"""Seconds in which a job's traces have to be gone."""
+
+reason = lacking(PROGRAMS)
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+
+
+@pytest.fixture(scope="module")
+def cluster(root: Path) -> Iterator[Slurm]:
+    with slurm(root) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cluster: Slurm) -> Iterator[Path]:
+    """Where a test submits from; what was written there is shown where it fails. Whatever it found, no job and no file
+    of a job outlives it."""
+    yield tmp_path
+    for log in sorted(tmp_path.glob("openmaia-*")):
+        print(f"---- {log.name}\n{log.read_text()[-4000:]}")
+    for job in cluster.jobs:
+        cluster.cancel(job)
+    until(lambda: not cluster.leftovers(), 60, "the nodes are empty again")
+
+
+def submit(cluster: Slurm, folder: Path, sweep: Sweep, *options: str, **more: str) -> int:
+    wanted = ["--cpus-per-task=1", "--mem=4000", "--time=30", *options]
+    return cluster.submit(
+        OPENMAIA, *wanted, arguments=sweep.sources, folder=folder, **environment(cluster.root, sweep.meeting) | more
+    )
+
+
+def ended(cluster: Slurm, job: int) -> tuple[str, str]:
+    """State and exit code."""
+    said = cluster.wait(job, PATIENCE)
+    return said["JobState"], said["ExitCode"]
+
+
+def empty_within(cluster: Slurm, seconds: float) -> None:
+    began = time.monotonic()
+    until(lambda: not cluster.leftovers(), 6 * seconds, f"{cluster.leftovers()} went away")
+    took = time.monotonic() - began
+    print(f"teardown: {took:.1f} s")
+    assert took < seconds
+
+
+def running(cluster: Slurm, job: int) -> bool:
+    assert cluster.state(job) in {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"}, cluster.show(job)
+    return True
+
+
+def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    """One does all, one has units that fail; each uses both nodes, hands on its exit code and leaves nothing."""
+    good, bad = sweeps.make("good"), sweeps.make("bad", "units=or=0-2", "retries=0", talk="half")
+    good.meeting.hold_after(0)
+    jobs = [submit(cluster, folder, sweep, "--nodes=2") for sweep in (good, bad)]
+    until(
+        lambda: running(cluster, jobs[0]) and len(set(good.meeting.visits())) == 2, PATIENCE, "both nodes investigate"
+    )
+    meeting_point = folder / f".ray-{jobs[0]}"
+    assert (meeting_point.stat().st_mode & 0o777, (meeting_point / "token").stat().st_mode & 0o777) == (0o700, 0o600)
+    good.meeting.go_on()
+    assert ended(cluster, jobs[0]) == ("COMPLETED", "0:0")
+    assert ended(cluster, jobs[1]) == ("FAILED", "1:0")
+    empty_within(cluster, TEARDOWN)
+    assert (good.done(), len(good.run.owed())) == (12, 0)
+    assert set(good.meeting.visits()) == set(cluster.nodes)
+    assert len(bad.run.failures()) == 3
+    assert not list(folder.glob(".ray-*")), "tokens are gone"
+
+
+def test_one_node_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    """With everything that Ray starts by default."""
+    more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": ""}
+    job = submit(cluster, folder, sweeps.make("own"), "--no-requeue", **more)
+    assert ended(cluster, job) == ("FAILED", "3:0")
+    empty_within(cluster, TEARDOWN)
+
+
+def test_scancel_ends_the_sweep_orderly_and_leaves_nothing(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    sweep = sweeps.make("cancelled")
+    sweep.meeting.hold_after(0)
+    job = submit(cluster, folder, sweep, "--nodes=2")
+    until(lambda: running(cluster, job) and len(set(sweep.meeting.visits())) == 2, PATIENCE, "both nodes investigate")
+    cluster.cancel(job)
+    assert ended(cluster, job)[0] == "CANCELLED"
+    empty_within(cluster, TEARDOWN)
+    assert sweep.run.files.read("driver.json") is None, "the lease is given back"
+    assert not list(folder.glob(".ray-*")), "the token is gone"
+    assert cluster.show(job)["Restarts"] == "0"
+
+
+def test_a_sweep_is_stopped_requeued_and_resumed_before_its_time_is_over(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    sweep = sweeps.make("limited")
+    sweep.meeting.hold_after(3)
+    job = submit(cluster, folder, sweep, "--nodes=2")
+    until(lambda: running(cluster, job) and sweep.done() == 3, PATIENCE, "three units are done")
+    before = sweep.written()
+    # So little that the signal of openmaia.sbatch, two minutes before the end, is due.
+    hours, minutes, _ = map(int, cluster.show(job)["RunTime"].split(":"))
+    cluster.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * hours + minutes + 2}")
+    until(lambda: cluster.show(job)["Restarts"] == "1", 120, "the job is requeued")
+    cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=30")
+    sweep.meeting.go_on()
+    assert ended(cluster, job) == ("COMPLETED", "0:0")
+    assert before.items() <= sweep.written().items(), "what was done was not done again"
+    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert "stopped; the same command goes on" in (folder / f"openmaia-{job}.out").read_text()
+
+
+def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    sweep = sweeps.make("requeued")
+    sweep.meeting.hold_after(3)
+    job = submit(cluster, folder, sweep, "--nodes=2")
+    until(lambda: running(cluster, job) and sweep.done() == 3, PATIENCE, "three units are done")
+    before = sweep.written()
+    lost = next(node for node in cluster.nodes if node != cluster.show(job)["BatchHost"])
+    cluster.network.power_off(lost)
+    until(lambda: cluster.show(job)["Restarts"] == "1", 120, "SLURM notices and requeues the job")
+    cluster.boot(lost)
+    sweep.meeting.go_on()
+    assert ended(cluster, job) == ("COMPLETED", "0:0")
+    assert before.items() <= sweep.written().items(), "what was done was not done again"
+    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    empty_within(cluster, TEARDOWN)
+
+
+def test_with_no_kill_a_sweep_goes_on_with_the_nodes_that_are_left(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    sweep = sweeps.make("unkilled")
+    sweep.meeting.hold_after(3)
+    job = submit(cluster, folder, sweep, "--nodes=2", "--no-kill")
+    until(lambda: running(cluster, job) and sweep.done() == 3, PATIENCE, "three units are done")
+    lost = next(node for node in cluster.nodes if node != cluster.show(job)["BatchHost"])
+    cluster.network.power_off(lost)
+    sweep.meeting.go_on()
+    try:
+        assert ended(cluster, job) == ("COMPLETED", "0:0")
+    finally:
+        cluster.boot(lost)
+    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert cluster.show(job)["Restarts"] == "0"
+    _forget_what_a_dead_host_left(cluster)
+
+
+def _forget_what_a_dead_host_left(cluster: Slurm) -> None:
+    """A host that lost its power could not tidy up; the job of that number will not come back to do it."""
+    for path in (cluster.root / "t").iterdir():
+        shutil.rmtree(path)
+
+
+def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    sweep = sweeps.make("joined")
+    sweep.meeting.hold_after(2)
+    job = submit(cluster, folder, sweep, "--nodes=1")
+    until(lambda: running(cluster, job) and sweep.done() == 2, PATIENCE, "two units are done")
+    head = cluster.show(job)["BatchHost"]
+    until(lambda: len(sweep.meeting.visits()) >= 6, PATIENCE, "the head is full")
+    assert set(sweep.meeting.visits()) == {head}
+    more = cluster.submit(
+        JOIN, "--cpus-per-task=1", "--mem=4000", f"--exclude={head}", arguments=[str(job)], folder=folder,
+        **environment(cluster.root, sweep.meeting),
+    )  # fmt: skip
+    until(
+        lambda: running(cluster, job) and len(set(sweep.meeting.visits())) == 2, PATIENCE, "the new node investigates"
+    )
+    cluster.cancel(more)
+    cluster.wait(more, 60)
+    sweep.meeting.go_on()
+    assert ended(cluster, job) == ("COMPLETED", "0:0")
+    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    empty_within(cluster, TEARDOWN)
+
+
+def test_a_sweep_survives_an_investigation_that_takes_all_memory(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    if not cluster.cgroups:
+        pytest.skip("memory limits need cgroups of version 1")
+    sweep = sweeps.make("devoured", "units=and=0-2")
+    (sweep.meeting.folder / "appetite").touch()
+    job = submit(cluster, folder, sweep, "--mem=2500")
+    state, code = ended(cluster, job)
+    assert code == "0:0", state
+    assert not (sweep.meeting.folder / "appetite").exists()
+    assert (sweep.done(), len(sweep.run.owed())) == (3, 0)
+    empty_within(cluster, TEARDOWN)
