@@ -305,7 +305,15 @@ def test_disabled_starts_nothing(tmp_path: Path):
 def test_series_are_differences_of_two_samples():
     series = Series({"target": 16})
     series.sample(Sample(counters={"target": {**COUNTERS, "requests": 100, "batches": 10, "batched": 100}}, time=0))
-    now = {**COUNTERS, "requests": 180, "batches": 20, "batched": 180, "busy_seconds": 10.0, "hits": 3, "misses": 1}
+    now = {
+        **COUNTERS,
+        "requests": 180,
+        "batches": 20,
+        "batched": 180,
+        "busy_seconds": 10.0,
+        "cache_hits": 3,
+        "cache_misses": 1,
+    }
     found = series.sample(Sample(counters={"target": now}, time=10))
     assert found["pools/target/requests_per_second"] == 8
     assert found["pools/target/batch"] == 8
