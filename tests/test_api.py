@@ -162,7 +162,7 @@ def test_the_agents_side_imports_only_what_the_sandbox_has():
 def test_the_agents_side_stands_alone():
     module: dict[str, Any] = {"__name__": "alone"}
     exec(compile(inspect.getsource(api), "api", "exec"), module)
-    built = module["build"](lambda name, *args: [], {"tools": {}})
+    built = module["build"](lambda name, *args: [], {"tools": {}, "scope": "unit"})
     assert built["system"].call_neuron([]) == ([], [])
 
 

@@ -132,7 +132,7 @@ def test_what_callers_are_charged_adds_up_to_the_time_replicas_were_busy(ray_clu
         assert [spent.requests for spent in charged] == [31, 30, 30, 30, 30, 30]
         assert all(spent.seconds > 0 for spent in charged)
         busy = made.counters()["target"].busy_seconds
-        assert sum(spent.seconds for spent in charged) == pytest.approx(busy, rel=1e-3)
+        assert sum(spent.seconds for spent in charged) == pytest.approx(busy, rel=1e-2)
         assert all(spent.gpu_seconds == 0 for spent in charged)
 
 

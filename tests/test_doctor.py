@@ -77,9 +77,9 @@ for sources in json.loads(sys.argv[1]):
 
 
 def test_every_shipped_config_is_examined(tmp_path: Path):
-    """In a process of its own, because huggingface_hub reads its environment when it is imported."""
+    """All but papers.yaml, which names several of them. In a process of its own, because huggingface_hub reads its environment when it is imported."""
     shipped = {path.relative_to(REPOSITORY / "configs").with_suffix("").as_posix() for path in (REPOSITORY / "configs").rglob("*.yaml")}  # fmt: skip
-    assert shipped == {*SCIENCE, *(name for overlays in OVERLAYS for name in overlays)}
+    assert shipped - {"papers"} == {*SCIENCE, *(name for overlays in OVERLAYS for name in overlays)}
     combined = [
         [str(REPOSITORY / f"configs/{name}.yaml") for name in (science, *overlays)]
         for science, overlays in zip(SCIENCE, OVERLAYS, strict=True)

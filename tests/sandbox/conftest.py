@@ -109,8 +109,22 @@ def fresh() -> Iterator[Callable[..., Agent]]:
         sandbox.close()
 
 
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def what_others_started() -> None:
+    """Before this test: a Ray or an engine that another module's fixture keeps up."""
+    _others.clear()
+    _others.update(_all())
+
+
 def children() -> set[int]:
-    """Our child processes, zombies included."""
+    """Child processes that the test started, zombies included."""
+    return _all() - _others
+
+
+def _all() -> set[int]:
     found: set[int] = set()
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/children") as file:

@@ -48,7 +48,7 @@ def test_start_returns_at_once_and_may_be_called_again():
         begun = time.monotonic()
         sandbox.start()
         sandbox.start()
-        assert time.monotonic() - begun < 0.4 and len(children()) == 1
+        assert time.monotonic() - begun < 1 and len(children()) == 1
 
 
 def test_a_child_outlives_the_thread_that_started_it():
