@@ -16,10 +16,11 @@ def numbers(value: object) -> list[float]:
     return [float(value)] if isinstance(value, int | float) else []
 
 
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_benchmark_runs_and_prints_its_figures(part: str):
     command = [sys.executable, "-m", "tests.benchmarks", f"only={part}", "smoke=1"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     found = numbers(json.loads(done.stdout.splitlines()[-1])[part])
     assert found and all(number >= 0 for number in found)

@@ -351,7 +351,7 @@ def test_a_server_that_is_away_or_silent_is_missing():
                 load([*LEAST, "backbone.kind=anthropic", "backbone.model=m", f"backbone.base_url={url}"])
             )
             assert answer.state == "missing" and said in answer.what
-        assert time.monotonic() - begun < 12
+        assert time.monotonic() - begun < 60, "a silent server is not waited for"
 
 
 def test_a_key_is_needed_by_the_makers_own_server_only(monkeypatch: pytest.MonkeyPatch):
