@@ -106,7 +106,7 @@ def _sandbox(config: Config) -> Sandbox:
     source = api_source() + "\n\n_build = build\n\n\ndef build(call, manifest):\n"
     source += "    return _build(call, manifest) | {'system_call': call}\n"
     limits = options(config).sandbox
-    return Sandbox(api_source=source, manifest={"tools": {}}, limits=limits)
+    return Sandbox(api_source=source, manifest={"tools": {}, "scope": "unit"}, limits=limits)
 
 
 def import_ms() -> float:
