@@ -1,4 +1,4 @@
-"""Every benchmark runs, at a scale that proves nothing about speed."""
+"""Benchmarks run, at a scale that proves nothing about speed."""
 
 import json
 import subprocess
@@ -16,8 +16,14 @@ def numbers(value: object) -> list[float]:
     return [float(value)] if isinstance(value, int | float) else []
 
 
+QUICK = ("many", "footprint")
+"""The others take minutes each: `pytest -m long tests/test_bench.py`."""
+
+
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "part", [part if part in QUICK else pytest.param(part, marks=pytest.mark.long) for part in PARTS]
+)
 def test_a_benchmark_runs_and_prints_its_figures(part: str):
     command = [sys.executable, "-m", "tests.benchmarks", f"only={part}", "smoke=1"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
