@@ -123,16 +123,19 @@ def submitted(
     return sources, folder / "runs" / "demo"
 
 
+@pytest.mark.cluster
 def test_a_submitted_job_runs_on_the_cluster(submitted: tuple[list[str], Path]):
     check(Run.open(str(submitted[1])))
 
 
+@pytest.mark.cluster
 def test_a_finished_run_is_evaluated_by_a_job(head: dict[str, str], submitted: tuple[list[str], Path]):
     done = submit(head, sys.executable, "-m", "ray_jobs.evaluate", str(submitted[1]))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert "_conv_head/66" in done.stdout
 
 
+@pytest.mark.cluster
 def test_exemplars_are_computed_by_a_job(head: dict[str, str], settings: list[str], tmp_path: Path):
     given = [settings[0], f"paths.exemplars={tmp_path}/exemplars", f"paths.runs={tmp_path}/runs", "pictures.limit=40"]
     done = submit(head, sys.executable, "-m", "ray_jobs.exemplars", "configs/closed-form.yaml", *given)
@@ -140,6 +143,7 @@ def test_exemplars_are_computed_by_a_job(head: dict[str, str], settings: list[st
     assert list((tmp_path / "exemplars").rglob("*.units.parquet"))
 
 
+@pytest.mark.cluster
 def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
     head: dict[str, str], submitted: tuple[list[str], Path]
 ):
@@ -161,6 +165,7 @@ def test_a_job_with_a_mistake_fails_with_its_message_and_its_exit_code(head: dic
     assert "error: paths.runs='runs' is relative" in done.stdout and "exit code 2" in done.stdout + done.stderr
 
 
+@pytest.mark.cluster
 def test_a_job_does_not_carry_runs_exemplars_and_environments(head: dict[str, str], tmp_path: Path):
     shutil.copy(REPOSITORY / ".gitignore", tmp_path)
     for name in ("runs/demo/a", "exemplars/t/a", "exemplars/README.md", ".venv/a", ".git/a", "configs/a", "openmaia/a"):
