@@ -100,15 +100,21 @@ def test_run_joins_a_cluster_by_its_address(head: dict[str, str], settings: list
 
 
 def submit(head: dict[str, str], *command: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-    """`ray job submit` with a folder as the job's own; ends with the job."""
-    return subprocess.run(
-        [RAY, "job", "submit", f"--address={head['DASHBOARD']}", "--working-dir", str(folder), "--", *command],
-        env=head | {"RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        cwd=folder,
-    )
+    """`ray job submit` with a folder as the job's own; ends with the job. A head that has just started has no agent yet
+    that takes jobs, and says so."""
+    until = time.monotonic() + 120
+    while True:
+        done = subprocess.run(
+            [RAY, "job", "submit", f"--address={head['DASHBOARD']}", "--working-dir", str(folder), "--", *command],
+            env=head | {"RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "0"},
+            capture_output=True,
+            text=True,
+            timeout=400,
+            cwd=folder,
+        )
+        if "No available agent to submit job" not in done.stdout + done.stderr or time.monotonic() > until:
+            return done
+        time.sleep(1)
 
 
 @pytest.fixture(scope="module")
@@ -123,19 +129,16 @@ def submitted(
     return sources, folder / "runs" / "demo"
 
 
-@pytest.mark.cluster
 def test_a_submitted_job_runs_on_the_cluster(submitted: tuple[list[str], Path]):
     check(Run.open(str(submitted[1])))
 
 
-@pytest.mark.cluster
 def test_a_finished_run_is_evaluated_by_a_job(head: dict[str, str], submitted: tuple[list[str], Path]):
     done = submit(head, sys.executable, "-m", "ray_jobs.evaluate", str(submitted[1]))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert "_conv_head/66" in done.stdout
 
 
-@pytest.mark.cluster
 def test_exemplars_are_computed_by_a_job(head: dict[str, str], settings: list[str], tmp_path: Path):
     given = [settings[0], f"paths.exemplars={tmp_path}/exemplars", f"paths.runs={tmp_path}/runs", "pictures.limit=40"]
     done = submit(head, sys.executable, "-m", "ray_jobs.exemplars", "configs/closed-form.yaml", *given)
@@ -143,7 +146,6 @@ def test_exemplars_are_computed_by_a_job(head: dict[str, str], settings: list[st
     assert list((tmp_path / "exemplars").rglob("*.units.parquet"))
 
 
-@pytest.mark.cluster
 def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
     head: dict[str, str], submitted: tuple[list[str], Path]
 ):
@@ -165,7 +167,6 @@ def test_a_job_with_a_mistake_fails_with_its_message_and_its_exit_code(head: dic
     assert "error: paths.runs='runs' is relative" in done.stdout and "exit code 2" in done.stdout + done.stderr
 
 
-@pytest.mark.cluster
 def test_a_job_does_not_carry_runs_exemplars_and_environments(head: dict[str, str], tmp_path: Path):
     shutil.copy(REPOSITORY / ".gitignore", tmp_path)
     for name in ("runs/demo/a", "exemplars/t/a", "exemplars/README.md", ".venv/a", ".git/a", "configs/a", "openmaia/a"):

@@ -168,7 +168,7 @@ def run(folder: Path, *, name: str = "tiny", text: str = "a striped cat", layer:
     made.set_plan(units, 1)
     for unit in units[:2]:
         made.publish(record(unit, config, text=text))
-        made.write_evaluation(Owed(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 3.0))
+        made.write_evaluation(Owed(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 1.0))
     made.publish(record(units[2], config, text=text, stop=Stop.LIMIT))
     made.fail(Owed(unit=units[3], replicate=0), f"ServiceError: the generator died {text}\nTraceback {text}")
     return made
