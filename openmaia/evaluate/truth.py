@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
-from openmaia.evaluate.statistics import mean_interval
 from openmaia.pictures.vocabulary import BY_NAME, find, of_kind
 
 Terms = frozenset[str]
@@ -121,7 +120,14 @@ def proportion(hits: Sequence[bool]) -> list[float] | None:
 
 
 def _mean(values: Sequence[float], resamples: int) -> list[float] | None:
+    """[mean, low, high]: scipy.stats.bootstrap over units, percentile method; the mean alone where all are equal."""
     if not values:
         return None
-    interval = mean_interval(values, resamples)
-    return [round(value, 4) for value in (interval.mean, interval.low, interval.high)]
+    data = np.asarray(values, dtype=np.float64)
+    low = high = data.mean()
+    if np.ptp(data) > 0:
+        drawn = stats.bootstrap(
+            (data,), np.mean, n_resamples=resamples, rng=np.random.default_rng(0), method="percentile"
+        )
+        low, high = drawn.confidence_interval
+    return [round(float(value), 4) for value in (data.mean(), low, high)]

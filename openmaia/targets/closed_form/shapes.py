@@ -38,8 +38,8 @@ def _overlap(figure: Figure, name: str) -> float:
 
 def _bar(figure: Figure) -> float:
     height, width = figure.cut.shape
-    if width < SIDE // 4:
-        return 0.0
+    if width < SIDE // 4 or figure.box[1] == 0 or figure.box[3] == SIDE:
+        return 0.0  # what runs out of the picture is a stripe
     filled = float(figure.cut.mean())
     return float(np.clip((filled - 0.8) / 0.12, 0, 1) * np.clip(width / height - 2, 0, 1))
 
