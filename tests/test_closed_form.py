@@ -9,10 +9,10 @@ from PIL import Image, ImageDraw
 from scipy import ndimage
 
 from openmaia.errors import UsageError
+from openmaia.generators.collage import paint
 from openmaia.images import Picture
 from openmaia.pictures.vocabulary import BY_NAME
 from openmaia.services import Probe
-from openmaia.generators.collage import paint
 from openmaia.targets.closed_form import ClosedFormTarget, layers
 from openmaia.targets.closed_form.colours import hue
 from openmaia.targets.closed_form.concepts import INSIDE, OUTSIDE, Sort

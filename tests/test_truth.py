@@ -72,9 +72,12 @@ def test_a_label_is_ranked_against_the_truths_of_all_units():
 
 def test_distractors_hold_every_other_word_of_the_kind_and_each_part():
     found = truth.candidates([RED_CIRCLE])
-    assert {frozenset({"blue", "circle"}), frozenset({"red", "square"}), frozenset({"red"}), frozenset({"circle"})} <= set(
-        found
-    )
+    assert {
+        frozenset({"blue", "circle"}),
+        frozenset({"red", "square"}),
+        frozenset({"red"}),
+        frozenset({"circle"}),
+    } <= set(found)
 
 
 def test_figures_agree_with_a_case_computed_by_hand():

@@ -35,9 +35,7 @@ def prompts(budget: int) -> list[Asked]:
     """Round by round over all hypotheses, each round in other contexts, until the budget is used up."""
     everything = hypotheses()
     asked = [everything[at % len(everything)] for at in range(budget)]
-    return [
-        Asked(name=" ".join(words), prompt=_prompt(words, at // len(everything))) for at, words in enumerate(asked)
-    ]
+    return [Asked(name=" ".join(words), prompt=_prompt(words, at // len(everything))) for at, words in enumerate(asked)]
 
 
 def _prompt(words: Sequence[str], index: int) -> str:
@@ -55,8 +53,10 @@ def measured(unit: Unit, services: Services, asked: Sequence[Asked], seed: int) 
 def chosen(asked: Sequence[Asked], values: Sequence[float], second: float) -> tuple[str, ...]:
     """The hypothesis of the highest mean where it stands out from all, and the next that shares no word with it where
     it reaches the share `second` of the first's height above the median."""
-    means = {name: float(np.mean([v for a, v in zip(asked, values, strict=True) if a.name == name])) for name in
-             dict.fromkeys(one.name for one in asked)}
+    means = {
+        name: float(np.mean([v for a, v in zip(asked, values, strict=True) if a.name == name]))
+        for name in dict.fromkeys(one.name for one in asked)
+    }
     if not means:
         return ()
     middle = float(np.median(list(means.values())))

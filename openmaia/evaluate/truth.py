@@ -29,7 +29,9 @@ def terms(text: str) -> Terms:
     """What a text names: vocabulary words by their names, all other words as they stand."""
     words = find(text)
     spelled = {part for word in words for name in (word.name, *word.aliases) for part in _tokens(name)}
-    left = [t for t in _tokens(text) if t not in IGNORED and not spelled & {t, t.removesuffix("s"), t.removesuffix("es")}]
+    left = [
+        t for t in _tokens(text) if t not in IGNORED and not spelled & {t, t.removesuffix("s"), t.removesuffix("es")}
+    ]
     return frozenset([word.name for word in words] + left)
 
 
@@ -86,7 +88,9 @@ def score(labels: Sequence[str], truth: Truth, among: Sequence[Terms], like: Sim
     """among: see candidates."""
     said = [terms(label) for label in dict.fromkeys(labels)]
     wanted = slots(truth)
-    hits = np.array([[_is_first(label, slot, among, like) for slot in wanted] for label in said]).reshape(-1, len(wanted))
+    hits = np.array([[_is_first(label, slot, among, like) for slot in wanted] for label in said]).reshape(
+        -1, len(wanted)
+    )
     rows, columns = optimize.linear_sum_assignment(hits, maximize=True)
     return Score(labels=len(said), slots=len(wanted), hits=int(hits[rows, columns].sum()), inside=is_inside(truth))
 

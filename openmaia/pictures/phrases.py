@@ -38,7 +38,8 @@ def _left(names: Sequence[str], avoid: Sequence[str]) -> list[str]:
 def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
     """The word in the index-th of several contexts; contexts are the same for all words of a kind."""
     kind = BY_NAME[word].kind
-    carriers = _left(("circle", "vertical stripes", "square", "star", "dots"), avoid)
+    # No patterns: they are in two colours, and the other one would be in every picture.
+    carriers = _left(("circle", "square", "star", "triangle", "cross"), avoid)
     inks = _left(("blue", "black", "yellow", "red", "green", "purple"), avoid)
     match kind:
         case Kind.COLOUR:

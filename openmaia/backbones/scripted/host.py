@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
-from openmaia.backbones.scripted.judge import Finding, Hypothesis, answer, exemplar_evidence, finding, hypotheses
+from openmaia.backbones.scripted import design
+from openmaia.backbones.scripted.judge import (
+    Beside,
+    Finding,
+    Hypothesis,
+    answer,
+    exemplar_evidence,
+    finding,
+    hypotheses,
+)
 from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.transcript import Shown, Transcript, read
 from openmaia.messages import Chat, Message, Reply, Role
-from openmaia.pictures import phrases
-from openmaia.pictures.vocabulary import BY_NAME, Kind
-
-CONTEXTS = 4
-"""Pictures per hypothesis and per control group in the controlled test."""
 
 EXEMPLARS = """\
 for name in ("top", "random"):
@@ -25,11 +29,16 @@ MEASURE = """\
 prompts = [
     {prompts},
 ]
+looked_at = {{
+    {looked_at},
+}}
 for start in range(0, len(prompts), 100):
     part = prompts[start:start + 100]
     activations, images = system.call_neuron(tools.text2image(part))
-    for prompt, activation in zip(part, activations):
+    for prompt, activation, image in zip(part, activations, images):
         print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
+        if prompt in looked_at:
+            tools.display(image.original)
 """
 EDIT = """\
 bases = [
@@ -74,10 +83,11 @@ class ScriptedBackbone:
         if not candidates:
             return _write([], answer_text="[DESCRIPTION]: NONE")
         if not seen.of("control") and not seen.is_last_call:
-            wanted = [p for h in candidates for group in _test(h, candidates) for p in group]
-            return _write([h.name for h in candidates], code=_measure("control", wanted))
+            wanted = [p for h in candidates for group in design.groups(h, candidates) for p in group]
+            code = _measure("control", wanted, design.looked_at(candidates))
+            return _write([h.name for h in candidates], code=code)
         found = _judge(seen, candidates)
-        kept = answer(found)
+        kept = answer(found, seen.reach, self._shown_beside(seen, candidates))
         if kept and not seen.of("edit") and not seen.is_last_call:
             return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
         kept = _confirmed(kept, seen)
@@ -103,6 +113,18 @@ class ScriptedBackbone:
             sights.append(sight)
         return sights
 
+    def _shown_beside(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> Beside:
+        """By thing: how much more of each word its pictures show than those of its rivals do."""
+        found: dict[str, Sight] = {}
+        for hypothesis in candidates:
+            own, rivals = (
+                [self._eyes.see(picture.pixels) for prompt in dict.fromkeys(group) for picture in seen.seen_of(prompt)]
+                for group in design.groups(hypothesis, candidates)[:2]
+            )
+            if own and rivals:
+                found[hypothesis.name] = {word: _mean(own, word) - _mean(rivals, word) for word in own[0]}
+        return found
+
     def _first_guesses(self, seen: Transcript) -> list[str]:
         evidence = self._evidence(seen)
         return [w for w, e in sorted(evidence.items(), key=lambda item: (-item[1], item[0]))[:6] if e > 0.3]
@@ -117,24 +139,6 @@ class ScriptedBackbone:
         return f"Visible: {', '.join(seen)}." if seen else "Nothing in the vocabulary is visible."
 
 
-def _test(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
-    """[pictures of it, control group, …]: matched in everything but the word, and for a pair in one word each."""
-    avoid = [word for other in others for word in other.words]
-    if len(hypothesis.words) == 1:
-        word = hypothesis.words[0]
-        rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
-        own = [phrases.single(word, index, avoid) for index in range(CONTEXTS)]
-        return [own, [phrases.single(rival, index, avoid) for index, rival in enumerate(rivals)]]
-    colour, carrier = hypothesis.words
-    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
-    colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
-    return [
-        [phrases.figure(carrier, colour)] * CONTEXTS,
-        [phrases.figure(other, colour) for other in carriers],
-        [phrases.figure(carrier, other) for other in colours],
-    ]
-
-
 def _judge(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Finding]:
     values: dict[str, list[float]] = {}
     for prompt, value in [*seen.of("control"), *seen.of("screen")]:
@@ -143,32 +147,14 @@ def _judge(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Finding]:
     def measured(group: Sequence[str]) -> list[float]:
         return [value for prompt in dict.fromkeys(group) for value in values.get(prompt, [])]
 
-    groups = [(h, _test(h, candidates)) for h in candidates]
+    groups = [(h, design.groups(h, candidates)) for h in candidates]
     return [finding(h, measured(own), [measured(group) for group in controls]) for h, (own, *controls) in groups]
 
 
 def _edit(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> str:
-    """Take the concept away from a picture of it: the activation must fall."""
-    avoid = [word for candidate in candidates for word in candidate.words]
-    pairs: list[tuple[str, str]] = []
-    for found in kept:
-        words = found.hypothesis.words
-        for index in range(3):
-            base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
-            pairs.append((base, _order(words[0], index, avoid)))
+    pairs = design.edits(kept, candidates)
     bases, orders = ([pair[side] for pair in pairs] for side in (0, 1))
     return EDIT.format(prompts=_listing(bases), orders=_listing(orders))
-
-
-def _order(word: str, index: int, avoid: Sequence[str]) -> str:
-    rival = phrases.rival(word, index, avoid)
-    match BY_NAME[word].kind:
-        case Kind.COLOUR:
-            return f"change the color to {rival}"
-        case Kind.PATTERN | Kind.SCENE:
-            return f"change the background to {rival}"
-        case _:
-            return f"replace the {word} with {phrases.article(rival)}"
 
 
 def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
@@ -187,8 +173,12 @@ def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
     return [found for found in kept if fell(found)] or list(kept[:1])
 
 
-def _measure(stage: str, wanted: Sequence[str]) -> str:
-    return MEASURE.format(stage=stage, prompts=_listing(wanted))
+def _measure(stage: str, wanted: Sequence[str], looked_at: Sequence[str] = ()) -> str:
+    return MEASURE.format(stage=stage, prompts=_listing(wanted), looked_at=_listing(looked_at or [""]))
+
+
+def _mean(sights: Sequence[Sight], word: str) -> float:
+    return sum(sight[word] for sight in sights) / len(sights)
 
 
 def _listing(items: Sequence[str]) -> str:

@@ -13,8 +13,24 @@ from openmaia.pictures.vocabulary import BY_NAME, WORDS, Kind
 
 Measured = Sequence[tuple[str, float]]
 
-SINGLES, PAIRS = 6, 2
-"""How many hypotheses go from the screening into controlled tests."""
+SINGLES = {Kind.COLOUR: 3, Kind.PATTERN: 2, Kind.SHAPE: 2, Kind.OBJECT: 4, Kind.SCENE: 1}
+PAIRS = 3
+"""How many hypotheses at most go from the screening into controlled tests. Each kind has places of its own: things that
+happen to be yellow would otherwise keep everything else out of the test of a unit for yellow."""
+
+LEAST = 0.8
+"""Score below which a hypothesis is not worth a test, in deviations."""
+
+SHARE = 0.25
+"""Of the unit's reach: an effect below it is a side effect of something that was not found."""
+
+LEVEL = 0.03
+"""Of the controlled tests, one-sided."""
+
+SHOWN = 0.04
+"""Mean evidence of a property in a thing's pictures, beyond its rivals', from which the thing is said to show it."""
+
+Beside = Mapping[str, Sight]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,43 +75,41 @@ def hypotheses(shots: Sequence[Shot], measured: Measured, evidence: Mapping[str,
         return []
     values = np.array([value for _, value in rows])
     scale = float(stats.median_abs_deviation(values, scale="normal")) + 0.1 * float(values.std()) + 1e-6
-    effects = _main_effects(rows)
     singles = [
         Hypothesis(words=(word,), score=effect / scale + 0.5 * evidence.get(word, 0.0))
-        for word, effect in effects.items()
+        for word, effect in _main_effects(rows).items()
     ]
-    best = sorted(singles, key=lambda h: (-h.score, h.words))[:SINGLES]
-    return best + _combinations(rows, effects, scale)[:PAIRS]
+    ranked = sorted(singles, key=lambda h: (-h.score, h.words))
+    best = [h for kind, places in SINGLES.items() for h in [h for h in ranked if _kind(h) is kind][:places]]
+    pairs = _combinations(rows, scale)[:PAIRS]
+    return [h for h in sorted(best, key=lambda h: (-h.score, h.words)) + pairs if h.score > LEAST]
 
 
-def _main_effects(rows: Sequence[tuple[tuple[str, ...], float]]) -> dict[str, float]:
-    """Each word's mean after what its partners add has been taken off (two rounds of alternating averages)."""
-    kinds = {word.name: word.kind for word in WORDS}
-    is_drawing = [kinds[words[0]] is Kind.COLOUR for words, _ in rows]
-    values = np.array([value for _, value in rows])
-    # Drawings and collages of objects have different levels; a word is compared with its like.
-    for drawing in (True, False):
-        chosen = np.array(is_drawing) == drawing
-        if chosen.any():
-            values[chosen] -= np.median(values[chosen])
-    effects: dict[str, float] = {}
-    for _ in range(2):
-        for side in (1, 0):
-            for word in dict.fromkeys(words[side] for words, _ in rows):
-                own = [
-                    value - effects.get(words[1 - side], 0.0)
-                    for (words, _), value in zip(rows, values, strict=True)
-                    if words[side] == word
-                ]
-                effects[word] = float(np.mean(own))
-    return effects
+def _kind(hypothesis: Hypothesis) -> Kind:
+    """Of a combination: that of its first word."""
+    return BY_NAME[hypothesis.words[0]].kind
 
 
-def _combinations(
-    rows: Sequence[tuple[tuple[str, ...], float]], effects: Mapping[str, float], scale: float
-) -> list[Hypothesis]:
+Rows = Sequence[tuple[tuple[str, ...], float]]
+
+
+def _main_effects(rows: Rows) -> dict[str, float]:
+    """How far a word's pictures lie above the median of pictures of the same sort: colours alone, drawings, things on
+    plain ground, things on scenes. A word that is in several sorts gets the mean over them."""
+    sorts: dict[tuple[Kind, int], list[tuple[tuple[str, ...], float]]] = {}
+    for words, value in rows:
+        sorts.setdefault((BY_NAME[words[0]].kind, len(words)), []).append((words, value))
+    found: dict[str, list[float]] = {}
+    for group in sorts.values():
+        middle = float(np.median([value for _, value in group]))
+        for word in dict.fromkeys(word for words, _ in group for word in words):
+            found.setdefault(word, []).append(float(np.mean([v for words, v in group if word in words])) - middle)
+    return {word: float(np.mean(effects)) for word, effects in found.items()}
+
+
+def _combinations(rows: Rows, scale: float) -> list[Hypothesis]:
     """Colour and carrier together, where the pair stands out from both its row and its column."""
-    cells = {words: value for words, value in rows if words[0] in COLOURS}
+    cells = {words: value for words, value in rows if words[0] in COLOURS and len(words) == 2}
     found: list[Hypothesis] = []
     for (colour, carrier), value in cells.items():
         row = [v for (c, k), v in cells.items() if c == colour and k != carrier]
@@ -120,39 +134,45 @@ def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Seq
         p = float(stats.ttest_ind_from_stats(*one, *two, equal_var=False, alternative="greater").pvalue)
     else:
         p = 0.0 if effect > 0 else 1.0
-    return Finding(hypothesis=hypothesis, effect=effect, p=p, holds=effect > 0 and p < 0.1)
+    return Finding(hypothesis=hypothesis, effect=effect, p=p, holds=effect > 0 and p < LEVEL)
 
 
-def kind(found: Finding) -> Kind:
-    """Of a combination: that of its first word."""
-    return BY_NAME[found.hypothesis.words[0]].kind
-
-
-def answer(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that make up the answer, strongest first; none for an abstention."""
+def answer(findings: Sequence[Finding], reach: float, beside: Beside) -> list[Finding]:
+    """The findings that make up the answer, strongest first; none for an abstention. reach: how far the unit has been
+    seen to go. beside: what else the pictures of things show."""
     holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.effect, f.hypothesis.words))
-    if not holding:
+    if not holding or holding[0].effect < SHARE * reach:
         return []
     best = holding[0].effect
     kept = [f for f in holding if f.effect >= 0.5 * best]
     # A weaker word of the same kind is most likely a partial match (rings hold horizontal edges), not a second concept.
-    strongest = {kind(f): f.effect for f in reversed(kept)}
-    kept = [f for f in kept if f.effect >= 0.75 * strongest[kind(f)]]
+    strongest = {_kind(f.hypothesis): f.effect for f in reversed(kept)}
+    kept = [f for f in kept if f.effect >= 0.6 * strongest[_kind(f.hypothesis)]]
     pairs = [f for f in kept if len(f.hypothesis.words) == 2]
     in_pairs = {word for f in pairs for word in f.hypothesis.words}
     kept = [f for f in kept if len(f.hypothesis.words) == 2 or f.hypothesis.words[0] not in in_pairs]
-    return _without_redundant(kept)[:3]
+    return _without_special(_without_shown(kept, beside))[:3]
 
 
-def _without_redundant(findings: Sequence[Finding]) -> list[Finding]:
-    """A property that explains as much makes objects that have it superfluous; a general word its special cases."""
+def _without_shown(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
+    """Of a thing and a property that its pictures show, one is superfluous: the thing, unless it does a good deal more."""
+    dropped: set[str] = set()
+    things = [f for f in findings if _kind(f.hypothesis) is Kind.OBJECT]
+    properties = [f for f in findings if _kind(f.hypothesis) is not Kind.OBJECT and len(f.hypothesis.words) == 1]
+    for thing in things:
+        for other in properties:
+            if beside.get(thing.hypothesis.name, {}).get(other.hypothesis.name, 0.0) > SHOWN:
+                does_more = thing.effect > 1.25 * other.effect
+                dropped.add(other.hypothesis.name if does_more else thing.hypothesis.name)
+    return [f for f in findings if f.hypothesis.name not in dropped]
 
-    strongest_property = max((f.effect for f in findings if kind(f) not in (Kind.OBJECT, Kind.SCENE)), default=0.0)
-    kept = [f for f in findings if kind(f) not in (Kind.OBJECT, Kind.SCENE) or f.effect > 1.25 * strongest_property]
-    named = {f.hypothesis.words[0]: f.effect for f in kept}
+
+def _without_special(findings: Sequence[Finding]) -> list[Finding]:
+    """A general word makes its special cases superfluous where it explains about as much; otherwise they make it so."""
+    named = {f.hypothesis.words[0]: f.effect for f in findings}
     superfluous: set[str] = set()
     for general, narrower in GENERAL.items():
         for special in narrower:
             if general in named and special in named:
                 superfluous.add(special if named[general] >= 0.8 * named[special] else general)
-    return [f for f in kept if f.hypothesis.words[0] not in superfluous]
+    return [f for f in findings if f.hypothesis.words[0] not in superfluous]

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from openmaia.images import Picture
 from openmaia.messages import Message, Role
 
@@ -18,19 +20,34 @@ class Shown:
     """An exemplar, with the renderings that were displayed."""
 
     kind: str
+    activation: float
     original: Picture | None = None
     masked: Picture | None = None
 
 
 @dataclass(slots=True)
 class Transcript:
-    """measured: by stage, (what was shown, activation). undrawn: prompts that the generator could not draw as asked."""
+    """measured: by stage, (what was shown, activation). pictures: of controls, by prompt. undrawn: prompts that the generator could not draw as asked."""
 
     exemplars: list[Shown] = field(default_factory=list[Shown])
+    pictures: dict[str, list[Picture]] = field(default_factory=dict[str, list[Picture]])
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
     undrawn: set[str] = field(default_factory=set[str])
     replies: int = 0
     is_last_call: bool = False
+
+    def seen_of(self, prompt: str) -> list[Picture]:
+        """Without what the generator could not draw."""
+        return [] if prompt in self.undrawn else self.pictures.get(prompt, [])
+
+    @property
+    def reach(self) -> float:
+        """How far above its usual answer to drawings the unit has been seen to go."""
+        usual = [value for _, value in self.of("screen")]
+        seen = [e.activation for e in self.exemplars] + [
+            value for stage in self.measured for _, value in self.of(stage)
+        ]
+        return max(seen) - float(np.median(usual)) if usual else 0.0
 
     def of(self, stage: str) -> list[tuple[str, float]]:
         """Without what the generator could not draw."""
@@ -48,15 +65,19 @@ def read(messages: Sequence[Message]) -> Transcript:
 
 
 def _observe(message: Message, transcript: Transcript) -> None:
-    view = ""
+    view = prompt = ""
     for part in message.parts:
         if isinstance(part, Picture):
-            _attach(part, view, transcript)
+            if prompt:
+                transcript.pictures.setdefault(prompt, []).append(part)
+            else:
+                _attach(part, view, transcript)
             continue
         for found in EXEMPLAR.finditer(part):
-            transcript.exemplars.append(Shown(kind=found["kind"]))
+            transcript.exemplars.append(Shown(kind=found["kind"], activation=float(found["value"])))
         for found in MEASURED.finditer(part):
             transcript.measured.setdefault(found["stage"], []).append((found["key"], float(found["value"])))
+            prompt = found["key"] if found["stage"] == "control" else ""
         transcript.undrawn.update(found["prompt"][1:-1] for found in UNDRAWN.finditer(part))
         label = VIEW.search(part)
         view = label["view"] if label else ""

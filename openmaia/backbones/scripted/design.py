@@ -1,0 +1,58 @@
+"""Controlled tests: pictures of a hypothesis, and pictures that differ from them in one word."""
+
+from collections.abc import Sequence
+
+from openmaia.backbones.scripted.judge import Finding, Hypothesis
+from openmaia.pictures import phrases
+from openmaia.pictures.vocabulary import BY_NAME, Kind
+
+CONTEXTS = 6
+"""Pictures per hypothesis and per control group."""
+
+
+def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
+    """[pictures of it, control group, …]: matched in everything but the word, and for a pair in one word each."""
+    avoid = [word for other in others for word in other.words]
+    if len(hypothesis.words) == 1:
+        word = hypothesis.words[0]
+        rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
+        own = [phrases.single(word, index, avoid) for index in range(CONTEXTS)]
+        return [own, [phrases.single(rival, index, avoid) for index, rival in enumerate(rivals)]]
+    colour, carrier = hypothesis.words
+    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
+    colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
+    return [
+        [phrases.figure(carrier, colour)] * CONTEXTS,
+        [phrases.figure(other, colour) for other in carriers],
+        [phrases.figure(carrier, other) for other in colours],
+    ]
+
+
+def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
+    """Pictures that the experimenter wants to see itself: those of things and of their rivals, which bring colours and
+    shapes that nobody asked for."""
+    things = [h for h in candidates if len(h.words) == 1 and BY_NAME[h.words[0]].kind is Kind.OBJECT]
+    return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
+
+
+def edits(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
+    """(a picture of the concept, the order that takes the concept away): the activation must fall."""
+    avoid = [word for candidate in candidates for word in candidate.words]
+    pairs: list[tuple[str, str]] = []
+    for found in kept:
+        words = found.hypothesis.words
+        for index in range(3):
+            base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
+            pairs.append((base, _order(words[0], index, avoid)))
+    return pairs
+
+
+def _order(word: str, index: int, avoid: Sequence[str]) -> str:
+    rival = phrases.rival(word, index, avoid)
+    match BY_NAME[word].kind:
+        case Kind.COLOUR:
+            return f"change the color to {rival}"
+        case Kind.PATTERN | Kind.SCENE:
+            return f"change the background to {rival}"
+        case _:
+            return f"replace the {word} with {phrases.article(rival)}"
