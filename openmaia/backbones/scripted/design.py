@@ -16,22 +16,26 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
     if len(hypothesis.words) == 1:
         word = hypothesis.words[0]
         rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
-        own = [phrases.single(word, index, avoid) for index in range(CONTEXTS)]
-        return [own, [phrases.single(rival, index, avoid) for index, rival in enumerate(rivals)]]
+        # Both have to be avoided in both, or a word would change the ground along with the figure.
+        apart = [(*avoid, word, rival) for rival in rivals]
+        return [
+            [phrases.single(one, index, apart[index]) for index, one in enumerate(group)]
+            for group in ([word] * CONTEXTS, rivals)
+        ]
     colour, carrier = hypothesis.words
     carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
     colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
     return [
-        [phrases.figure(carrier, colour)] * CONTEXTS,
-        [phrases.figure(other, colour) for other in carriers],
-        [phrases.figure(carrier, other) for other in colours],
+        [phrases.figure(carrier, colour, (), index) for index in range(CONTEXTS)],
+        [phrases.figure(other, colour, (), index) for index, other in enumerate(carriers)],
+        [phrases.figure(carrier, other, (colour,), index) for index, other in enumerate(colours)],
     ]
 
 
 def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
-    """Pictures that the experimenter wants to see itself: those of things and of their rivals, which bring colours and
-    shapes that nobody asked for."""
-    things = [h for h in candidates if len(h.words) == 1 and BY_NAME[h.words[0]].kind is Kind.OBJECT]
+    """Pictures that the experimenter wants to see itself: those of things and scenes and of their rivals, which bring
+    colours and shapes that nobody asked for."""
+    things = [h for h in candidates if BY_NAME[h.words[0]].kind in (Kind.OBJECT, Kind.SCENE)]
     return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
 
 

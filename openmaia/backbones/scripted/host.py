@@ -12,6 +12,7 @@ from openmaia.backbones.scripted.judge import (
     exemplar_evidence,
     finding,
     hypotheses,
+    reach,
 )
 from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.transcript import Shown, Transcript, read
@@ -87,7 +88,8 @@ class ScriptedBackbone:
             code = _measure("control", wanted, design.looked_at(candidates))
             return _write([h.name for h in candidates], code=code)
         found = _judge(seen, candidates)
-        kept = answer(found, seen.reach, self._shown_beside(seen, candidates))
+        others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
+        kept = answer(found, reach(seen.of("screen"), others), self._shown_beside(seen, candidates))
         if kept and not seen.of("edit") and not seen.is_last_call:
             return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
         kept = _confirmed(kept, seen)

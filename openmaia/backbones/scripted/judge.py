@@ -14,7 +14,7 @@ from openmaia.pictures.vocabulary import BY_NAME, WORDS, Kind
 Measured = Sequence[tuple[str, float]]
 
 SINGLES = {Kind.COLOUR: 3, Kind.PATTERN: 2, Kind.SHAPE: 2, Kind.OBJECT: 4, Kind.SCENE: 1}
-PAIRS = 3
+PAIRS = 4
 """How many hypotheses at most go from the screening into controlled tests. Each kind has places of its own: things that
 happen to be yellow would otherwise keep everything else out of the test of a unit for yellow."""
 
@@ -23,6 +23,9 @@ LEAST = 0.8
 
 SHARE = 0.25
 """Of the unit's reach: an effect below it is a side effect of something that was not found."""
+
+ABOVE_USUAL = 1.25
+"""Usual deviations that an effect has to reach."""
 
 LEVEL = 0.03
 """Of the controlled tests, one-sided."""
@@ -53,6 +56,22 @@ class Finding:
     effect: float
     p: float
     holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a unit has been seen to go above its median answer in the screening, and the usual (robust) deviation."""
+
+    height: float
+    usual: float
+
+
+def reach(screened: Measured, others: Sequence[float]) -> Reach:
+    values = np.array([value for _, value in screened])
+    height = max(float(values.max()), *others) if others else float(values.max())
+    return Reach(
+        height=height - float(np.median(values)), usual=float(stats.median_abs_deviation(values, scale="normal"))
+    )
 
 
 def exemplar_evidence(top: Sequence[Sight], chance: Sequence[Sight]) -> dict[str, float]:
@@ -115,7 +134,7 @@ def _combinations(rows: Rows, scale: float) -> list[Hypothesis]:
         row = [v for (c, k), v in cells.items() if c == colour and k != carrier]
         column = [v for (c, k), v in cells.items() if k == carrier and c != colour]
         if len(row) > 1 and len(column) > 1:
-            excess = value - max(float(np.quantile(row, 0.75)), float(np.quantile(column, 0.75)))
+            excess = value - max(float(np.mean(row)), float(np.mean(column)))
             found.append(Hypothesis(words=(colour, carrier), score=excess / scale))
     return sorted(found, key=lambda h: (-h.score, h.words))
 
@@ -137,17 +156,14 @@ def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Seq
     return Finding(hypothesis=hypothesis, effect=effect, p=p, holds=effect > 0 and p < LEVEL)
 
 
-def answer(findings: Sequence[Finding], reach: float, beside: Beside) -> list[Finding]:
-    """The findings that make up the answer, strongest first; none for an abstention. reach: how far the unit has been
-    seen to go. beside: what else the pictures of things show."""
+def answer(findings: Sequence[Finding], reach: Reach, beside: Beside) -> list[Finding]:
+    """The findings that make up the answer, strongest first; none for an abstention. beside: what else the pictures of
+    things show."""
     holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.effect, f.hypothesis.words))
-    if not holding or holding[0].effect < SHARE * reach:
+    if not holding or holding[0].effect < max(SHARE * reach.height, ABOVE_USUAL * reach.usual):
         return []
     best = holding[0].effect
     kept = [f for f in holding if f.effect >= 0.5 * best]
-    # A weaker word of the same kind is most likely a partial match (rings hold horizontal edges), not a second concept.
-    strongest = {_kind(f.hypothesis): f.effect for f in reversed(kept)}
-    kept = [f for f in kept if f.effect >= 0.6 * strongest[_kind(f.hypothesis)]]
     pairs = [f for f in kept if len(f.hypothesis.words) == 2]
     in_pairs = {word for f in pairs for word in f.hypothesis.words}
     kept = [f for f in kept if len(f.hypothesis.words) == 2 or f.hypothesis.words[0] not in in_pairs]
@@ -157,11 +173,11 @@ def answer(findings: Sequence[Finding], reach: float, beside: Beside) -> list[Fi
 def _without_shown(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
     """Of a thing and a property that its pictures show, one is superfluous: the thing, unless it does a good deal more."""
     dropped: set[str] = set()
-    things = [f for f in findings if _kind(f.hypothesis) is Kind.OBJECT]
-    properties = [f for f in findings if _kind(f.hypothesis) is not Kind.OBJECT and len(f.hypothesis.words) == 1]
+    things = [f for f in findings if _kind(f.hypothesis) in (Kind.OBJECT, Kind.SCENE)]
     for thing in things:
-        for other in properties:
-            if beside.get(thing.hypothesis.name, {}).get(other.hypothesis.name, 0.0) > SHOWN:
+        shown = beside.get(thing.hypothesis.name, {})
+        for other in (f for f in findings if f not in things):
+            if min(shown.get(word, 0.0) for word in other.hypothesis.words) > SHOWN:
                 does_more = thing.effect > 1.25 * other.effect
                 dropped.add(other.hypothesis.name if does_more else thing.hypothesis.name)
     return [f for f in findings if f.hypothesis.name not in dropped]

@@ -26,7 +26,12 @@ def screen() -> list[Shot]:
     """Every colour alone and crossed with every shape and pattern; every object on plain ground and on a scene, the
     scenes in rotation."""
     shots = [Shot(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)]
-    shots += [Shot(prompt=figure(k, c), words=(c, k)) for k in CARRIERS for c in COLOURS]
+    # Grounds in a Latin square: none of them goes with a colour or a carrier.
+    shots += [
+        Shot(prompt=figure(k, c, (), row + column), words=(c, k))
+        for row, k in enumerate(CARRIERS)
+        for column, c in enumerate(COLOURS)
+    ]
     for index, thing in enumerate(OBJECTS):
         scene = SCENES[index % len(SCENES)]
         shots.append(Shot(prompt=f"{article(thing)} on a grey background", words=(thing,)))

@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from openmaia.images import Picture
 from openmaia.messages import Message, Role
 
@@ -39,15 +37,6 @@ class Transcript:
     def seen_of(self, prompt: str) -> list[Picture]:
         """Without what the generator could not draw."""
         return [] if prompt in self.undrawn else self.pictures.get(prompt, [])
-
-    @property
-    def reach(self) -> float:
-        """How far above its usual answer to drawings the unit has been seen to go."""
-        usual = [value for _, value in self.of("screen")]
-        seen = [e.activation for e in self.exemplars] + [
-            value for stage in self.measured for _, value in self.of(stage)
-        ]
-        return max(seen) - float(np.median(usual)) if usual else 0.0
 
     def of(self, stage: str) -> list[tuple[str, float]]:
         """Without what the generator could not draw."""

@@ -1,7 +1,8 @@
 """The concepts that closed-form units are made of, each with a detector of its own.
 
 Inside: what the experimenter's vocabulary has a word for. Outside: what it has none for, neither exactly nor by a wider
-word, so that to abstain is the right answer. Scenes are missing: no detector here tells sand from snow.
+word, so that to abstain is the right answer; at least one picture of the packages' explore half shows each of them (evidence of
+0.5), or a unit would have nothing to answer to. Scenes are missing: no detector here tells sand from snow.
 """
 
 from collections.abc import Mapping
@@ -72,8 +73,7 @@ INSIDE: Mapping[str, Concept] = {
 _ON_SIDES = {
     "white": ("top", "bottom"),
     "black": ("top", "bottom", "left", "right"),
-    "green": ("bottom", "left", "right"),
-    "blue": ("top", "bottom"),
+    "blue": ("top",),
     "brown": ("bottom",),
     "grey": ("bottom",),
 }

@@ -106,7 +106,7 @@ def _unit(mode: Mode, truth: Truth, variant: int) -> ClosedForm:
         exponent=0.6 + 0.8 * _share(*key, "exponent"),
         gain=2.0 ** (6 * _share(*key, "gain") - 3),
         noise=0.03,
-        leak=Leak(concept=leak, weight=0.05),
+        leak=Leak(concept=leak, weight=0.03),
         key="/".join(key),
     )
 
