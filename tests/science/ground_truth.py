@@ -1,23 +1,48 @@
 """The scripted experimenter on units of known truth, held out from whatever it was tuned on, beside controls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from openmaia.evaluate import truth
+from openmaia.evaluate.baselines import BASELINES
 from openmaia.targets.closed_form import layers
 from openmaia.units import Unit
 from tests.science import setting
-from tests.science.investigated import Answer, Job, investigated
+from tests.science.investigated import Answer, Job, investigated, means
 
 CONFIG = "closed-form"
+SHUFFLED = 8
+"""Units of each mode whose answers are shuffled."""
 
 
-def overrides(family: str, shuffled: bool = False) -> tuple[str, ...]:
+def measure(smoke: bool) -> dict[str, Any]:
+    """Per mode: exact-set rate, precision, recall. Beside: the same units' answers shuffled, and each baseline with the
+    mean number of images that the experimenter was shown."""
+    wanted = units("held_out", 1 if smoke else None)
+    straight, crossed = overrides("held_out", smoke), overrides("held_out", smoke, shuffled=True)
+    found = answers(straight, wanted)
+    budget = round(mean(one.images for one in found))
+    shuffled = answers(crossed, units("held_out", 1 if smoke else SHUFFLED))
+    figures: dict[str, Any] = by_mode("held_out", {one.unit: one.labels for one in found})
+    figures["shuffled"] = together("held_out", {one.unit: one.labels for one in shuffled})
+    named = ("exhaustive search",) if smoke else tuple(BASELINES)
+    jobs = [BaselineJob(overrides=straight, unit=unit, names=named, budget=budget) for unit in wanted]
+    said = setting.shared_out(labelled, jobs)
+    for name in named:
+        labels = {job.unit: labels[name] for job, labels in zip(jobs, said, strict=True)}
+        figures[name.removesuffix(" search")] = together("held_out", labels) | by_mode("held_out", labels)
+    return figures | {"images": budget, "cpu_s_per_unit": round(mean(one.seconds for one in found), 2)}
+
+
+def overrides(family: str, smoke: bool, shuffled: bool = False) -> tuple[str, ...]:
     return (
+        *setting.few(smoke),
         f"target.family={family}",
         f"target.name=closed_form_{family}",
         f"target.shuffled={str(shuffled).lower()}",
-        f"exemplars.dataset={'shuffled' if shuffled else 'packages'}",
+        f"exemplars.dataset={'shuffled' if shuffled else 'straight'}{'-few' if smoke else ''}",
     )
 
 
@@ -31,22 +56,42 @@ def units(family: str, per_mode: int | None = None) -> list[Unit]:
     return found
 
 
-def answers(family: str, wanted: Sequence[Unit], shuffled: bool = False) -> list[Answer]:
-    given = overrides(family, shuffled)
-    setting.ready(setting.config(CONFIG, given), list(layers(family)))
+def answers(given: tuple[str, ...], wanted: Sequence[Unit]) -> list[Answer]:
+    setting.ready(setting.config(CONFIG, given), list(dict.fromkeys(unit.layer for unit in wanted)))
     return setting.shared_out(investigated, [Job(config=CONFIG, overrides=given, unit=unit) for unit in wanted])
 
 
-def scored(family: str, found: Sequence[Answer]) -> dict[str, list[truth.Score]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineJob:
+    overrides: tuple[str, ...]
+    unit: Unit
+    names: tuple[str, ...]
+    budget: int
+
+
+def labelled(job: BaselineJob) -> dict[str, tuple[str, ...]]:
+    own = means(CONFIG, job.overrides)
+    return {name: BASELINES[name](job.unit, own, job.budget).labels for name in job.names}
+
+
+Labels = Mapping[Unit, Sequence[str]]
+
+
+def scores(family: str, labels: Labels) -> dict[str, list[truth.Score]]:
     """By mode."""
     forms = layers(family)
     among = truth.candidates(form.truth for group in forms.values() for form in group)
-    scores: dict[str, list[truth.Score]] = {mode: [] for mode in forms}
-    for one in found:
-        form = forms[one.unit.layer][one.unit.index]
-        scores[one.unit.layer].append(truth.score(one.labels, form.truth, among))
-    return scores
+    found: dict[str, list[truth.Score]] = {mode: [] for mode in forms}
+    for unit, said in labels.items():
+        found[unit.layer].append(truth.score(said, forms[unit.layer][unit.index].truth, among))
+    return found
 
 
-def figures(family: str, found: Sequence[Answer]) -> dict[str, Any]:
-    return {mode: truth.figures(scores) for mode, scores in scored(family, found).items() if scores}
+def by_mode(family: str, labels: Labels) -> dict[str, Any]:
+    return {mode: truth.figures(found) for mode, found in scores(family, labels).items()}
+
+
+def together(family: str, labels: Labels) -> dict[str, Any]:
+    """All modes at once."""
+    found = [score for group in scores(family, labels).values() for score in group]
+    return truth.figures(found)

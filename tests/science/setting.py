@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from openmaia import build, exemplars
 from openmaia.config import load
@@ -42,7 +42,9 @@ class Remembering:
 @cache
 def config(name: str, overrides: tuple[str, ...] = ()) -> Config:
     folder = CACHE / "science"
-    return load([f"configs/{name}.yaml", f"paths.cache={CACHE}", f"paths.exemplars={folder}", *overrides])
+    return load(
+        [str(REPOSITORY / f"configs/{name}.yaml"), f"paths.cache={CACHE}", f"paths.exemplars={folder}", *overrides]
+    )
 
 
 def ready(settings: Config, layers: Sequence[str]) -> None:
@@ -75,5 +77,6 @@ def shared_out(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return list(pool.map(work, items))
 
 
-def rounded(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: round(v, 4) if isinstance(v, float) else v for k, v in values.items()}
+def few(smoke: bool) -> tuple[str, ...]:
+    """Overrides that keep a smoke test short."""
+    return ("pictures.limit=40",) if smoke else ()

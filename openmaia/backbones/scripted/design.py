@@ -9,6 +9,11 @@ from openmaia.pictures.vocabulary import BY_NAME, Kind
 CONTEXTS = 6
 """Pictures per hypothesis and per control group."""
 
+EDITED = 3
+"""Pictures of a finding that are edited."""
+
+RECOLOUR = "change the color to "
+
 
 def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
     """[pictures of it, control group, …]: matched in everything but the word, and for a pair in one word each."""
@@ -40,14 +45,18 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
 
 
 def edits(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """(a picture of the concept, the order that takes the concept away): the activation must fall."""
+    """(a picture of the concept, the order that takes the concept away): the activation must fall. And where a colour was
+    found, each thing in other colours: the activation must stay."""
     avoid = [word for candidate in candidates for word in candidate.words]
+    colours = [word for found in kept for word in found.hypothesis.words if BY_NAME[word].kind is Kind.COLOUR]
     pairs: list[tuple[str, str]] = []
     for found in kept:
         words = found.hypothesis.words
-        for index in range(3):
+        for index in range(EDITED):
             base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
             pairs.append((base, _order(words[0], index, avoid)))
+            if colours and BY_NAME[words[0]].kind is Kind.OBJECT:
+                pairs.append((base, RECOLOUR + phrases.rival(colours[0], index, avoid)))
     return pairs
 
 
@@ -55,7 +64,7 @@ def _order(word: str, index: int, avoid: Sequence[str]) -> str:
     rival = phrases.rival(word, index, avoid)
     match BY_NAME[word].kind:
         case Kind.COLOUR:
-            return f"change the color to {rival}"
+            return RECOLOUR + rival
         case Kind.PATTERN | Kind.SCENE:
             return f"change the background to {rival}"
         case _:

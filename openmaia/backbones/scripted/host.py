@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
 from openmaia.backbones.scripted import design
 from openmaia.backbones.scripted.judge import (
+    MOST,
+    RETAINED,
     Beside,
     Finding,
     Hypothesis,
@@ -12,6 +16,7 @@ from openmaia.backbones.scripted.judge import (
     exemplar_evidence,
     finding,
     hypotheses,
+    is_thing,
     reach,
 )
 from openmaia.backbones.scripted.prompts import screen
@@ -61,7 +66,7 @@ class ScriptedBackbone:
     """seed and conversation of a request change nothing: all that is random is in the pictures."""
 
     def __init__(self, eyes: Eyes):
-        self._eyes = eyes
+        self.eyes = eyes
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return [self._reply(chat) for chat in chats]
@@ -106,11 +111,11 @@ class ScriptedBackbone:
             if exemplar.original is None:
                 continue
             pixels = exemplar.original.pixels
-            sight = self._eyes.see(pixels)
+            sight = self.eyes.see(pixels)
             if exemplar.masked is not None and exemplar.masked.pixels.shape == pixels.shape:
                 part = bright_part(pixels, exemplar.masked.pixels)
                 if part is not pixels:
-                    closer = self._eyes.see(part)
+                    closer = self.eyes.see(part)
                     sight = {word: max(sight[word], closer[word]) for word in sight}
             sights.append(sight)
         return sights
@@ -120,7 +125,7 @@ class ScriptedBackbone:
         found: dict[str, Sight] = {}
         for hypothesis in candidates:
             own, rivals = (
-                [self._eyes.see(picture.pixels) for prompt in dict.fromkeys(group) for picture in seen.seen_of(prompt)]
+                [self.eyes.see(picture.pixels) for prompt in dict.fromkeys(group) for picture in seen.seen_of(prompt)]
                 for group in design.groups(hypothesis, candidates)[:2]
             )
             if own and rivals:
@@ -133,7 +138,7 @@ class ScriptedBackbone:
 
     def _view(self, message: Message) -> str:
         """describe_images and summarize_images: the words it sees most of."""
-        sights = [self._eyes.see(picture.pixels) for picture in message.pictures]
+        sights = [self.eyes.see(picture.pixels) for picture in message.pictures]
         if not sights:
             return "No image was given."
         mean = {word: sum(sight[word] for sight in sights) / len(sights) for word in sights[0]}
@@ -160,19 +165,19 @@ def _edit(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> str:
 
 
 def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
-    """Without those whose edits raised the activation. The strongest stays if all would go."""
-    after: dict[str, list[float]] = {}
-    before: dict[str, list[float]] = {}
-    for key, value in seen.of("edit"):
-        base, _, order = key.partition(" => ")
-        (before if order == "as drawn" else after).setdefault(base, []).append(value)
+    """Without those whose edits raised the activation, and without things that owe it to their colour. The strongest
+    stays if all would go."""
+    usual = float(np.median([value for _, value in seen.of("screen")]))
 
-    def fell(found: Finding) -> bool:
+    def stands(found: Finding) -> bool:
         words = found.hypothesis.words
-        bases = [base for base in before if all(word in base for word in words)]
-        return not bases or sum(sum(before[b]) - sum(after.get(b, before[b])) for b in bases) > 0
+        edited = [edit for edit in seen.edits if all(word in edit.base for word in words)]
+        recoloured = [edit for edit in edited if is_thing(found) and edit.order.startswith(design.RECOLOUR)]
+        fell = sum(edit.before - edit.after for edit in edited if edit not in recoloured)
+        left = sum(edit.after - usual for edit in recoloured)
+        return (not edited or fell > 0) and left >= RETAINED * sum(edit.before - usual for edit in recoloured)
 
-    return [found for found in kept if fell(found)] or list(kept[:1])
+    return ([found for found in kept if stands(found)] or list(kept[:1]))[:MOST]
 
 
 def _measure(stage: str, wanted: Sequence[str], looked_at: Sequence[str] = ()) -> str:

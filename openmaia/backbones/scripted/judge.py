@@ -24,11 +24,22 @@ LEAST = 0.8
 SHARE = 0.25
 """Of the unit's reach: an effect below it is a side effect of something that was not found."""
 
+TESTED = 6
+"""Findings that are tested by edits; MOST are answered."""
+
+MOST = 3
+
+RETAINED = 0.35
+"""Share of its activation that a thing has to keep in another colour, where a colour explains it otherwise."""
+
 ABOVE_USUAL = 1.25
 """Usual deviations that an effect has to reach."""
 
 LEVEL = 0.03
 """Of the controlled tests, one-sided."""
+
+DOES_MORE = 1.25
+"""Times the effect of a property from which a thing that shows it is more than the property."""
 
 SHOWN = 0.04
 """Mean evidence of a property in a thing's pictures, beyond its rivals', from which the thing is said to show it."""
@@ -88,8 +99,9 @@ def exemplar_evidence(top: Sequence[Sight], chance: Sequence[Sight]) -> dict[str
 
 def hypotheses(shots: Sequence[Shot], measured: Measured, evidence: Mapping[str, float]) -> list[Hypothesis]:
     """The strongest single words by screening and exemplars, then the strongest combinations."""
-    known = {shot.prompt: shot.words for shot in shots}
-    rows = [(known[prompt], value) for prompt, value in measured if prompt in known]
+    known = {shot.prompt: shot for shot in shots}
+    found = [(known[prompt], value) for prompt, value in measured if prompt in known]
+    rows = [(shot.words, value) for shot, value in found]
     if not rows:
         return []
     values = np.array([value for _, value in rows])
@@ -100,7 +112,7 @@ def hypotheses(shots: Sequence[Shot], measured: Measured, evidence: Mapping[str,
     ]
     ranked = sorted(singles, key=lambda h: (-h.score, h.words))
     best = [h for kind, places in SINGLES.items() for h in [h for h in ranked if _kind(h) is kind][:places]]
-    pairs = _combinations(rows, scale)[:PAIRS]
+    pairs = _combinations(rows, [shot.ground for shot, _ in found], scale)[:PAIRS]
     return [h for h in sorted(best, key=lambda h: (-h.score, h.words)) + pairs if h.score > LEAST]
 
 
@@ -126,17 +138,24 @@ def _main_effects(rows: Rows) -> dict[str, float]:
     return {word: float(np.mean(effects)) for word, effects in found.items()}
 
 
-def _combinations(rows: Rows, scale: float) -> list[Hypothesis]:
-    """Colour and carrier together, where the pair stands out from both its row and its column."""
-    cells = {words: value for words, value in rows if words[0] in COLOURS and len(words) == 2}
+def _combinations(rows: Rows, grounds: Sequence[str], scale: float) -> list[Hypothesis]:
+    """Colour and carrier together, where the pair stands out from both its row and its column. The pair's value is the
+    mean of its own drawing and of all that show both words, be the colour that of the ground."""
+    drawn = [(words, ground, value) for (words, value), ground in zip(rows, grounds, strict=True) if _is_pair(words)]
     found: list[Hypothesis] = []
-    for (colour, carrier), value in cells.items():
-        row = [v for (c, k), v in cells.items() if c == colour and k != carrier]
-        column = [v for (c, k), v in cells.items() if k == carrier and c != colour]
+    for (colour, carrier), _, value in drawn:
+        row = [v for (c, k), _, v in drawn if c == colour and k != carrier]
+        column = [v for (c, k), ground, v in drawn if k == carrier and colour not in (c, ground)]
+        both = [v for (c, k), ground, v in drawn if k == carrier and colour in (c, ground)]
         if len(row) > 1 and len(column) > 1:
-            excess = value - max(float(np.mean(row)), float(np.mean(column)))
+            own = (value + float(np.mean(both))) / 2
+            excess = own - max(float(np.mean(row)), float(np.mean(column)))
             found.append(Hypothesis(words=(colour, carrier), score=excess / scale))
     return sorted(found, key=lambda h: (-h.score, h.words))
+
+
+def _is_pair(words: tuple[str, ...]) -> bool:
+    return words[0] in COLOURS and len(words) == 2
 
 
 def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> Finding:
@@ -167,20 +186,24 @@ def answer(findings: Sequence[Finding], reach: Reach, beside: Beside) -> list[Fi
     pairs = [f for f in kept if len(f.hypothesis.words) == 2]
     in_pairs = {word for f in pairs for word in f.hypothesis.words}
     kept = [f for f in kept if len(f.hypothesis.words) == 2 or f.hypothesis.words[0] not in in_pairs]
-    return _without_special(_without_shown(kept, beside))[:3]
+    return _without_special(_without_shown(kept, beside))[:TESTED]
 
 
 def _without_shown(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
     """Of a thing and a property that its pictures show, one is superfluous: the thing, unless it does a good deal more."""
-    dropped: set[str] = set()
-    things = [f for f in findings if _kind(f.hypothesis) in (Kind.OBJECT, Kind.SCENE)]
-    for thing in things:
+
+    def shows(thing: Finding, other: Finding) -> bool:
         shown = beside.get(thing.hypothesis.name, {})
-        for other in (f for f in findings if f not in things):
-            if min(shown.get(word, 0.0) for word in other.hypothesis.words) > SHOWN:
-                does_more = thing.effect > 1.25 * other.effect
-                dropped.add(other.hypothesis.name if does_more else thing.hypothesis.name)
-    return [f for f in findings if f.hypothesis.name not in dropped]
+        return not is_thing(other) and min(shown.get(word, 0.0) for word in other.hypothesis.words) > SHOWN
+
+    things = [f for f in findings if is_thing(f)]
+    more = [t for t in things if not any(shows(t, f) and t.effect <= DOES_MORE * f.effect for f in findings)]
+    return [f for f in findings if f in more or (f not in things and not any(shows(t, f) for t in more))]
+
+
+def is_thing(found: Finding) -> bool:
+    """Something that is drawn with properties of its own, which nobody asked for."""
+    return _kind(found.hypothesis) in (Kind.OBJECT, Kind.SCENE)
 
 
 def _without_special(findings: Sequence[Finding]) -> list[Finding]:

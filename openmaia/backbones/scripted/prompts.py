@@ -1,5 +1,6 @@
 """Which pictures the experimenter asks for first: factorial, so that one screening says something about every word."""
 
+import re
 from dataclasses import dataclass
 
 from openmaia.pictures.phrases import article, figure
@@ -20,6 +21,12 @@ class Shot:
 
     prompt: str
     words: tuple[str, ...]
+
+    @property
+    def ground(self) -> str:
+        """The colour of the ground, "" where it is none."""
+        found = re.search(r" on a (\w+) background$", self.prompt)
+        return found[1] if found else ""
 
 
 def screen() -> list[Shot]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from openmaia.images import Picture
 from openmaia.messages import Message, Role
@@ -23,6 +24,16 @@ class Shown:
     masked: Picture | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """before, after: activations."""
+
+    base: str
+    order: str
+    before: float
+    after: float
+
+
 @dataclass(slots=True)
 class Transcript:
     """measured: by stage, (what was shown, activation). pictures: of controls, by prompt. undrawn: prompts that the generator could not draw as asked."""
@@ -37,6 +48,16 @@ class Transcript:
     def seen_of(self, prompt: str) -> list[Picture]:
         """Without what the generator could not draw."""
         return [] if prompt in self.undrawn else self.pictures.get(prompt, [])
+
+    @property
+    def edits(self) -> list[Edited]:
+        """Each picture and what became of it stand one after the other."""
+        rows = self.of("edit")
+        return [
+            Edited(base=key.partition(" => ")[0], order=key.partition(" => ")[2], before=before, after=after)
+            for (as_drawn, before), (key, after) in pairwise(rows)
+            if as_drawn.endswith(" => as drawn") and not key.endswith(" => as drawn")
+        ]
 
     def of(self, stage: str) -> list[tuple[str, float]]:
         """Without what the generator could not draw."""
