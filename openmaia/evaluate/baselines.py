@@ -87,7 +87,7 @@ def cosine_cubed(activations: Values, evidence: Values) -> Values:
 
     unit, words = cubed(activations), cubed(evidence)
     norms = np.linalg.norm(unit) * np.linalg.norm(words, axis=0)
-    return np.divide(unit @ words, norms, out=np.zeros(words.shape[1]), where=norms > 0)
+    return np.where(norms > 0, unit @ words / np.where(norms > 0, norms, 1), 0)
 
 
 def exhaustive(unit: Unit, means: Means, budget: int) -> Labelled:
@@ -135,7 +135,7 @@ def _sights(pictures: Sequence[Picture], see: See) -> Values:
 
 def _best(scores: Values) -> tuple[str, ...]:
     """The best word, and the second where it comes near; none where no score is above 0."""
-    first, second = np.argsort(-scores, kind="stable")[:2]
+    first, second = (int(at) for at in np.argsort(-scores, kind="stable")[:2])
     if scores[first] <= 0:
         return ()
     near = scores[second] >= SECOND * scores[first]

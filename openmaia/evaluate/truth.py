@@ -40,7 +40,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def slots(truth: Truth) -> tuple[Terms, ...]:
-    return tuple(frozenset().union(*(terms(name) for name in slot)) for slot in truth)
+    return tuple(frozenset(term for name in slot for term in terms(name)) for slot in truth)
 
 
 def is_inside(truth: Truth) -> bool:

@@ -19,8 +19,8 @@ OWN = "scripted experimenter"
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    given = (*setting.few(smoke), f"exemplars.dataset={'few' if smoke else 'packages'}")
-    wanted = units(given, 1 if smoke else PER_LAYER)
+    given = overrides(smoke)
+    wanted = list(select(setting.config(CONFIG, given).units, setting.services(CONFIG, given).target.info()).units)
     setting.ready(setting.config(CONFIG, given), LAYERS)
     found = setting.shared_out(investigated, [Job(config=CONFIG, overrides=given, unit=unit) for unit in wanted])
     budget = round(mean(one.images for one in found))
@@ -44,9 +44,9 @@ def measure(smoke: bool) -> dict[str, Any]:
     }
 
 
-def units(given: tuple[str, ...], per_layer: int) -> list[Unit]:
-    spec = ":".join(f"{layer}=random:{per_layer}" for layer in LAYERS)
-    return list(select(spec, setting.services(CONFIG, given).target.info()).units)
+def overrides(smoke: bool) -> tuple[str, ...]:
+    units = ":".join(f"{layer}=random:{1 if smoke else PER_LAYER}" for layer in LAYERS)
+    return (*setting.few(smoke), f"units={units}", f"exemplars.dataset={'few' if smoke else 'packages'}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

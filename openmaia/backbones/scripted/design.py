@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from openmaia.backbones.scripted.judge import Finding, Hypothesis
+from openmaia.backbones.scripted.judge import Finding, Hypothesis, is_object
 from openmaia.pictures import phrases
 from openmaia.pictures.vocabulary import BY_NAME, Kind
 
@@ -46,7 +46,7 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
 
 def edits(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
     """(a picture of the concept, the order that takes the concept away): the activation must fall. And where a colour was
-    found, each thing in other colours: the activation must stay."""
+    found, each object in other colours: the activation must stay."""
     avoid = [word for candidate in candidates for word in candidate.words]
     colours = [word for found in kept for word in found.hypothesis.words if BY_NAME[word].kind is Kind.COLOUR]
     pairs: list[tuple[str, str]] = []
@@ -55,7 +55,7 @@ def edits(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> list[tup
         for index in range(EDITED):
             base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
             pairs.append((base, _order(words[0], index, avoid)))
-            if colours and BY_NAME[words[0]].kind is Kind.OBJECT:
+            if colours and is_object(found):
                 pairs.append((base, RECOLOUR + phrases.rival(colours[0], index, avoid)))
     return pairs
 

@@ -1,8 +1,7 @@
 """The experimenter as a Backbone: reads the messages, decides which stage comes next, writes its code or its answer."""
 
+import statistics
 from collections.abc import Sequence
-
-import numpy as np
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
 from openmaia.backbones.scripted import design
@@ -16,9 +15,10 @@ from openmaia.backbones.scripted.judge import (
     exemplar_evidence,
     finding,
     hypotheses,
-    is_thing,
+    is_object,
     reach,
 )
+from openmaia.backbones.scripted.looking import shown
 from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.transcript import Shown, Transcript, read
 from openmaia.messages import Chat, Message, Reply, Role
@@ -45,6 +45,7 @@ for start in range(0, len(prompts), 100):
         print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
         if prompt in looked_at:
             tools.display(image.original)
+            tools.display(image.masked)
 """
 EDIT = """\
 bases = [
@@ -121,15 +122,14 @@ class ScriptedBackbone:
         return sights
 
     def _shown_beside(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> Beside:
-        """By thing: how much more of each word its pictures show than those of its rivals do."""
-        found: dict[str, Sight] = {}
+        found: dict[str, frozenset[str]] = {}
         for hypothesis in candidates:
             own, rivals = (
-                [self.eyes.see(picture.pixels) for prompt in dict.fromkeys(group) for picture in seen.seen_of(prompt)]
+                [look for prompt in dict.fromkeys(group) for look in seen.looks_at(prompt)]
                 for group in design.groups(hypothesis, candidates)[:2]
             )
             if own and rivals:
-                found[hypothesis.name] = {word: _mean(own, word) - _mean(rivals, word) for word in own[0]}
+                found[hypothesis.name] = shown(own, rivals, self.eyes)
         return found
 
     def _first_guesses(self, seen: Transcript) -> list[str]:
@@ -165,14 +165,13 @@ def _edit(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> str:
 
 
 def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
-    """Without those whose edits raised the activation, and without things that owe it to their colour. The strongest
+    """Without those whose edits raised the activation, and without objects that owe it to their colour. The strongest
     stays if all would go."""
-    usual = float(np.median([value for _, value in seen.of("screen")]))
+    usual = statistics.median(value for _, value in seen.of("screen"))
 
     def stands(found: Finding) -> bool:
-        words = found.hypothesis.words
-        edited = [edit for edit in seen.edits if all(word in edit.base for word in words)]
-        recoloured = [edit for edit in edited if is_thing(found) and edit.order.startswith(design.RECOLOUR)]
+        edited = [edit for edit in seen.edits if all(word in edit.base for word in found.hypothesis.words)]
+        recoloured = [edit for edit in edited if is_object(found) and edit.order.startswith(design.RECOLOUR)]
         fell = sum(edit.before - edit.after for edit in edited if edit not in recoloured)
         left = sum(edit.after - usual for edit in recoloured)
         return (not edited or fell > 0) and left >= RETAINED * sum(edit.before - usual for edit in recoloured)
@@ -182,10 +181,6 @@ def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
 
 def _measure(stage: str, wanted: Sequence[str], looked_at: Sequence[str] = ()) -> str:
     return MEASURE.format(stage=stage, prompts=_listing(wanted), looked_at=_listing(looked_at or [""]))
-
-
-def _mean(sights: Sequence[Sight], word: str) -> float:
-    return sum(sight[word] for sight in sights) / len(sights)
 
 
 def _listing(items: Sequence[str]) -> str:

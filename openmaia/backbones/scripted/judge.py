@@ -13,7 +13,7 @@ from openmaia.pictures.vocabulary import BY_NAME, WORDS, Kind
 
 Measured = Sequence[tuple[str, float]]
 
-SINGLES = {Kind.COLOUR: 3, Kind.PATTERN: 2, Kind.SHAPE: 2, Kind.OBJECT: 4, Kind.SCENE: 1}
+SINGLES = {Kind.COLOUR: 3, Kind.PATTERN: 2, Kind.SHAPE: 2, Kind.OBJECT: 8, Kind.SCENE: 1}
 PAIRS = 4
 """How many hypotheses at most go from the screening into controlled tests. Each kind has places of its own: things that
 happen to be yellow would otherwise keep everything else out of the test of a unit for yellow."""
@@ -30,7 +30,10 @@ TESTED = 6
 MOST = 3
 
 RETAINED = 0.35
-"""Share of its activation that a thing has to keep in another colour, where a colour explains it otherwise."""
+"""Share of its activation that an object has to keep in another colour, where a colour explains it otherwise."""
+
+KEPT, KEPT_OBJECT = 0.5, 0.4
+"""Of the greatest height, what a finding has to reach to be part of the answer."""
 
 ABOVE_USUAL = 1.25
 """Usual deviations that an effect has to reach."""
@@ -39,12 +42,10 @@ LEVEL = 0.03
 """Of the controlled tests, one-sided."""
 
 DOES_MORE = 1.25
-"""Times the effect of a property from which a thing that shows it is more than the property."""
+"""Times the height of a property from which a thing that shows it is more than the property."""
 
-SHOWN = 0.04
-"""Mean evidence of a property in a thing's pictures, beyond its rivals', from which the thing is said to show it."""
-
-Beside = Mapping[str, Sight]
+Beside = Mapping[str, frozenset[str]]
+"""By thing: the properties that its pictures show where the unit responds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +62,12 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """effect: mean activation of its pictures above that of its controls. p: one-sided, Welch."""
+    """effect: mean activation of its pictures above that of its controls. height: the same, of an
+    object that of the upper third of its pictures: it cannot always be recognised where it was drawn. p: one-sided, Welch."""
 
     hypothesis: Hypothesis
     effect: float
+    height: float
     p: float
     holds: bool
 
@@ -163,26 +166,28 @@ def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Seq
     each of its parts alone. Welch's t-test as in scipy.stats.ttest_ind_from_stats."""
     groups = [group for group in controls if len(group) > 1]
     if len(own) < 2 or not groups:
-        return Finding(hypothesis=hypothesis, effect=0.0, p=1.0, holds=False)
+        return Finding(hypothesis=hypothesis, effect=0.0, height=0.0, p=1.0, holds=False)
     strongest = max(groups, key=lambda group: float(np.mean(group)))
     effect = float(np.mean(own) - np.mean(strongest))
+    upper = sorted(own)[-max(len(own) // 3, 1) :] if _kind(hypothesis) is Kind.OBJECT else own
+    height = float(np.mean(upper) - np.mean(strongest))
     spread = float(np.std(own) + np.std(strongest))
     if spread > 1e-6 * (abs(effect) + 1e-6):
         one, two = ((float(np.mean(g)), float(np.std(g, ddof=1)), len(g)) for g in (own, strongest))
         p = float(stats.ttest_ind_from_stats(*one, *two, equal_var=False, alternative="greater").pvalue)
     else:
         p = 0.0 if effect > 0 else 1.0
-    return Finding(hypothesis=hypothesis, effect=effect, p=p, holds=effect > 0 and p < LEVEL)
+    return Finding(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < LEVEL)
 
 
 def answer(findings: Sequence[Finding], reach: Reach, beside: Beside) -> list[Finding]:
     """The findings that make up the answer, strongest first; none for an abstention. beside: what else the pictures of
     things show."""
-    holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.effect, f.hypothesis.words))
-    if not holding or holding[0].effect < max(SHARE * reach.height, ABOVE_USUAL * reach.usual):
+    holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.height, f.hypothesis.words))
+    if not holding or max(f.effect for f in holding) < max(SHARE * reach.height, ABOVE_USUAL * reach.usual):
         return []
-    best = holding[0].effect
-    kept = [f for f in holding if f.effect >= 0.5 * best]
+    share = {Kind.OBJECT: KEPT_OBJECT}
+    kept = [f for f in holding if f.height >= share.get(_kind(f.hypothesis), KEPT) * holding[0].height]
     pairs = [f for f in kept if len(f.hypothesis.words) == 2]
     in_pairs = {word for f in pairs for word in f.hypothesis.words}
     kept = [f for f in kept if len(f.hypothesis.words) == 2 or f.hypothesis.words[0] not in in_pairs]
@@ -193,12 +198,15 @@ def _without_shown(findings: Sequence[Finding], beside: Beside) -> list[Finding]
     """Of a thing and a property that its pictures show, one is superfluous: the thing, unless it does a good deal more."""
 
     def shows(thing: Finding, other: Finding) -> bool:
-        shown = beside.get(thing.hypothesis.name, {})
-        return not is_thing(other) and min(shown.get(word, 0.0) for word in other.hypothesis.words) > SHOWN
+        return not is_thing(other) and beside.get(thing.hypothesis.name, frozenset()).issuperset(other.hypothesis.words)
 
     things = [f for f in findings if is_thing(f)]
-    more = [t for t in things if not any(shows(t, f) and t.effect <= DOES_MORE * f.effect for f in findings)]
+    more = [t for t in things if not any(shows(t, f) and t.height <= DOES_MORE * f.height for f in findings)]
     return [f for f in findings if f in more or (f not in things and not any(shows(t, f) for t in more))]
+
+
+def is_object(found: Finding) -> bool:
+    return _kind(found.hypothesis) is Kind.OBJECT
 
 
 def is_thing(found: Finding) -> bool:
@@ -208,7 +216,7 @@ def is_thing(found: Finding) -> bool:
 
 def _without_special(findings: Sequence[Finding]) -> list[Finding]:
     """A general word makes its special cases superfluous where it explains about as much; otherwise they make it so."""
-    named = {f.hypothesis.words[0]: f.effect for f in findings}
+    named = {f.hypothesis.words[0]: f.height for f in findings}
     superfluous: set[str] = set()
     for general, narrower in GENERAL.items():
         for special in narrower:

@@ -24,6 +24,15 @@ class Shown:
     masked: Picture | None = None
 
 
+@dataclass(slots=True)
+class Look:
+    """A picture of a control that was displayed, as it is and with the part outside the unit's response darkened."""
+
+    activation: float
+    original: Picture
+    masked: Picture | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
     """before, after: activations."""
@@ -36,18 +45,18 @@ class Edited:
 
 @dataclass(slots=True)
 class Transcript:
-    """measured: by stage, (what was shown, activation). pictures: of controls, by prompt. undrawn: prompts that the generator could not draw as asked."""
+    """measured: by stage, (what was shown, activation). looks: at controls, by prompt. undrawn: prompts that the generator could not draw as asked."""
 
     exemplars: list[Shown] = field(default_factory=list[Shown])
-    pictures: dict[str, list[Picture]] = field(default_factory=dict[str, list[Picture]])
+    looks: dict[str, list[Look]] = field(default_factory=dict[str, list[Look]])
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
     undrawn: set[str] = field(default_factory=set[str])
     replies: int = 0
     is_last_call: bool = False
 
-    def seen_of(self, prompt: str) -> list[Picture]:
+    def looks_at(self, prompt: str) -> list[Look]:
         """Without what the generator could not draw."""
-        return [] if prompt in self.undrawn else self.pictures.get(prompt, [])
+        return [] if prompt in self.undrawn else self.looks.get(prompt, [])
 
     @property
     def edits(self) -> list[Edited]:
@@ -78,8 +87,11 @@ def _observe(message: Message, transcript: Transcript) -> None:
     view = prompt = ""
     for part in message.parts:
         if isinstance(part, Picture):
-            if prompt:
-                transcript.pictures.setdefault(prompt, []).append(part)
+            if prompt and view == "masked":
+                transcript.looks[prompt][-1].masked = part
+            elif prompt:
+                value = transcript.measured["control"][-1][1]
+                transcript.looks.setdefault(prompt, []).append(Look(value, part))
             else:
                 _attach(part, view, transcript)
             continue

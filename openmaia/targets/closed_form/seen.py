@@ -51,7 +51,7 @@ class Seen:
     @cached_property
     def rgb(self) -> npt.NDArray[np.float32]:
         """(SIDE, SIDE, 3) between 0 and 1."""
-        return np.asarray(Image.fromarray(self.view).reduce(SIZE // SIDE)).astype(np.float32) / 255
+        return np.asarray(Image.fromarray(self.view).reduce(SIZE // SIDE)).astype(np.float32) / np.float32(255)
 
     @cached_property
     def hue(self) -> Plane:
@@ -78,7 +78,7 @@ class Seen:
 
     @cached_property
     def grey(self) -> Plane:
-        return self.rgb.mean(axis=2)
+        return self.rgb.mean(axis=2, dtype=np.float32)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
