@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench gpu cluster-test clean
+.PHONY: setup demo test lint bench science gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -38,6 +38,11 @@ test: lint
 bench: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.benchmarks $(if $(only),only=$(only))
+
+# Whether descriptions are true: writes science.json, at most 40 minutes on two cores. `make science only=real` runs one part.
+science: setup
+	@$(BIN)/python -m tests.prepare
+	@$(BIN)/python -m tests.science $(if $(only),only=$(only))
 
 gpu: setup
 	$(BIN)/pytest -m gpu

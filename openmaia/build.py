@@ -63,7 +63,7 @@ def target(config: Config) -> "ReadableTarget":
         case "closed_form":
             from openmaia.targets.closed_form import ClosedFormTarget
 
-            return ClosedFormTarget(config.target.name, shuffled=config.target.shuffled)
+            return ClosedFormTarget(config.target.name, family=config.target.family, shuffled=config.target.shuffled)
         case kind:
             raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")
 

@@ -38,6 +38,8 @@ class TargetConfig:
     """synthetic only; empty: boxes are the masks."""
     units: str = "repo"
     """synthetic only: `repo` or `paper`, where the text and the published code differ."""
+    family: str = "small"
+    """closed_form only: `small`, twelve exact units; `held_out` and `development`, hundreds of graded, noisy ones."""
     shuffled: bool = False
     """closed_form only, a control: every picture gets the answer to another one, so that nothing can be found out."""
 

@@ -46,6 +46,10 @@ class Eyes:
                 self._seen.popitem(last=False)
         return self._seen[key]
 
+    def colours(self, pixels: Pixels) -> Sight:
+        """Of the colours alone, which takes no network. pixels: (any, any, 3)."""
+        return _colours(pixels.astype(np.float64) / 255)
+
     def _look(self, pixels: Pixels) -> Sight:
         probabilities = self._classify(pixels)
         sight = {word: float(probabilities[indices].sum()) for word, indices in self._classes.items()}
@@ -54,10 +58,15 @@ class Eyes:
         return {word: round(sight.get(word, 0.0), 4) for word in SEEN}
 
 
+def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
+    """(height, width): where a masked picture was not darkened, a little inside its border."""
+    return ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
+
+
 def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
     """What a viewer sees of a masked picture: the box around the part that was not darkened. The whole picture where
     nothing, or nearly everything, is bright."""
-    lit = ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
+    lit = lit_part(pixels, masked)
     if not 0.005 < lit.mean() < 0.9:
         return pixels
     rows, columns = np.flatnonzero(lit.any(axis=1)), np.flatnonzero(lit.any(axis=0))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Kind(StrEnum):
@@ -69,18 +70,28 @@ def of_kind(*kinds: Kind) -> list[Word]:
 
 def find(text: str) -> list[Word]:
     """Vocabulary words in a text, in their order, each once; a longer name wins over one that it contains."""
+    return list(_found(text))
+
+
+@lru_cache(maxsize=4096)
+def _found(text: str) -> tuple[Word, ...]:
     found: dict[str, tuple[int, Word]] = {}
     rest = " " + re.sub(r"[^a-z-]+", " ", text.lower()) + " "
-    for name, word in _NAMES:
-        match = re.search(rf"(?<=[ -]){re.escape(name)}(?:e?s)?(?=[ -])", rest)
+    for name, expression, word in _NAMES:
+        match = expression.search(rest) if name in rest else None
         if match:
             rest = rest[: match.start()] + "_" * len(match[0]) + rest[match.end() :]
             found.setdefault(word.name, (match.start(), word))
-    return [word for _, word in sorted(found.values(), key=lambda item: item[0])]
+    return tuple(word for _, word in sorted(found.values(), key=lambda item: item[0]))
 
 
-def _names(words: Sequence[Word]) -> list[tuple[str, Word]]:
-    spelled = [(name, word) for word in words for name in (word.name, *word.aliases)]
+def _names(words: Sequence[Word]) -> list[tuple[str, re.Pattern[str], Word]]:
+    """Compiled once: there are more of them than re keeps."""
+    spelled = [
+        (name, re.compile(rf"(?<=[ -]){re.escape(name)}(?:e?s)?(?=[ -])"), word)
+        for word in words
+        for name in (word.name, *word.aliases)
+    ]
     return sorted(spelled, key=lambda item: -len(item[0]))
 
 

@@ -1,17 +1,27 @@
 """The experimenter as a Backbone: reads the messages, decides which stage comes next, writes its code or its answer."""
 
+import statistics
 from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
-from openmaia.backbones.scripted.judge import Finding, Hypothesis, answer, exemplar_evidence, finding, hypotheses
+from openmaia.backbones.scripted import design
+from openmaia.backbones.scripted.judge import (
+    MOST,
+    RETAINED,
+    Beside,
+    Finding,
+    Hypothesis,
+    answer,
+    exemplar_evidence,
+    finding,
+    hypotheses,
+    is_object,
+    reach,
+)
+from openmaia.backbones.scripted.looking import shown
 from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.transcript import Shown, Transcript, read
 from openmaia.messages import Chat, Message, Reply, Role
-from openmaia.pictures import phrases
-from openmaia.pictures.vocabulary import BY_NAME, Kind
-
-CONTEXTS = 4
-"""Pictures per hypothesis and per control group in the controlled test."""
 
 EXEMPLARS = """\
 for name in ("top", "random"):
@@ -25,11 +35,17 @@ MEASURE = """\
 prompts = [
     {prompts},
 ]
+looked_at = {{
+    {looked_at},
+}}
 for start in range(0, len(prompts), 100):
     part = prompts[start:start + 100]
     activations, images = system.call_neuron(tools.text2image(part))
-    for prompt, activation in zip(part, activations):
+    for prompt, activation, image in zip(part, activations, images):
         print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
+        if prompt in looked_at:
+            tools.display(image.original)
+            tools.display(image.masked)
 """
 EDIT = """\
 bases = [
@@ -51,7 +67,7 @@ class ScriptedBackbone:
     """seed and conversation of a request change nothing: all that is random is in the pictures."""
 
     def __init__(self, eyes: Eyes):
-        self._eyes = eyes
+        self.eyes = eyes
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return [self._reply(chat) for chat in chats]
@@ -74,10 +90,12 @@ class ScriptedBackbone:
         if not candidates:
             return _write([], answer_text="[DESCRIPTION]: NONE")
         if not seen.of("control") and not seen.is_last_call:
-            wanted = [p for h in candidates for group in _test(h, candidates) for p in group]
-            return _write([h.name for h in candidates], code=_measure("control", wanted))
+            wanted = [p for h in candidates for group in design.groups(h, candidates) for p in group]
+            code = _measure("control", wanted, design.looked_at(candidates))
+            return _write([h.name for h in candidates], code=code)
         found = _judge(seen, candidates)
-        kept = answer(found)
+        others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
+        kept = answer(found, reach(seen.of("screen"), others), self._shown_beside(seen, candidates))
         if kept and not seen.of("edit") and not seen.is_last_call:
             return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
         kept = _confirmed(kept, seen)
@@ -94,14 +112,25 @@ class ScriptedBackbone:
             if exemplar.original is None:
                 continue
             pixels = exemplar.original.pixels
-            sight = self._eyes.see(pixels)
+            sight = self.eyes.see(pixels)
             if exemplar.masked is not None and exemplar.masked.pixels.shape == pixels.shape:
                 part = bright_part(pixels, exemplar.masked.pixels)
                 if part is not pixels:
-                    closer = self._eyes.see(part)
+                    closer = self.eyes.see(part)
                     sight = {word: max(sight[word], closer[word]) for word in sight}
             sights.append(sight)
         return sights
+
+    def _shown_beside(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> Beside:
+        found: dict[str, frozenset[str]] = {}
+        for hypothesis in candidates:
+            own, rivals = (
+                [look for prompt in dict.fromkeys(group) for look in seen.looks_at(prompt)]
+                for group in design.groups(hypothesis, candidates)[:2]
+            )
+            if own and rivals:
+                found[hypothesis.name] = shown(own, rivals, self.eyes)
+        return found
 
     def _first_guesses(self, seen: Transcript) -> list[str]:
         evidence = self._evidence(seen)
@@ -109,30 +138,12 @@ class ScriptedBackbone:
 
     def _view(self, message: Message) -> str:
         """describe_images and summarize_images: the words it sees most of."""
-        sights = [self._eyes.see(picture.pixels) for picture in message.pictures]
+        sights = [self.eyes.see(picture.pixels) for picture in message.pictures]
         if not sights:
             return "No image was given."
         mean = {word: sum(sight[word] for sight in sights) / len(sights) for word in sights[0]}
         seen = [w for w, e in sorted(mean.items(), key=lambda item: (-item[1], item[0]))[:4] if e > 0.15]
         return f"Visible: {', '.join(seen)}." if seen else "Nothing in the vocabulary is visible."
-
-
-def _test(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
-    """[pictures of it, control group, …]: matched in everything but the word, and for a pair in one word each."""
-    avoid = [word for other in others for word in other.words]
-    if len(hypothesis.words) == 1:
-        word = hypothesis.words[0]
-        rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
-        own = [phrases.single(word, index, avoid) for index in range(CONTEXTS)]
-        return [own, [phrases.single(rival, index, avoid) for index, rival in enumerate(rivals)]]
-    colour, carrier = hypothesis.words
-    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
-    colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
-    return [
-        [phrases.figure(carrier, colour)] * CONTEXTS,
-        [phrases.figure(other, colour) for other in carriers],
-        [phrases.figure(carrier, other) for other in colours],
-    ]
 
 
 def _judge(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Finding]:
@@ -143,52 +154,33 @@ def _judge(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Finding]:
     def measured(group: Sequence[str]) -> list[float]:
         return [value for prompt in dict.fromkeys(group) for value in values.get(prompt, [])]
 
-    groups = [(h, _test(h, candidates)) for h in candidates]
+    groups = [(h, design.groups(h, candidates)) for h in candidates]
     return [finding(h, measured(own), [measured(group) for group in controls]) for h, (own, *controls) in groups]
 
 
 def _edit(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> str:
-    """Take the concept away from a picture of it: the activation must fall."""
-    avoid = [word for candidate in candidates for word in candidate.words]
-    pairs: list[tuple[str, str]] = []
-    for found in kept:
-        words = found.hypothesis.words
-        for index in range(3):
-            base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
-            pairs.append((base, _order(words[0], index, avoid)))
+    pairs = design.edits(kept, candidates)
     bases, orders = ([pair[side] for pair in pairs] for side in (0, 1))
     return EDIT.format(prompts=_listing(bases), orders=_listing(orders))
 
 
-def _order(word: str, index: int, avoid: Sequence[str]) -> str:
-    rival = phrases.rival(word, index, avoid)
-    match BY_NAME[word].kind:
-        case Kind.COLOUR:
-            return f"change the color to {rival}"
-        case Kind.PATTERN | Kind.SCENE:
-            return f"change the background to {rival}"
-        case _:
-            return f"replace the {word} with {phrases.article(rival)}"
-
-
 def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
-    """Without those whose edits raised the activation. The strongest stays if all would go."""
-    after: dict[str, list[float]] = {}
-    before: dict[str, list[float]] = {}
-    for key, value in seen.of("edit"):
-        base, _, order = key.partition(" => ")
-        (before if order == "as drawn" else after).setdefault(base, []).append(value)
+    """Without those whose edits raised the activation, and without objects that owe it to their colour. The strongest
+    stays if all would go."""
+    usual = statistics.median(value for _, value in seen.of("screen"))
 
-    def fell(found: Finding) -> bool:
-        words = found.hypothesis.words
-        bases = [base for base in before if all(word in base for word in words)]
-        return not bases or sum(sum(before[b]) - sum(after.get(b, before[b])) for b in bases) > 0
+    def stands(found: Finding) -> bool:
+        edited = [edit for edit in seen.edits if all(word in edit.base for word in found.hypothesis.words)]
+        recoloured = [edit for edit in edited if is_object(found) and edit.order.startswith(design.RECOLOUR)]
+        fell = sum(edit.before - edit.after for edit in edited if edit not in recoloured)
+        left = sum(edit.after - usual for edit in recoloured)
+        return (not edited or fell > 0) and left >= RETAINED * sum(edit.before - usual for edit in recoloured)
 
-    return [found for found in kept if fell(found)] or list(kept[:1])
+    return ([found for found in kept if stands(found)] or list(kept[:1]))[:MOST]
 
 
-def _measure(stage: str, wanted: Sequence[str]) -> str:
-    return MEASURE.format(stage=stage, prompts=_listing(wanted))
+def _measure(stage: str, wanted: Sequence[str], looked_at: Sequence[str] = ()) -> str:
+    return MEASURE.format(stage=stage, prompts=_listing(wanted), looked_at=_listing(looked_at or [""]))
 
 
 def _listing(items: Sequence[str]) -> str:

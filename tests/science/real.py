@@ -1,0 +1,79 @@
+"""The scripted experimenter on EfficientNet-Lite0: what its descriptions predict, beside baselines on equal terms."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from openmaia.evaluate.baselines import BASELINES
+from openmaia.units import Unit, select
+from tests.science import evaluated, setting
+from tests.science.investigated import Job, investigated, means
+
+CONFIG = "demo"
+LAYERS = ("_blocks.2", "_blocks.10", "_conv_head")
+PER_LAYER = 34
+"""Units of each layer, drawn by a hash of the weights."""
+
+OWN = "scripted experimenter"
+
+
+def measure(smoke: bool) -> dict[str, Any]:
+    given = overrides(smoke)
+    wanted = list(select(setting.config(CONFIG, given).units, setting.services(CONFIG, given).target.info()).units)
+    setting.ready(setting.config(CONFIG, given), LAYERS)
+    found = setting.shared_out(investigated, [Job(config=CONFIG, overrides=given, unit=unit) for unit in wanted])
+    budget = round(mean(one.images for one in found))
+    named = ("exemplars only",) if smoke else tuple(BASELINES)
+    said = setting.shared_out(
+        labelled, [BaselineJob(overrides=given, unit=unit, names=named, budget=budget) for unit in wanted]
+    )
+    labels: dict[str, dict[Unit, tuple[str, ...]]] = {OWN: {one.unit: one.labels for one in found}}
+    labels |= {name: {unit: one[name] for unit, one in zip(wanted, said, strict=True)} for name in named}
+    scores = {name: scored(one, given, smoke) for name, one in labels.items()}
+    own = evaluated.figures(scores[OWN])
+    against = {name: evaluated.paired([s.auc for s in scores[OWN]], [s.auc for s in scores[name]]) for name in named}
+    return own | {
+        "units": len(wanted),
+        "abstained": sum(not one.labels for one in found),
+        "baselines": {name: evaluated.figures(scores[name])["auc"] for name in named},
+        "difference_to_baselines": against,
+        "identification": evaluated.identification(),
+        "images": budget,
+        "cpu_s_per_unit": round(mean(one.seconds for one in found), 2),
+    }
+
+
+def overrides(smoke: bool) -> tuple[str, ...]:
+    units = ":".join(f"{layer}=random:{1 if smoke else PER_LAYER}" for layer in LAYERS)
+    return (*setting.few(smoke), f"units={units}", f"exemplars.dataset={'few' if smoke else 'packages'}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineJob:
+    overrides: tuple[str, ...]
+    unit: Unit
+    names: tuple[str, ...]
+    budget: int
+
+
+def labelled(job: BaselineJob) -> dict[str, tuple[str, ...]]:
+    own = means(CONFIG, job.overrides)
+    return {name: BASELINES[name](job.unit, own, job.budget).labels for name in job.names}
+
+
+def scored(labels: Mapping[Unit, Sequence[str]], given: tuple[str, ...], smoke: bool) -> list[evaluated.Scored]:
+    partners = evaluated.partners(labels)
+    jobs = [
+        evaluated.Test(
+            config=CONFIG,
+            overrides=given,
+            unit=unit,
+            labels=tuple(said),
+            other=partners.get(unit),
+            other_labels=tuple(labels[partners[unit]]) if unit in partners else (),
+            images=2 if smoke else 10,
+        )
+        for unit, said in labels.items()
+    ]
+    return setting.shared_out(evaluated.tested, jobs)
