@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.conftest import Meeting, Sweep, Sweeps, environment
 from tests.cluster.hosts import Network, lacking, network, until
 
-PATIENCE = 400
+PATIENCE = 240
 """Seconds for what takes some tens on a quiet machine."""
 
 PORT = 20_000
@@ -103,7 +103,7 @@ def sweep(cluster: Cluster, sweeps: Sweeps, request: pytest.FixtureRequest) -> I
     cluster.meeting.clear()
     cluster.meeting.hold_after(3)
     name = request.node.name.removeprefix("test_")[:20]
-    yield sweeps.make(name, "retries=3", "ray.investigations=4", meeting=cluster.meeting)
+    yield sweeps.make(name, "retries=3", "ray.investigations=8", meeting=cluster.meeting)
     print(cluster.logs())
 
 
