@@ -31,7 +31,7 @@ lint: setup
 
 test: lint
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not long and not cluster" -n 2 --dist loadfile
 
 # By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
 # `make bench only=pool` runs one part.
@@ -44,7 +44,7 @@ gpu: setup
 
 # SLURM and hosts in network namespaces, with all faults: needs root, and what .ci/run installs.
 cluster-test: setup
-	$(BIN)/pytest tests/cluster -m "not gpu"
+	$(BIN)/pytest tests/cluster
 
 clean:
 	rm -rf .venv runs exemplars/*/

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from openmaia.agent.measured import MeasuredBackbone, MeasuredEditor, MeasuredGenerator, MeasuredTarget
 from openmaia.agent.options import Options
 from openmaia.config import SERVED, to_dict
 from openmaia.errors import UsageError
 from openmaia.pictures.library import Library
 from openmaia.sandbox import Limits as SandboxLimits
 from openmaia.schema import Config
-from openmaia.services import Backbone, Editor, Generator, Services
+from openmaia.services import Backbone, Editor, Generator, Ledger, Services
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.tools.api import Tools
 
@@ -110,11 +111,7 @@ def backbone(config: Config) -> Backbone:
             from openmaia.backbones.scripted import ScriptedBackbone
             from openmaia.targets.networks import classifier
 
-            if config.backbone.eyes == config.target.network:
-                raise UsageError(
-                    f"backbone.eyes={config.backbone.eyes!r} is the network under study; the experimenter must see "
-                    "with another one, such as efficientnet_lite2"
-                )
+            refuse_own_eyes(config)
             return ScriptedBackbone(Eyes(classifier(config.backbone.eyes)))
         case "replay":
             from openmaia.backbones.replay import ReplayBackbone
@@ -136,6 +133,14 @@ def backbone(config: Config) -> Backbone:
             raise _unknown("backbone.kind", kind, "scripted", "replay", *SERVED)
 
 
+def refuse_own_eyes(config: Config) -> None:
+    if config.backbone.eyes == config.target.network:
+        raise UsageError(
+            f"backbone.eyes={config.backbone.eyes!r} is the network under study; the experimenter and the judge must see "
+            "with another one, such as efficientnet_lite2"
+        )
+
+
 def backbone_name(config: Config) -> str:
     """As it stands in records: the scripted experimenter is named with the eyes it sees through."""
     match config.backbone.kind:
@@ -148,13 +153,15 @@ def backbone_name(config: Config) -> str:
 
 
 def services(config: Config, store: ExemplarStore) -> Services:
-    """All of them in this process."""
+    """All of them in this process, each call measured."""
+    ledger, gpus = Ledger(), config.pools
     return Services(
-        target=target(config),
+        target=MeasuredTarget(target(config), ledger, gpus.target.num_gpus),
         exemplars=store,
-        generator=generator(config),
-        editor=editor(config),
-        backbone=backbone(config),
+        generator=MeasuredGenerator(generator(config), ledger, gpus.generator.num_gpus),
+        editor=MeasuredEditor(editor(config), ledger, gpus.editor.num_gpus),
+        backbone=MeasuredBackbone(backbone(config), ledger, gpus.backbone.num_gpus),
+        ledger=ledger,
     )
 
 

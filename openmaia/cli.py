@@ -3,6 +3,7 @@
 import typer
 
 from openmaia.commands.common import fail
+from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
 from openmaia.commands.evaluate import evaluate
 from openmaia.commands.exemplars import exemplars
@@ -11,8 +12,9 @@ from openmaia.commands.investigate import investigate
 from openmaia.commands.report import report
 from openmaia.commands.run import run
 from openmaia.commands.show import show
+from openmaia.commands.submit import submit
 from openmaia.errors import OpenMaiaError, UsageError
-from openmaia.signals import on_sigterm
+from openmaia.signals import end_on_signals
 
 app = typer.Typer(
     name="openmaia",
@@ -21,13 +23,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, investigate, exemplars, evaluate, report, show, import_maia, export_maia, doctor):
+for command in (run, investigate, exemplars, evaluate, report, show, dashboard, import_maia, export_maia, doctor):
     app.command(command.__name__.replace("_", "-"))(command)
+app.add_typer(submit, name="submit")
 
 
 def main() -> None:
     """Exit codes: 0 all done, 1 some units failed or something of ours did, 2 the user's mistake, 3 stopped by a signal."""
-    on_sigterm()
+    end_on_signals()
     try:
         app()
     except UsageError as error:

@@ -8,40 +8,59 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from openmaia.errors import UsageError
-from openmaia.schema import MACHINE_SECTIONS, POOLS, Config
+from openmaia.schema import MACHINE_SECTIONS, POOLS, BackboneConfig, Config
 
 SERVED = ("vllm", "openai", "anthropic")
 """Backbones that are language models."""
 
-FREE = ("backbone.vllm.arguments", "target.directions")
+SWEEPS = "sweeps"
+"""The key of a file that stands for several sweeps; no key of a config."""
+
+SHARED = (*MACHINE_SECTIONS, "pictures", "generator", "editor", "backbone")
+"""What sweeps of one command have in common, because their pools are made from it."""
+
+PRESETS = ("labels", "paper", "repo", "pairing")
+WRITERS = ("rules", *SERVED, "replay")
+JUDGES = ("auto", "eyes", "none")
+
+FREE = (
+    "backbone.vllm.arguments",
+    "evaluate.writer.vllm.arguments",
+    "target.directions",
+    *(f"pools.{role}.node_labels" for role in POOLS),
+)
 """Mappings whose keys are not ours."""
 
 POSITIVE = (
     "replicates exemplars.k generator.size limits.soft_turns limits.turns limits.minutes limits.tokens "
     "limits.reply_tokens limits.images_per_call sandbox.seconds sandbox.cpu_seconds sandbox.memory_mb "
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
-    "ray.investigations ray.memory_mb ray.exemplar_workers backbone.context_tokens backbone.images_per_prompt "
-    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction"
-).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline")]
+    "ray.investigations ray.investigations_per_process ray.memory_mb backbone.context_tokens backbone.images_per_prompt "
+    "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction "
+    "tracking.every tracking.start_seconds tracking.finish_seconds job.nodes job.cpus job.memory_gb job.hours"
+).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
-    "retries ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation"
+    "retries evaluate.pictures evaluate.detect ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
+    "ray.wait_seconds job.gpus pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
 
-def load(sources: Sequence[str]) -> Config:
+def load(sources: Sequence[str], _listing: str = "") -> Config:
     """YAML files and key=value overrides, later ones over earlier ones -> the resolved config.
 
     Raises UsageError for a missing file, an unknown key (with the nearest valid one), a value of the wrong type, or a
-    required key without a value.
+    required key without a value. _listing: the source whose sweeps are taken care of.
     """
     merged = OmegaConf.structured(Config)
     for source in sources:
         try:
             overlay = _overlay(source)
+            if source == _listing:
+                overlay.pop(SWEEPS)
             _refuse_unknown(overlay, source)
             merged = OmegaConf.merge(merged, overlay)
         except OmegaConfBaseException as error:
@@ -49,11 +68,50 @@ def load(sources: Sequence[str]) -> Config:
     return _checked(cast(DictConfig, merged))
 
 
+def load_sweeps(sources: Sequence[str]) -> list[Config]:
+    """The configs of a command that may drive several sweeps at once.
+
+    A file with the key `sweeps`, a list of config files (relative to its own folder), stands for each of them in turn:
+    the command is read once for each, with that file, and then the other keys of the listing one, in its place. Raises
+    UsageError as `load` does, and where two have one name or differ in what they share (machine sections and models).
+    """
+    listing = [(at, listed) for at, source in enumerate(sources) if (listed := _listed(source))]
+    if not listing:
+        return [load(sources)]
+    if len(listing) > 1:
+        raise UsageError(f"{sources[listing[0][0]]} and {sources[listing[1][0]]} both name sweeps; give one of them")
+    at, listed = listing[0]
+    found = [load([*sources[:at], path, *sources[at:]], _listing=sources[at]) for path in listed]
+    for number, config in enumerate(found):
+        if config.name in [other.name for other in found[:number]]:
+            raise UsageError(f"{sources[at]}: two sweeps have the name {config.name!r}, and with it one run directory")
+        differing = differing_keys(to_dict(found[0]), to_dict(config), SHARED)
+        if differing:
+            raise UsageError(
+                f"{sources[at]}: sweeps of one command share their models and machines, but {', '.join(differing)} differ "
+                f"between {found[0].name} and {config.name}; give them behind the listing file, or run the two one by one"
+            )
+    return found
+
+
+def _listed(source: str) -> list[str]:
+    """The config files that a source names as sweeps."""
+    path = Path(source)
+    if not path.is_file():
+        return []
+    paths: Any = _overlay(source).get(SWEEPS)
+    if paths is None:
+        return []
+    if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
+        raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
+    return [str(path.parent / cast(str, each)) for each in paths]
+
+
 def _overlay(source: str) -> DictConfig:
     path = Path(source)
-    if "=" in source and not path.is_file():
+    if "=" in source and not is_file(path):
         return _override(source)
-    if not path.is_file():
+    if not is_file(path):
         raise UsageError(
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
@@ -66,6 +124,14 @@ def _overlay(source: str) -> DictConfig:
     return loaded
 
 
+def is_file(path: Path) -> bool:
+    """False as well for what cannot be the name of a file."""
+    try:
+        return path.is_file()
+    except OSError:  # a long list of units, for example, is too long to be a file's name
+        return False
+
+
 def _override(source: str) -> DictConfig:
     try:
         return OmegaConf.from_dotlist([source])
@@ -76,6 +142,8 @@ def _override(source: str) -> DictConfig:
 def _refuse_unknown(overlay: DictConfig, source: str) -> None:
     known = _known()
     for key in keys(overlay):
+        if key == SWEEPS:
+            raise UsageError(f"{source} names several sweeps; here one is needed, so give one of its files")
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise UsageError(f"{source}: unknown key {key!r}; did you mean {near[0]!r}?")
@@ -143,9 +211,39 @@ def _refuse_contradictions(config: Config) -> None:
             f"backbone.vllm.tensor_parallel={backbone.vllm.tensor_parallel} needs as many GPUs per replica; "
             f"pools.backbone.num_gpus={pool.num_gpus:g}"
         )
+    _refuse_writer(config)
     for role, service in (("generator", config.generator), ("editor", config.editor)):
         if service.kind == "diffusers" and not service.diffusion.model:
             raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
+
+
+def _refuse_writer(config: Config) -> None:
+    preset, writer, agent = config.evaluate.preset, config.evaluate.writer, config.backbone
+    if preset not in PRESETS:
+        raise UsageError(f"evaluate.preset={preset!r} is not known; expected {' or '.join(PRESETS)}")
+    if config.evaluate.judge not in JUDGES:
+        raise UsageError(f"evaluate.judge={config.evaluate.judge!r} is not known; expected {' or '.join(JUDGES)}")
+    if writer.kind not in WRITERS:
+        raise UsageError(f"evaluate.writer.kind={writer.kind!r} is not known; expected {' or '.join(WRITERS)}")
+    if writer.kind in SERVED and not writer.model:
+        raise UsageError(f"evaluate.writer.kind={writer.kind} needs evaluate.writer.model, the model's name there")
+    if preset != "labels" and writer.kind == "rules":
+        raise UsageError(
+            f"evaluate.preset={preset} has its prompts written by a language model, and evaluate.writer.kind=rules is none; "
+            "set evaluate.writer.kind and evaluate.writer.model"
+        )
+    if preset == "paper" and _model(writer) == _model(agent):
+        raise UsageError(
+            f"evaluate.preset=paper tests descriptions by another model than the one that wrote them; the agent is "
+            f"{agent.model or agent.kind} ({agent.kind}) and evaluate.writer is {writer.model or writer.kind} "
+            f"({writer.kind}): give evaluate.writer.model another one"
+        )
+
+
+def _model(backbone: BackboneConfig) -> str:
+    """One model may be served in several ways, and from folders or hubs."""
+    named = backbone.model if backbone.kind in SERVED else f"{backbone.kind} {backbone.record}"
+    return named.rstrip("/").rsplit("/", 1)[-1].casefold()
 
 
 def _refuse_out_of_range(merged: DictConfig) -> None:
@@ -171,12 +269,13 @@ def to_yaml(config: Config) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))
 
 
-def differing_keys(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Dotted keys whose values differ, machine sections left out. Both are resolved configs as plain dicts."""
+def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequence[str] | None = None) -> list[str]:
+    """Dotted keys whose values differ, in these sections or in all but the machine's. Both are resolved configs as plain
+    dicts."""
 
     def flat(values: dict[str, Any]) -> dict[str, Any]:
-        science = {k: v for k, v in values.items() if k not in MACHINE_SECTIONS}
-        made = OmegaConf.create(science)
+        compared = {k: v for k, v in values.items() if (k in sections if sections else k not in MACHINE_SECTIONS)}
+        made = OmegaConf.create(compared)
         return {key: OmegaConf.select(made, key) for key in keys(made)}
 
     a, b = flat(one), flat(other)

@@ -14,6 +14,7 @@ import numpy as np
 
 from openmaia import build
 from openmaia.dissection import passes
+from openmaia.dissection.summary import Summary
 from openmaia.dissection.work import Work
 from openmaia.errors import UsageError
 from openmaia.images import Pixels, flatten
@@ -91,7 +92,6 @@ def make(
 class Job:
     """first: the shards of the first pass that are owed."""
 
-    layers: tuple[str, ...]
     pictures: int
     first: list[int]
 
@@ -108,6 +108,8 @@ class _State:
     first: passes.FirstPass
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     shards: list[int] = field(default_factory=list[int])
+    merged: dict[str, Summary] | None = None
+    """What all workers have found, once the first pass has ended."""
     saved: float = field(default_factory=time.monotonic)
 
 
@@ -138,7 +140,7 @@ class Worker:
         shards = range(-(-len(self._items) // SHARD))
         done = state.work.done_first()
         owed = [shard for shard in shards if shard not in done]
-        return Job(layers=tuple(layers), pictures=len(self._items), first=owed)
+        return Job(pictures=len(self._items), first=owed)
 
     def join(self, layers: Sequence[str]) -> None:
         if self._state is None:
@@ -170,7 +172,7 @@ class Worker:
     def choose(self) -> list[tuple[int, Places]]:
         """After the first pass: the shards of the second that are owed, with what each picture is kept for."""
         state = self._joined
-        merged = state.work.merged(state.scales)
+        merged = self._merged()
         places = passes.wanted({layer: passes.choose(summary, self._order) for layer, summary in merged.items()})
         numbers = sorted(places)
         shards = [numbers[at : at + SHARD] for at in range(0, len(numbers), SHARD)]
@@ -186,12 +188,15 @@ class Worker:
         state = self._joined
         if not self.owed(state.work.layers):
             return
-        merged = state.work.merged(state.scales)
-        quantile = self._config.exemplars.quantile
-        units = {
-            layer: passes.unit_rows(self._reader.info(), layer, summary, quantile) for layer, summary in merged.items()
-        }
+        info, quantile = self._reader.info(), self._config.exemplars.quantile
+        units = {layer: passes.unit_rows(info, layer, found, quantile) for layer, found in self._merged().items()}
         state.work.finish(units)
+
+    def _merged(self) -> dict[str, Summary]:
+        state = self._joined
+        if state.merged is None:
+            state.merged = state.work.merged(state.scales)
+        return state.merged
 
     @property
     def _joined(self) -> _State:

@@ -42,7 +42,7 @@ class Tools(api.Tools):
     def __init__(self, desk: "_Desk", user_tools: list[str]):
         super().__init__(desk.call)
         self._desk, self.call = desk, desk.call
-        made = api.build(desk.call, {"tools": dict.fromkeys(user_tools, "")})["tools"]
+        made = api.build(desk.call, {"tools": dict.fromkeys(user_tools, ""), "scope": "unit"})["tools"]
         for name in user_tools:
             setattr(self, name, getattr(made, name))
 
@@ -92,6 +92,7 @@ class _Desk:
             left_out="",
             backbone_seconds=0.0,
             experiment_seconds=seconds,
+            spent=self._live.toolbox.around.services.ledger.spent(),
             pictures=self._live.pictures(),
         )
         record = Record(

@@ -1,7 +1,7 @@
 """The schema of every config file: typed dataclasses, and the only place of defaults.
 
-Machine sections (`ray`, `pools`, `paths`) say where and how wide a run runs; all the others say what is measured, and
-a run directory refuses to go on under other values of those.
+Machine sections (`ray`, `pools`, `paths`, `job`, `tracking`) say where and how wide a run runs, and who looks on; all the others
+say what is measured, and a run directory refuses to go on under other values of those.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-MACHINE_SECTIONS = ("ray", "pools", "paths", "retries")
+MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking")
 POOLS = ("target", "generator", "editor", "backbone")
 
 
@@ -173,9 +173,22 @@ class SandboxConfig:
 
 @dataclass
 class EvaluateConfig:
-    n: int = 10
-    """Positive and as many neutral images per description."""
+    preset: str = "labels"
+    """labels: prompts written per label, with matched neutral ones; paper, repo, pairing: the published protocols, which
+    need a language model as the writer."""
+    n: int = 30
+    """Positive and as many neutral images per description; paper and pairing make 7."""
     bootstrap: int = 2000
+    pictures: int = 100
+    """Photographs of the test half, for the random control and for detection; 0 leaves both out."""
+    detect: int = 24
+    """Of them, how many a judge marks for each description; 0 leaves detection out."""
+    judge: str = "auto"
+    """Who says what a picture shows. auto: the writer where it is a language model, otherwise the eyes of a scripted
+    backbone; eyes: those in any case; none: nobody, and there is no detection."""
+    writer: BackboneConfig = field(default_factory=lambda: BackboneConfig(kind="rules"))
+    """Who writes the prompts. rules: no language model; vllm, openai, anthropic, replay: as for the backbone. Preset paper
+    wants another model than the agent's."""
 
 
 @dataclass
@@ -184,15 +197,27 @@ class PoolConfig:
     max_batch: int = 16
     deadline: float = 600.0
     """Seconds after which a batch counts as a death and its replica is replaced."""
+    max_waiting: int = 4096
+    """Requests that may wait or be under way; callers wait with what is more, in the order in which they came."""
     num_cpus: float = 0.0
     num_gpus: float = 0.0
+    node_labels: dict[str, str] = field(default_factory=dict[str, str])
+    """Replicas run on Ray nodes that have these labels (`ray start --labels`, or a worker group's `labels` in KubeRay)."""
+
+
+@dataclass
+class DrawingPoolConfig(PoolConfig):
+    cache_mb: int = 256
+    """Of pictures kept in memory and given to whoever asks for the same again; 0: each is drawn anew."""
+    spill_mb: int = 1024
+    """Of those pictures kept in the run's directory, for a run that is resumed; 0: in memory only."""
 
 
 @dataclass
 class PoolsConfig:
     target: PoolConfig = field(default_factory=PoolConfig)
-    generator: PoolConfig = field(default_factory=PoolConfig)
-    editor: PoolConfig = field(default_factory=PoolConfig)
+    generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
+    editor: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     backbone: PoolConfig = field(default_factory=PoolConfig)
 
 
@@ -204,13 +229,54 @@ class RayConfig:
     """Of a local cluster; 0 for what the machine has."""
     investigations: int = 4
     """Investigations under way at once."""
+    investigations_per_process: int = 8
+    """Investigations that share one process, each in a thread of its own: it saves memory and start-up."""
     cpus_per_investigation: float = 0.25
     memory_mb: int = 400
     """Declared per investigation, sandbox included."""
-    exemplar_workers: int = 1
-    """Processes that compute exemplars, each with its own copy of the network."""
+    exemplar_workers: int = 0
+    """Processes that compute exemplars, each with its own copy of the network; 0 for one per core (eight at the most), or
+    as many as the GPUs have room for."""
     save_seconds: float = 30.0
     """Of work on exemplars: the most that the death of a worker costs."""
+    wait_seconds: float = 120.0
+    """For nodes that are still joining a cluster that is too small for `pools`; a local cluster gets no more of them."""
+    autoscaling: bool = False
+    """The cluster grows when more is asked of it than it has: nothing is compared with what it has now."""
+
+
+@dataclass
+class JobConfig:
+    """What `openmaia submit` asks SLURM or Kubernetes for."""
+
+    nodes: int = 1
+    cpus: int = 4
+    """Of each node."""
+    gpus: int = 0
+    """Of each node."""
+    memory_gb: int = 16
+    """Of each node."""
+    hours: float = 24.0
+
+
+@dataclass
+class TrackingConfig:
+    kind: str = "none"
+    """none; wandb: the run also appears in Weights & Biases."""
+    mode: str = "online"
+    """online; offline: written below the run directory, for `wandb sync`; disabled: as if kind were none."""
+    project: str = "openmaia"
+    entity: str = ""
+    """A user or team; empty: the account's own."""
+    name: str = ""
+    """Of the run in W&B; empty: the run's own."""
+    tags: list[str] = field(default_factory=list[str])
+    every: float = 5.0
+    """Seconds between two points of a live series."""
+    start_seconds: float = 60.0
+    """A tracker that has not started by then is refused."""
+    finish_seconds: float = 60.0
+    """How long the end of a run waits for W&B to take what is left."""
 
 
 @dataclass
@@ -244,4 +310,6 @@ class Config:
     """How often a failed unit is tried again within one run of the command."""
     pools: PoolsConfig = field(default_factory=PoolsConfig)
     ray: RayConfig = field(default_factory=RayConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
+    job: JobConfig = field(default_factory=JobConfig)

@@ -4,8 +4,8 @@ All of them take lists: one call carries everything that one tool call needs, an
 Every request is idempotent (whatever is random in it is in its seed), so that a retry is safe.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -41,11 +41,23 @@ class Activation:
     box: tuple[float, float, float, float]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerProbe:
+    """Asks for the values of all units of a layer at once."""
+
+    layer: str
+    picture: Picture
+
+
 class Target(Protocol):
     def info(self) -> TargetInfo: ...
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         """Different units and layers may be mixed in one call."""
+        ...
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """(units of the layer,) each: what Activation.value is for every one of them, for one forward pass."""
         ...
 
 
@@ -68,10 +80,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """undrawn: the words of the prompt or instruction that the maker knows it has not drawn."""
+    """undrawn: the words of the prompt or instruction that the maker knows it has not drawn. vouched: who knows that all
+    the others were drawn, "" where nobody does."""
 
     picture: Picture
     undrawn: tuple[str, ...] = ()
+    vouched: str = ""
 
 
 class Generator(Protocol):
@@ -151,9 +165,56 @@ class Exemplars(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a service spent on an investigation. seconds: of its replicas, the time of every batch shared equally between
+    the requests in it, and the time in which a replica has several batches under way between those. gpu_seconds: the
+    same times the GPUs of a replica, which may be a part of one; 0 without GPUs. Waiting in line is no part of either."""
+
+    requests: int = 0
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            requests=self.requests + other.requests,
+            seconds=self.seconds + other.seconds,
+            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
+        )
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(
+            requests=self.requests - other.requests,
+            seconds=self.seconds - other.seconds,
+            gpu_seconds=self.gpu_seconds - other.gpu_seconds,
+        )
+
+
+class Ledger:
+    """What an investigation has cost so far, by service. Whoever answers it adds to this; one thread at a time."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, Spent] = {}
+
+    def add(self, service: str, requests: int, seconds: float, gpus: float) -> None:
+        more = Spent(requests=requests, seconds=seconds, gpu_seconds=seconds * gpus)
+        self._spent[service] = self._spent.get(service, Spent()) + more
+
+    def spent(self) -> dict[str, Spent]:
+        return dict(self._spent)
+
+    def since(self, before: Mapping[str, Spent]) -> dict[str, Spent]:
+        """What was added after `before` was read; services that did nothing are left out."""
+        news = {service: now - before.get(service, Spent()) for service, now in self._spent.items()}
+        return {service: new for service, new in news.items() if new.requests}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
+    """ledger: what they spend on this investigation."""
+
     target: Target
     exemplars: Exemplars
     generator: Generator
     editor: Editor
     backbone: Backbone
+    ledger: Ledger = field(default_factory=Ledger)

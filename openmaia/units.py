@@ -6,22 +6,49 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
 from openmaia.errors import UsageError
 
 
+class Scope(StrEnum):
+    """What one investigation is about."""
+
+    UNIT = "unit"
+    LAYER = "layer"
+    NETWORK = "network"
+
+
+WHOLE = -1
+"""The index of a layer as a whole."""
+
+NETWORK = "*"
+"""The layer of a network as a whole."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Unit:
-    """One neuron: channel `index` of what `layer` of `target` puts out."""
+    """One neuron: channel `index` of what `layer` of `target` puts out. With the index WHOLE it is the layer, or with the
+    layer NETWORK too the network, and has no activation of its own."""
 
     target: str
     layer: str
     index: int
 
+    @property
+    def scope(self) -> Scope:
+        return Scope.UNIT if self.index != WHOLE else Scope.LAYER if self.layer != NETWORK else Scope.NETWORK
+
     def __str__(self) -> str:
-        return f"{self.target}/{self.layer}/{self.index}"
+        match self.scope:
+            case Scope.UNIT:
+                return f"{self.target}/{self.layer}/{self.index}"
+            case Scope.LAYER:
+                return f"{self.target}/{self.layer}"
+            case Scope.NETWORK:
+                return self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +71,19 @@ class Selection:
     """How many repeated mentions were dropped."""
 
 
-def select(spec: str, info: TargetInfo) -> Selection:
+def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
     """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `all`, or a JSON file -> units in order.
+
+    Where the scope is a layer, names of layers are enough: `layer3:layer4` or `all`; of a network there is nothing to choose.
 
     `random:n` draws n units of a layer by a hash of the weights, so that nobody can have chosen them.
     Raises UsageError for an unknown layer, a unit out of range, or a spec that cannot be read.
     """
+    if scope is Scope.NETWORK:
+        return Selection(units=(Unit(target=info.name, layer=NETWORK, index=WHOLE),), duplicates=0)
+    if scope is Scope.LAYER:
+        layers = _layers(spec.strip(), info)
+        return Selection(units=tuple(Unit(target=info.name, layer=name, index=WHOLE) for name in layers), duplicates=0)
     wanted = [
         Unit(target=info.name, layer=layer, index=index)
         for layer, part in _parts(spec.strip(), info)
@@ -59,6 +93,16 @@ def select(spec: str, info: TargetInfo) -> Selection:
     if not units:
         raise UsageError(f"units={spec!r} names no unit; give for example {next(iter(info.layers))}=0-9 or all")
     return Selection(units=units, duplicates=len(wanted) - len(units))
+
+
+def _layers(spec: str, info: TargetInfo) -> list[str]:
+    if spec == "all":
+        return list(info.layers)
+    named = list(dict.fromkeys(piece.strip() for piece in spec.split(":")))
+    for layer in named:
+        if layer not in info.layers:
+            raise unknown_layer(layer, info.name, list(info.layers))
+    return named
 
 
 def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
@@ -142,3 +186,21 @@ def _draw(n: int, layer: str, count: int, digest: str) -> list[int]:
         return hashlib.sha256(f"{digest}/{layer}/{index}".encode()).digest()
 
     return sorted(sorted(range(count), key=key)[:n])
+
+
+def count(spec: str, layers: Sequence[str]) -> int | None:
+    """How many units a spec names, as far as that can be told without the target: None where it depends on how many
+    units a layer has. Raises UsageError for a spec that cannot be read."""
+    info = TargetInfo(name="", layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
+    named: set[tuple[str, int]] = set()
+    drawn: dict[str, int] = {}
+    for layer, part in _parts(spec.strip(), info):
+        if part.strip() == "all":
+            return None
+        if found := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
+            drawn[layer] = max(drawn.get(layer, 0), int(found[1]))
+        else:
+            named.update((layer, index) for index in _indices(part, layer, info))
+    if any(layer in drawn for layer, _ in named):
+        return None  # whether a drawn unit is one of those that are named as well
+    return len(named) + sum(drawn.values())

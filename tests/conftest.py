@@ -13,6 +13,7 @@ from tests.prepare import CACHE
 REPOSITORY = Path(__file__).parent.parent
 
 os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
 
 
 @pytest.fixture(scope="session")

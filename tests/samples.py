@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from openmaia.images import Picture
+from openmaia.services import Spent
 from openmaia.store.records import ImageEntry, Record, Stop, ToolCall, Turn
 from openmaia.units import Unit
 
@@ -68,6 +69,10 @@ def turn(index: int = 0, **changes: Any) -> Turn:
         "left_out": "its oldest 2 images",
         "backbone_seconds": 1.5,
         "experiment_seconds": 0.5,
+        "spent": {
+            "backbone": Spent(requests=1, seconds=1.25, gpu_seconds=2.5),
+            "target": Spent(requests=2, seconds=0.125, gpu_seconds=0.0625),
+        },
         "pictures": {own.digest: own},
     }
     return Turn(**(values | changes))

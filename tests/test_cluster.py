@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -97,16 +99,74 @@ def test_run_joins_a_cluster_by_its_address(head: dict[str, str], settings: list
     check(Run.open(str(tmp_path / "runs" / "demo")))
 
 
-def test_a_submitted_job_runs_on_the_cluster(head: dict[str, str], settings: list[str], tmp_path: Path):
-    sources = small_sources(settings, tmp_path / "runs")
-    job = [sys.executable, "-m", "ray_jobs.run", "configs/demo.yaml", *sources[1:], "units=_conv_head=66"]
-    done = subprocess.run(
-        [RAY, "job", "submit", f"--address={head['DASHBOARD']}", "--working-dir", str(REPOSITORY), "--", *job],
+def submit(head: dict[str, str], *command: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    """`ray job submit` with a folder as the job's own; ends with the job."""
+    return subprocess.run(
+        [RAY, "job", "submit", f"--address={head['DASHBOARD']}", "--working-dir", str(folder), "--", *command],
         env=head | {"RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "0"},
         capture_output=True,
         text=True,
         timeout=400,
-        cwd=REPOSITORY,
+        cwd=folder,
     )
+
+
+@pytest.fixture(scope="module")
+def submitted(
+    head: dict[str, str], settings: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[str], Path]:
+    """The sources and the directory of a run that was submitted as a job."""
+    folder = tmp_path_factory.mktemp("submitted")
+    sources = ["configs/demo.yaml", *small_sources(settings, folder / "runs")[1:], "units=_conv_head=66"]
+    done = submit(head, sys.executable, "-m", "ray_jobs.run", *sources)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    check(Run.open(str(tmp_path / "runs" / "demo")))
+    return sources, folder / "runs" / "demo"
+
+
+def test_a_submitted_job_runs_on_the_cluster(submitted: tuple[list[str], Path]):
+    check(Run.open(str(submitted[1])))
+
+
+def test_a_finished_run_is_evaluated_by_a_job(head: dict[str, str], submitted: tuple[list[str], Path]):
+    done = submit(head, sys.executable, "-m", "ray_jobs.evaluate", str(submitted[1]))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "_conv_head/66" in done.stdout
+
+
+def test_exemplars_are_computed_by_a_job(head: dict[str, str], settings: list[str], tmp_path: Path):
+    given = [settings[0], f"paths.exemplars={tmp_path}/exemplars", f"paths.runs={tmp_path}/runs", "pictures.limit=40"]
+    done = submit(head, sys.executable, "-m", "ray_jobs.exemplars", "configs/closed-form.yaml", *given)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert list((tmp_path / "exemplars").rglob("*.units.parquet"))
+
+
+def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
+    head: dict[str, str], submitted: tuple[list[str], Path]
+):
+    sources, run = submitted
+    done = subprocess.run(
+        [sys.executable, "-m", "openmaia.cli", "submit", "ray", f"--address={head['DASHBOARD']}", *sources],
+        env=head, capture_output=True, text=True, timeout=120, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    logs, show = (next(line for line in done.stdout.splitlines() if word in line).split() for word in ("logs", "show"))
+    followed = subprocess.run([RAY, *logs[1:]], env=head, capture_output=True, text=True, timeout=120)
+    assert "everything was done already" in followed.stdout, followed.stdout[-2000:] + followed.stderr[-2000:]
+    assert show == ["openmaia", "show", str(run)]
+
+
+def test_a_job_with_a_mistake_fails_with_its_message_and_its_exit_code(head: dict[str, str]):
+    done = submit(head, sys.executable, "-m", "ray_jobs.run", "configs/demo.yaml")
+    assert done.returncode != 0
+    assert "error: paths.runs='runs' is relative" in done.stdout and "exit code 2" in done.stdout + done.stderr
+
+
+def test_a_job_does_not_carry_runs_exemplars_and_environments(head: dict[str, str], tmp_path: Path):
+    shutil.copy(REPOSITORY / ".gitignore", tmp_path)
+    for name in ("runs/demo/a", "exemplars/t/a", "exemplars/README.md", ".venv/a", ".git/a", "configs/a", "openmaia/a"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    look = "import os; print('carried', sorted(os.path.join(*at) for d, _, fs in os.walk('.') for at in [(d, f) for f in fs]))"
+    done = submit(head, sys.executable, "-c", shlex.quote(look), folder=tmp_path)
+    carried = next(line for line in done.stdout.splitlines() if line.startswith("carried"))
+    assert carried == "carried ['./.gitignore', './configs/a', './exemplars/README.md', './openmaia/a']"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from openmaia.config import differing_keys, load, to_dict, to_yaml
+from openmaia.config import differing_keys, load, load_sweeps, to_dict, to_yaml
 from openmaia.errors import UsageError
 from openmaia.schema import Config
 
@@ -23,6 +23,9 @@ def refused(*sources: str) -> str:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_shipped_config_is_complete_or_an_overlay(path: Path):
     own = yaml.safe_load(path.read_text())
+    if "sweeps" in own:
+        assert len(load_sweeps([str(path)])) == len(own["sweeps"])
+        return
     sources = [str(path)] if "name" in own else [*LEAST, str(path)]
     assert isinstance(load(sources), Config)
 
@@ -41,6 +44,11 @@ def test_later_sources_win_over_earlier_ones(tmp_path: Path):
     file.write_text("limits: {turns: 20}\nseed: 3\n")
     config = load([*LEAST, "seed=1", str(file), "limits.turns=30"])
     assert (config.seed, config.limits.turns) == (3, 30)
+
+
+def test_an_override_may_be_longer_than_any_file_name():
+    units = "layer4=" + ",".join(map(str, range(2000)))
+    assert load([*LEAST, f"units={units}"]).units == units
 
 
 @pytest.mark.parametrize(
@@ -221,3 +229,41 @@ def test_a_saved_config_reads_back_equal(text: str):
 )
 def test_settings_that_contradict_each_other_are_refused(given: list[str], said: str):
     assert said in refused(*given)
+
+
+def test_a_file_of_sweeps_stands_for_each_of_them_and_what_follows_holds_for_all(tmp_path: Path):
+    (tmp_path / "a.yaml").write_text("name: a\nunits: all\ntarget: {name: one}\nseed: 1\n")
+    (tmp_path / "b.yaml").write_text("name: b\nunits: all\ntarget: {name: two}\nseed: 2\n")
+    both = tmp_path / "both.yaml"
+    both.write_text("sweeps: [a.yaml, b.yaml]\nreplicates: 3\n")
+    found = load_sweeps(["seed=7", str(both), "retries=5"])
+    assert [(c.name, c.target.name, c.seed, c.replicates, c.retries) for c in found] == [
+        ("a", "one", 1, 3, 5),
+        ("b", "two", 2, 3, 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("b", "after", "said"),
+    [
+        ("name: a", "seed=1", "the name 'a'"),
+        ("name: b", "name=c", "the name 'c'"),
+        ("name: b\nbackbone: {eyes: other}", "seed=1", "backbone.eyes differ"),
+        ("name: b\npools: {target: {replicas: 2}}", "seed=1", "pools.target.replicas differ"),
+        ("sweeps: [a.yaml]", "seed=1", "names several sweeps"),
+    ],
+)
+def test_sweeps_that_cannot_share_are_refused_by_the_keys_that_differ(tmp_path: Path, b: str, after: str, said: str):
+    (tmp_path / "a.yaml").write_text("name: a\nunits: all\ntarget: {name: one}\n")
+    (tmp_path / "b.yaml").write_text(f"{b}\nunits: all\ntarget: {{name: two}}\n")
+    both = tmp_path / "both.yaml"
+    both.write_text("sweeps: [a.yaml, b.yaml]\n")
+    with pytest.raises(UsageError) as caught:
+        load_sweeps([str(both), after])
+    assert said in caught.value.message
+
+
+def test_a_command_for_one_run_refuses_a_file_of_sweeps(tmp_path: Path):
+    both = tmp_path / "both.yaml"
+    both.write_text("sweeps: [a.yaml]\n")
+    assert "names several sweeps" in refused(str(both))

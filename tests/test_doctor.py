@@ -62,11 +62,11 @@ def test_missing_packages_come_with_their_command():
 SCIENCE = ("demo", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8")
 OVERLAYS = (
     (),
-    ("models/anthropic", "models/sd15"),
-    ("models/small-24gb", "models/pix2pix", "machine/one-gpu"),
-    ("models/gemma3-27b", "models/flux-dev", "models/kontext-dev", "machine/one-node"),
-    ("models/mistral-small-3.2", "models/sd15", "machine/one-node"),
-    ("models/qwen3-vl-30b-a3b", "models/endpoint", "machine/cluster"),
+    ("models/anthropic", "models/sd15", "machine/laptop"),
+    ("models/small-24gb", "models/pix2pix", "machine/one-24gb"),
+    ("models/gemma3-27b", "models/flux-dev", "models/kontext-dev", "machine/eight-gpus"),
+    ("models/mistral-small-3.2", "models/sd15", "machine/one-80gb"),
+    ("models/qwen3-vl-30b-a3b", "models/endpoint", "machine/many-nodes"),
 )
 EXAMINE = """
 import json, sys

@@ -1,5 +1,6 @@
 """Backbones behind HTTP, against a server that fails as it is told to: through the real clients, over real sockets."""
 
+import base64
 import itertools
 import logging
 import pickle
@@ -209,7 +210,7 @@ def test_at_most_so_many_requests_are_under_way(server: Server, backbone: Make):
 
 
 def test_answers_are_in_order_however_they_arrive(server: Server, backbone: Make):
-    server.otherwise = lambda asked: Act(delay=0.3 - 0.1 * int(asked.texts()[-1]))
+    server.otherwise = lambda asked: Act(delay=1.5 - 0.5 * int(asked.texts()[-1]))
     replies = backbone().reply([chat(user(str(n))) for n in range(3)])
     assert [reply.text for reply in replies] == ["heard: 0", "heard: 1", "heard: 2"]
     assert server.most_at_once == 3
@@ -287,6 +288,16 @@ def test_anthropic_gets_pictures_and_the_temperature_alone(server: Server):
     assert (source["type"], source["media_type"], source["data"][:5]) == ("base64", "image/png", "iVBOR")
     assert body["temperature"] == 0.4 and body["max_tokens"] == 50
     assert not {"top_p", "seed", "top_k"} & body.keys()
+
+
+def test_a_picture_kept_as_webp_is_sent_as_the_png_that_it_is_called(server: Server, kind: str, backbone: Make):
+    kept = picture(3, side=40).packed()
+    assert kept.data.startswith(b"RIFF")
+    backbone().reply([chat(user("see", kept))])
+    part = server.asked[0].body["messages"][0]["content"][1]
+    sent = part["image_url"]["url"].partition(",")[2] if kind == "openai" else part["source"]["data"]
+    assert base64.b64decode(sent).startswith(b"\x89PNG")
+    assert Picture(data=base64.b64decode(sent)).digest == kept.digest
 
 
 def test_openai_counts_tokens(server: Server):

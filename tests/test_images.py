@@ -154,3 +154,14 @@ def test_outside_the_mask_a_quarter_of_the_light_is_left():
     darkened = darken_outside(NOISE, mask)
     assert np.array_equal(darkened[mask], NOISE[mask])
     assert np.array_equal(darkened[~mask], NOISE[~mask] // 4)
+
+
+def test_the_size_is_read_without_decoding_whatever_the_format():
+    made = Picture.of(np.zeros((30, 50, 3), dtype=np.uint8))
+    assert made.size == made.packed().size == (50, 30)
+
+
+def test_a_png_is_handed_out_as_it_is_and_others_are_encoded():
+    made = Picture.of(np.full((8, 8, 3), 77, dtype=np.uint8))
+    assert made.png is made.data
+    assert Picture(data=made.packed().png).digest == made.digest

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from openmaia.store.records import Turn
 from openmaia.store.run import Owed, Run
 from tests.conftest import small_sources
+from tests.sweeping import ANSWER
+from tests.sweeping import sources as cheap_sources
 
 COMMAND = [sys.executable, "-m", "openmaia.cli"]
 UNITS = "units=_blocks.10=31,35:_conv_head=66"
@@ -87,3 +90,62 @@ def test_sigterm_ends_orderly_and_show_tells_what_is_owed(sources: list[str], tm
     state = json.loads(shown.stdout)
     assert state["done"] + state["owed"] + state["running"] == len(state["units"]) == 3
     assert not (root / "driver.json").exists(), "the lease is given back"
+
+
+# -- signals, on cheap investigations -----------------------------------------------------------------------------------
+
+SLOW = "[CODE]:\n```python\nprint(tools.wait(1.5))\n```"
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> list[str]:
+    """Six investigations of some seconds, two at once."""
+    overrides = ["name=slow", "units=all", "tools=[tests.sweeping:wait]", "ray.num_cpus=2", "ray.investigations=2"]
+    return [*cheap_sources(tmp_path, [SLOW, SLOW, ANSWER]), *overrides]
+
+
+def marked(mark: str) -> list[int]:
+    """Processes whose environment holds the mark: the command's, and what it started."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]], ids=["SIGTERM", "Ctrl-C twice"])
+def test_a_signal_ends_everything_in_time_and_the_same_command_goes_on(
+    slow: list[str], tmp_path: Path, signals: list[signal.Signals]
+):
+    mark = f"OPENMAIA_TEST_MARK={uuid.uuid4().hex}"
+    name, _, value = mark.partition("=")
+    process = subprocess.Popen(
+        [*COMMAND, "run", *slow],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {name: value},
+    )
+    root = tmp_path / "runs" / "slow"
+    wait_for(lambda: any((root / "journal").rglob("0000.parquet")), process)
+    began = time.monotonic()
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(1.0)
+    assert process.wait(60) == 3
+    assert time.monotonic() - began < 20
+    assert process.stderr
+    said = process.stderr.read().decode()
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    until = time.monotonic() + 20
+    while marked(mark) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert marked(mark) == []
+
+    assert subprocess.run([*COMMAND, "run", *slow], capture_output=True, timeout=PATIENCE, check=False).returncode == 0
+    run = Run.open(str(root))
+    assert run.owed() == []
+    assert not any(run.record(owed).notes for owed in run.done()), "no replay diverged"

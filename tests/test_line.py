@@ -1,20 +1,12 @@
 """Who is served next, and where a conversation stays."""
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from openmaia.remote.line import Homes, Item, Line
 
 
 def items(caller: str, count: int, method: str = "probe", conversation: str = "") -> list[Item]:
-    loop: Any = None
-    future = asyncio.Future(loop=loop or asyncio.new_event_loop())
-    return [
-        Item(method=method, request=f"{caller}{i}", caller=caller, conversation=conversation, future=future)
-        for i in range(count)
-    ]
+    return [Item(method=method, request=f"{caller}{i}", caller=caller, conversation=conversation) for i in range(count)]
 
 
 def taken(line: Line, limit: int = 4, idle: bool = True) -> list[str]:
@@ -68,6 +60,14 @@ def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
     assert taken(line) == ["z0"]
     assert taken(line) == ["z1"]
     assert taken(line) == ["a0", "a1"]
+
+
+def test_what_comes_back_goes_first_in_the_company_of_others():
+    line = Line()
+    line.push(items("a", 3))
+    line.push(items("z", 1, method="probe"))
+    line.push_first(items("b", 2))
+    assert taken(line, idle=False) == ["b0", "b1", "a0", "a1"]
 
 
 def test_dropping_a_caller_leaves_the_others():

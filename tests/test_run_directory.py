@@ -16,7 +16,10 @@ import pytest
 
 from openmaia.config import load
 from openmaia.errors import StoreError, UsageError
-from openmaia.evaluate.predictive import Claim, score, stimuli, to_parquet
+from openmaia.evaluate.claims import Claim
+from openmaia.evaluate.scores import Evaluation
+from openmaia.evaluate.stored import to_parquet
+from openmaia.evaluate.trials import Trial
 from openmaia.schema import Config
 from openmaia.store.lease import LEASE_SECONDS
 from openmaia.store.records import Stop
@@ -189,9 +192,8 @@ def test_hostile_names_stay_below_the_run_and_come_back(tmp_path: Path, name: st
 
 def evaluated(run: Run, owed: Owed) -> None:
     """An abstention needs no images: its evaluation is whole without any service."""
-    claim = Claim(unit=owed.unit, replicate=owed.replicate, labels=())
-    made = stimuli(claim, None, 4, 0)  # pyright: ignore[reportArgumentType]
-    run.write_evaluation(owed, to_parquet(score(claim, made, None, None)))  # pyright: ignore[reportArgumentType]
+    trial = Trial(claim=Claim(unit=owed.unit, replicate=owed.replicate), outcome="abstained")
+    run.write_evaluation(owed, to_parquet(Evaluation(trial=trial, others=())))
 
 
 @pytest.mark.parametrize("with_score", [0, 1, 2])

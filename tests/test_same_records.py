@@ -9,6 +9,7 @@ import pytest
 from openmaia import build, exemplars
 from openmaia.agent.attempt import attempt
 from openmaia.evaluate.run import evaluate
+from openmaia.instruments import design, instruments
 from openmaia.schema import Config
 from openmaia.store.records import Record, Stop, comparable
 from openmaia.store.run import Run
@@ -27,11 +28,13 @@ def in_process(config: Config) -> Run:
     run = Run.create(config)
     run.set_plan(select(config.units, target.info()).units, 1)
     units = [owed.unit for owed in run.plan()]
-    services = build.services(config, exemplars.make(config, [unit.layer for unit in units]))
+    store = exemplars.make(config, [unit.layer for unit in units])
+    services = build.services(config, store)
     for owed in run.plan():
         result = attempt(owed, load_task("description"), services, build.options(config), run)
         assert result.summary is not None, result.cause
-    evaluate(run, services.generator, services.target, n=config.evaluate.n, seed=config.seed)
+    found = instruments(config, services.generator, services.target, store, build.library(config))
+    evaluate(run, found, design(config))
     return run
 
 

@@ -111,7 +111,7 @@ class Desk:
     def __init__(self, toolbox: Toolbox):
         self.toolbox, self.shown, self.asked, self.calls = toolbox, [], [], []
         names = {name: tool.__doc__ for name, tool in toolbox.around.user_tools.items()}
-        built = api.build(self.call, {"tools": names})
+        built = api.build(self.call, {"tools": names, "scope": "unit"})
         self.system: api.System = built["system"]
         self.tools: Any = built["tools"]
 

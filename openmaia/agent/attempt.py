@@ -7,6 +7,7 @@ from typing import Any
 from openmaia.agent.loop import Watch, investigate
 from openmaia.agent.options import Options
 from openmaia.errors import OpenMaiaError
+from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
 from openmaia.store.parquet import summary
 from openmaia.store.run import Owed, Run
@@ -23,7 +24,13 @@ class Result:
 
 
 def attempt(
-    owed: Owed, task: Task, services: Services, options: Options, run: Run, watch: Watch = lambda turn: None
+    owed: Owed,
+    task: Task,
+    services: Services,
+    options: Options,
+    run: Run,
+    watch: Watch = lambda turn: None,
+    spares: Spares | None = None,
 ) -> Result:
     """Investigates and publishes. A failure of ours is data: noted in the run, the unit stays owed."""
     try:
@@ -35,6 +42,7 @@ def attempt(
             replicate=owed.replicate,
             journal=run.journal(owed),
             watch=watch,
+            spares=spares,
         )
         run.publish(record)
         return Result(owed=owed, summary=summary(record))

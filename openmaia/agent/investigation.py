@@ -4,11 +4,12 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Iterator
+from functools import cache
 
 from openmaia.agent.bench import Bench, Experiment
 from openmaia.agent.options import Options
 from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
-from openmaia.sandbox import Sandbox
+from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
 from openmaia.store.journal import Journal
 from openmaia.store.records import Record, Stop, Turn
@@ -33,6 +34,7 @@ class Investigation:
         replicate: int,
         journal: Journal,
         notes: tuple[str, ...] = (),
+        spares: Spares | None = None,
     ):
         self.unit, self.task, self.services, self.options = unit, task, services, options
         self.replicate, self.journal = replicate, journal
@@ -40,16 +42,20 @@ class Investigation:
         self.run_seed = (
             seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
         )
-        self.sandbox = Sandbox(
-            api_source=_api_source(),
-            manifest={"tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()}},
+        self.spares = spares or Spares()
+        self.sandbox = self.spares.take(
+            api_source=api_source(),
+            manifest={
+                "tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()},
+                "scope": unit.scope.value,
+            },
             limits=options.sandbox,
             allow_none=options.allow_none,
         )
         self.bench = Bench(
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
-        self.opening = (system(task.instructions(api_text(options.user_tools))), user(task.user))
+        self.opening = (system(task.instructions(api_text(options.user_tools, unit.scope))), user(task.question(unit)))
         self.turns: list[Turn] = []
         self.notes = notes
         self.started = time.time()
@@ -62,26 +68,28 @@ class Investigation:
         self.close()
 
     def close(self) -> None:
-        self.sandbox.close()
+        self.spares.give_back(self.sandbox)
 
     def resume(self) -> None:
         done = self.journal.turns()
         self.bench.resume(done)
         self.turns.extend(done)
         if done:
-            self.last = parse(done[-1].reply)
+            self.last = parse(done[-1].reply, self.task.answer)
 
     def turn(self) -> Turn:
         """One reply of the backbone and the experiment in it."""
-        asked = time.monotonic()
+        asked, before = time.monotonic(), self.services.ledger.spent()
         reply = self._ask()
         seconds = time.monotonic() - asked
-        self.last = parse(reply.text)
+        self.last = parse(reply.text, self.task.answer)
         experiment = self.bench.run(self.last.code) if self.last.code else None
         turn = self._turn(reply, self.last, experiment, seconds)
+        turn = dataclasses.replace(turn, spent=self.services.ledger.since(before))
         self.turns.append(turn)
         self.bench.completed(turn)
-        self.journal.append(turn)
+        if not self.ended:  # the last turn is in the record, which is published next
+            self.journal.append(turn)
         return turn
 
     @property
@@ -142,7 +150,8 @@ class Investigation:
 
     def _shown(self, turn: Turn) -> Iterator[Part]:
         if not turn.code:
-            yield self.task.no_code
+            problem = parse(turn.reply, self.task.answer).problem
+            yield f"{problem}\n{self.task.no_code}" if problem else self.task.no_code
         elif not turn.observation:
             yield "The experiment printed nothing and displayed nothing.\n"
         yield from turn.observation
@@ -193,9 +202,10 @@ def surroundings(
         describe_prompt=task.describe,
         summarize_prompt=task.summarize,
         user_tools=options.user_tools,
+        rendering=task.rendering,
     )
 
 
-def _api_source() -> str:
-
+@cache
+def api_source() -> str:
     return inspect.getsource(api)

@@ -9,6 +9,7 @@ from functools import partial
 from openmaia.agent.investigation import Investigation
 from openmaia.agent.options import Options
 from openmaia.errors import ReplayDiverged
+from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
 from openmaia.store.journal import Journal, NoJournal
 from openmaia.store.records import Record, Turn
@@ -28,14 +29,15 @@ def investigate(
     replicate: int = 0,
     journal: Journal | None = None,
     watch: Watch = lambda turn: None,
+    spares: Spares | None = None,
 ) -> Record:
     """Ask, experiment, show the outcome, until the agent answers or a limit is reached.
 
     Completed turns found in the journal are not repeated. Raises ServiceError or SandboxError where something of ours
-    failed; the journal then holds what was completed.
+    failed; the journal then holds what was completed. spares: where its sandbox comes from, and goes back to untouched.
     """
     journal = journal or NoJournal()
-    make = partial(Investigation, unit, task, services, options, replicate, journal)
+    make = partial(Investigation, unit, task, services, options, replicate, journal, spares=spares)
     try:
         return _conduct(make(), watch)
     except ReplayDiverged as divergence:

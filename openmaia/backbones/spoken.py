@@ -2,7 +2,6 @@
 
 import base64
 import math
-import struct
 from collections.abc import Iterable, Sequence
 
 from openmaia.images import Picture
@@ -52,9 +51,10 @@ def text_tokens(text: str) -> int:
 
 
 def image_tokens(picture: Picture) -> int:
-    width, height = struct.unpack(">II", picture.data[16:24])  # of a PNG's header: nothing is decoded for it
+    width, height = picture.size
     return math.ceil(width * height / PIXELS_PER_TOKEN)
 
 
 def base64_of(picture: Picture) -> str:
-    return base64.b64encode(picture.data).decode()
+    """Of its PNG."""
+    return base64.b64encode(picture.png).decode()

@@ -1,7 +1,6 @@
 """Conversations as vLLM takes them: rendered by the model's own chat template, and counted in its own tokens."""
 
 import asyncio
-import base64
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -11,6 +10,7 @@ from vllm.inputs import EngineInput
 from vllm.renderers import BaseRenderer, ChatParams
 from vllm.utils.mistral import is_mistral_tokenizer
 
+from openmaia.backbones.spoken import base64_of
 from openmaia.errors import UsageError
 from openmaia.images import Picture
 from openmaia.messages import Message, Part, Role, assistant, system, user
@@ -162,7 +162,7 @@ class Prompts:
         """Known by its digest: the caches of images and of prefixes then need not hash its pixels again."""
         if self._mistral:
             # Mistral's own tokenizer reads the message itself and knows no other form.
-            url = "data:image/png;base64," + base64.b64encode(picture.data).decode()
+            url = "data:image/png;base64," + base64_of(picture)
             return {"type": "image_url", "image_url": {"url": url}, "uuid": picture.digest}
         return {"type": "image_pil", "image_pil": picture.pil(), "uuid": picture.digest}
 

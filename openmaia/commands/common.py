@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
+from openmaia.signals import STOPPED
+
 Config = Annotated[list[str], typer.Argument(help="YAML files and key=value overrides, later ones win")]
 Runs = Annotated[list[str], typer.Argument(help="run directories, such as runs/demo")]
-
-STOPPED = 3
-"""Exit code of what was asked to end before it was done."""
 
 
 @contextmanager

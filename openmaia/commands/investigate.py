@@ -24,10 +24,11 @@ def investigate(
     from openmaia.units import select
 
     settings = load([*config, f"units={unit}"])
-    units = select(unit, build.target(settings).info()).units
+    task = load_task(settings.task.name)
+    units = select(unit, build.target(settings).info(), task.scope).units
     if len(units) != 1:
         raise UsageError(f"--unit {unit} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
-    settings.name = safe(f"{settings.name}-{units[0].layer}-{units[0].index}")
+    settings.name = safe(f"{settings.name}-{str(units[0]).partition('/')[2].replace('/', '-') or 'network'}")
     record_run = Run.create(settings)
     record_run.set_plan(units, settings.replicates)
     with Terminal() as terminal:
@@ -37,7 +38,7 @@ def investigate(
     with stoppable():
         result = attempt(
             Owed(unit=units[0], replicate=0),
-            load_task(settings.task.name),
+            task,
             build.services(settings, store),
             build.options(settings),
             record_run,

@@ -1,5 +1,6 @@
 """`openmaia show`."""
 
+import contextlib
 import json
 from typing import Annotated
 
@@ -8,17 +9,21 @@ import typer
 
 def show(
     path: Annotated[str, typer.Argument(metavar="RUN", help="a run directory")],
-    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs: all units")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="again and again, until the run ends")] = False,
 ) -> None:
     """The state of a run: owed, running, done, failed and why. Works while it runs."""
     from openmaia.store.run import Run
     from openmaia.store.state import state
 
     opened = Run.open(path)
-    found = state(opened)
     if as_json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(state(opened), ensure_ascii=False))
         return
-    from openmaia.terminal.tables import show_state
+    from openmaia.terminal import state as view
 
-    show_state(found, opened)
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):
+            view.watch(opened)
+        return
+    view.show_once(opened, opened.config()["evaluate"]["bootstrap"])

@@ -5,7 +5,10 @@ the order of arrival. All layers are read in one forward pass each.
 """
 
 import hashlib
+import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -25,6 +28,8 @@ SCALED_ON = 32
 
 BATCH = 32
 """Pictures that a target looks at together."""
+
+ENCODERS = min(os.cpu_count() or 1, 4)
 
 T = TypeVar("T")
 Scales = Mapping[str, npt.NDArray[np.float32]]
@@ -159,15 +164,29 @@ def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
 def second_pass(
     reader: Readable, pictures: Numbered, digests: Sequence[str], places: Mapping[int, Sequence[Wanted]]
 ) -> Iterator[tuple[int, Picture, list[tuple[Wanted, Map | None]]]]:
-    """(number, the picture as the network saw it, what it is kept for with the maps)"""
-    for batch in batches(pictures):
-        seen = reader.look([picture for _, picture in batch])
-        for (number, _), (view, maps) in zip(batch, seen, strict=True):
-            kept = [
-                (place, np.ascontiguousarray(maps[place.layer][place.unit]) if maps[place.layer].ndim == 3 else None)
-                for place in places[number]
-            ]
-            yield number, Picture.of(view, [digests[number]], for_keeping=True), kept
+    """(number, the picture as the network saw it, what it is kept for with the maps). Pictures are encoded by threads of
+    their own, behind the network."""
+    encoding: deque[tuple[int, Future[Picture], list[tuple[Wanted, Map | None]]]] = deque()
+    with ThreadPoolExecutor(ENCODERS) as threads:
+        for batch in batches(pictures):
+            seen = reader.look([picture for _, picture in batch])
+            for (number, _), (view, maps) in zip(batch, seen, strict=True):
+                picture = threads.submit(Picture.of, view, [digests[number]], for_keeping=True)
+                encoding.append((number, picture, [(place, _map(place, maps)) for place in places[number]]))
+                if len(encoding) > BATCH:
+                    yield _encoded(encoding.popleft())
+        yield from map(_encoded, encoding)
+
+
+def _encoded(
+    waiting: tuple[int, Future[Picture], list[tuple[Wanted, Map | None]]],
+) -> tuple[int, Picture, list[tuple[Wanted, Map | None]]]:
+    number, picture, kept = waiting
+    return number, picture.result(), kept
+
+
+def _map(place: Wanted, maps: Mapping[str, npt.NDArray[np.float32]]) -> Map | None:
+    return np.ascontiguousarray(maps[place.layer][place.unit]) if maps[place.layer].ndim == 3 else None
 
 
 def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:

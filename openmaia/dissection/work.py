@@ -7,7 +7,7 @@ work-<layers>/scales.npz           bounds of the histograms
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,20 +56,20 @@ class Work:
         self._save(f"first-{worker}.npz", packed)
 
     def done_first(self) -> set[int]:
-        return {int(shard) for packed in self._firsts() for shard in packed["shards"]}
+        return {int(shard) for packed in self._firsts(lambda name: name == "shards") for shard in packed["shards"]}
 
     def merged(self, scales: Scales) -> dict[str, Summary]:
         total = {layer: Summary.empty(scales[layer], self.k) for layer in self.layers}
-        for packed in self._firsts():
+        for packed in self._firsts(lambda name: name != "shards"):
             for i, layer in enumerate(self.layers):
                 own = {name.split(" ")[1]: packed[name] for name in packed if name.startswith(f"{i} ")}
                 total[layer].add(Summary.of_arrays(own, scales[layer], self.k))
         return total
 
-    def _firsts(self) -> Iterable[dict[str, npt.NDArray[Any]]]:
+    def _firsts(self, wanted: Callable[[str], bool]) -> Iterable[dict[str, npt.NDArray[Any]]]:
         for name in self.store.files.names(self.folder):
             if name.startswith(f"{self.folder}/first-"):
-                packed = self._load(name.removeprefix(f"{self.folder}/"))
+                packed = self._load(name.removeprefix(f"{self.folder}/"), wanted)
                 if packed is not None:
                     yield packed
 
@@ -123,13 +123,14 @@ class Work:
         np.savez_compressed(buffer, **dict(arrays))  # pyright: ignore[reportArgumentType]
         self.store.files.write(f"{self.folder}/{name}", buffer.getvalue())
 
-    def _load(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+    def _load(self, name: str, wanted: Callable[[str], bool] = bool) -> dict[str, npt.NDArray[Any]] | None:
+        """The arrays with a wanted name; no other one is decompressed."""
         data = self.store.files.read(f"{self.folder}/{name}")
         if data is None:
             return None
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as found:
-                return dict(found)
+                return {key: found[key] for key in found.files if wanted(key)}
         except (ValueError, OSError, KeyError) as error:
             path = self.store.files.path(self.folder)
             raise StoreError(f"{path}/{name} is damaged: {error}; remove {path} to start the pass anew") from error

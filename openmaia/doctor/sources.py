@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from openmaia.generators.diffusion.hub import DENOISERS, TEXT_ENCODERS
 from openmaia.schema import Config, DiffusionConfig
 
 Layout = Literal["transformers", "diffusers", "part", "vllm", "consolidated"]
@@ -14,10 +15,6 @@ consolidated: Mistral's own format."""
 
 PUBLISHED = {"dino_vits8": "timm/vit_small_patch8_224.dino", "clip_rn50": "timm/resnet50_clip.openai"}
 """Where timm has the networks of the published experiments."""
-
-DENOISERS = ("transformer", "unet")
-TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
-"""Names of a pipeline's parts; the last text encoder that there is, is the large one."""
 
 PLAIN = re.compile(
     r"(?:(?P<part>[^/]+)/)?(?:diffusion_pytorch_model|model|pytorch_model)(?:-\d{5}-of-\d{5})?\.(?P<kind>safetensors|bin)"

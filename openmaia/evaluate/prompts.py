@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openmaia.pictures import phrases
-from openmaia.pictures.vocabulary import BY_NAME, Kind, Word, find
+from openmaia.pictures.vocabulary import BY_NAME, Kind, Word, find, of_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +53,17 @@ def _together(names: Sequence[str]) -> str:
     figures = [name for name in names if name not in grounds] or grounds
     prompt = " next to ".join(map(phrases.article, figures))
     return f"{prompt} on {grounds[0]}" if grounds and figures != grounds else prompt
+
+
+def unrelated(n: int) -> list[str]:
+    """Prompts over the whole vocabulary, of every kind in turn, that were written for no description: different ones as far
+    as there are."""
+    kinds = [of_kind(kind) for kind in (Kind.OBJECT, Kind.COLOUR, Kind.OBJECT, Kind.SHAPE, Kind.SCENE, Kind.PATTERN)]
+    found: dict[str, None] = {}
+    for at in range(20 * n):
+        words, turn = kinds[at % len(kinds)], at // len(kinds)
+        # Seven has no divisor in common with most numbers of words, so that nearly all of them have their turn soon.
+        found.setdefault(phrases.single(words[(7 * turn + at) % len(words)].name, turn))
+        if len(found) == n:
+            break
+    return list(found)

@@ -1,10 +1,12 @@
 """The geometry of the report's figures, in the units of an SVG view box."""
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 WIDTH = 360.0
+LETTER = 6.8
+"""Width of a digit."""
 LETTERS = 22
 """Of a label beside a bar; the whole text belongs into its title."""
 
@@ -39,26 +41,73 @@ def shares(values: Mapping[str, float], left: float = 132.0, step: float = 24.0)
     return Bars(bars=tuple(bars), width=WIDTH, height=max(step, len(bars) * step))
 
 
-def columns(values: Sequence[int], height: float = 150.0) -> Bars:
-    """One column per whole number from 1 to the largest, as high as it is frequent."""
-    counts = Counter(values)
-    if not counts:
-        return Bars(bars=(), width=WIDTH, height=height)
-    span = range(min(1, *counts), max(counts) + 1)
-    step = WIDTH / max(len(span), 8)
-    room, most = height - 40, max(counts.values())
-    bars = [
-        Bar(
-            label=str(value),
-            text=str(counts[value]) if counts[value] else "",
-            x=round(n * step + step * 0.12, 1),
-            y=round(20 + room * (1 - counts[value] / most), 1),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """value: counted, "rest" for what has no value. texts: its ticks, one per row, and "" where there is no room. x, y:
+    of the upper left corner; middle: of the column."""
+
+    value: str
+    count: int
+    shown: str
+    texts: tuple[str, ...]
+    is_rest: bool
+    x: float
+    y: float
+    middle: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """rows: names of the rows of ticks, each with its y. base: y of the axis."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, float], ...]
+    left: float
+    base: float
+    width: float
+    height: float
+
+
+def columns(
+    counts: Mapping[int, int],
+    ticks: Mapping[str, Mapping[int, str]],
+    rest: tuple[str, int] = ("", 0),
+    tall: float = 130.0,
+) -> Columns:
+    """One column per whole number from 1 to the largest, as high as it is frequent, and a last one for the rest, which
+    has a name and no number. ticks: name of a row of ticks -> value -> text. tall: height of the highest column and the
+    number above it."""
+    left = 66.0
+    span: list[int | None] = list(range(min(1, *counts), max(counts) + 1)) if counts else []
+    span += [None] if rest[1] else []
+    step = (WIDTH - left) / max(len(span), 8)
+    most = max(*counts.values(), rest[1], 1)
+    longest = max([len(text) for row in ticks.values() for text in row.values()] or [1])
+    every = math.ceil((longest * LETTER + 4) / step)
+
+    def column(n: int, value: int | None) -> Column:
+        count = rest[1] if value is None else counts.get(value, 0)
+        height = round((tall - 18) * count / most, 1)
+        is_ticked = value is not None and (n % every == 0)
+        texts = tuple(row.get(value, "") if is_ticked and value is not None else "" for row in ticks.values())
+        return Column(
+            value="rest" if value is None else str(value),
+            count=count,
+            shown=str(count) if count and len(str(count)) * LETTER < step else "",
+            texts=(rest[0],) if value is None else texts,
+            is_rest=value is None,
+            x=round(left + n * step + step * 0.12, 1),
+            y=round(tall - height, 1),
+            middle=round(left + (n + 0.5) * step, 1),
             width=round(step * 0.76, 1),
-            height=round(room * counts[value] / most, 1),
+            height=height,
         )
-        for n, value in enumerate(span)
-    ]
-    return Bars(bars=tuple(bars), width=WIDTH, height=height)
+
+    rows = tuple((name, tall + 16.0 * (n + 1)) for n, name in enumerate(ticks))
+    made = tuple(column(n, value) for n, value in enumerate(span))
+    return Columns(columns=made, rows=rows, left=left, base=tall, width=WIDTH, height=tall + 16.0 * len(rows) + 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

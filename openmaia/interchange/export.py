@@ -1,9 +1,7 @@
 """An exemplar store back in the published layout (see exemplars.py), for tools that read that one."""
 
-import io
 import shutil
 import tempfile
-import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +12,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.errors import UsageError
-from openmaia.images import Picture
 from openmaia.interchange import masks
 from openmaia.interchange.keep import Progress
 from openmaia.services import Exemplar, UnitExemplars
 from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.files import Files, safe
+from openmaia.store.files import Files, safe, unsafe
 from openmaia.units import Unit
 
 SIDE = 224
@@ -66,7 +63,7 @@ def _stores(source: str) -> Iterator[tuple[Path, ExemplarStore]]:
 
 
 def _layer(store: ExemplarStore, layer: str, folder: Path, progress: Progress) -> str:
-    target = urllib.parse.unquote(folder.parent.parent.name)
+    target = unsafe(folder.parent.parent.name)
     units = [Unit(target=target, layer=layer, index=index) for index in sorted(store.units(layer))]
     shape = _shape(store, units)
     if not shape.units:
@@ -92,14 +89,8 @@ def _shape(store: ExemplarStore, units: list[Unit]) -> Shape:
         top = store.read(unit).of_kind("top")
         if top:
             counts[unit] = len(top)
-            sizes.update(_size(exemplar.picture) for exemplar in top)
+            sizes.update((height, width) for width, height in (exemplar.picture.size for exemplar in top))
     return Shape(units=tuple(counts), k=min(counts.values(), default=0), sizes=frozenset(sizes))
-
-
-def _size(picture: Picture) -> tuple[int, int]:
-    """From the header alone."""
-    with Image.open(io.BytesIO(picture.data)) as image:
-        return image.height, image.width
 
 
 def _whole(shape: Shape) -> bool:

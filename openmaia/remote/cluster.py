@@ -11,7 +11,7 @@ import ray
 
 from openmaia.errors import UsageError
 from openmaia.schema import Config
-from openmaia.signals import on_sigterm
+from openmaia.signals import kept
 
 
 @contextmanager
@@ -26,19 +26,19 @@ def cluster(config: Config) -> Iterator[None]:
         # Ray otherwise puts this host's address in place of the loopback one, and listens to the network.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
-        ray.init(
-            address=config.ray.address,
-            num_cpus=(config.ray.num_cpus or None) if own else None,
-            include_dashboard=False if own else None,
-            namespace=f"openmaia-{config.name}",
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            runtime_env=None if own else {"env_vars": {"RAY_USAGE_STATS_ENABLED": "0"}},
-        )
+        with kept():
+            ray.init(
+                address=config.ray.address,
+                num_cpus=(config.ray.num_cpus or None) if own else None,
+                include_dashboard=False if own else None,
+                namespace=f"openmaia-{config.name}",
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                runtime_env=None if own else {"env_vars": {"RAY_USAGE_STATS_ENABLED": "0"}},
+            )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise _nobody(config.ray.address, reason) from error
-    on_sigterm()  # Ray has put its own handler in place of ours
     try:
         yield
     finally:

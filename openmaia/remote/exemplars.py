@@ -13,6 +13,9 @@ from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.units import TargetInfo
 
+MOST_WORKERS = 8
+"""On CPUs, where nobody asked for a number: each takes the memory of a network."""
+
 DEATHS = 5
 """So many workers may die before the job is given up."""
 
@@ -60,7 +63,7 @@ class _Team:
     def hire(self, layers: list[str], shards: int) -> None:
         """As many as there is work for. The leader has fixed the histograms' bounds by now."""
         self._layers = layers
-        count = min(self._config.ray.exemplar_workers, shards)
+        count = min(self._config.ray.exemplar_workers or self._room(), shards)
         self._workers += [self._start() for _ in range(count - 1)]
 
     def lead(self, method: str, *given: Any) -> Any:
@@ -110,9 +113,16 @@ class _Team:
             self._workers[at] = self._start()
             return _DIED
 
+    def _room(self) -> int:
+        there = ray.cluster_resources()
+        gpus = self._config.pools.target.num_gpus
+        return int(there.get("GPU", 0) / gpus) if gpus else min(int(there.get("CPU", 1)), MOST_WORKERS)
+
     def _start(self) -> Any:
         gpus = self._config.pools.target.num_gpus
-        return _RemoteMember.options(num_cpus=0, num_gpus=gpus).remote(self._config, self._layers)
+        return _RemoteMember.options(num_cpus=0, num_gpus=gpus, scheduling_strategy="SPREAD").remote(
+            self._config, self._layers
+        )
 
 
 class _Member:

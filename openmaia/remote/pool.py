@@ -2,236 +2,201 @@
 
 Late binding: a request waits in the dispatcher's line until a replica has room, which then gets the largest batch there
 is. A replica's death arrives as the exception of the calls that it took along; the members of those batches are retried
-one by one, and one that kills again fails alone. A batch past its deadline counts as a death.
+one by one, and one that kills again fails alone. A batch past its deadline counts as a death. Nothing waits beyond
+`max_waiting`: whoever comes then keeps its requests until it is let in.
+
+A dispatcher belongs to the driver that made it, and its replicas belong to the dispatcher: when one of those processes
+dies, Ray ends what belongs to it.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
 
-from openmaia import build
-from openmaia.errors import HostDead, OpenMaiaError, ServiceError, UsageError
-from openmaia.remote.line import Homes, Item, Line
-from openmaia.remote.replica import Served, launch, plain
-from openmaia.schema import Config, PoolConfig
+from openmaia.errors import ServiceError, UsageError
+from openmaia.remote.cache import Cache, Kept
+from openmaia.remote.counters import Counters, Metrics
+from openmaia.remote.entrance import Entrance
+from openmaia.remote.line import Answers, Call, Item
+from openmaia.remote.replica import Hosting
+from openmaia.remote.serving import Serving
 
 CONCURRENCY = 100_000
 """More calls than can ever wait: callers beyond it would block the replies of those before them."""
 
-DEATHS = 2
-"""A request fails when it was in this many batches whose replica died."""
-
-SHORT = 0.1
-"""Seconds. Where batches take less, a second one is sent along, so that the replica need not wait for the next."""
+EVERY = 1.0
+"""Seconds between two publications of the counters among Ray's metrics."""
 
 
-@dataclass(slots=True)
-class Counters:
-    """Since the dispatcher started. batched: requests in batches, so that batched / batches is the mean batch.
-    busy_seconds: time in which a replica had work, summed over replicas. waiting: requests in line now."""
+class Pool:
+    """Made inside the event loop in which all of it runs."""
 
-    requests: int = 0
-    batches: int = 0
-    batched: int = 0
-    deaths: int = 0
-    failures: int = 0
-    dropped: int = 0
-    busy_seconds: float = 0.0
-    waiting: int = 0
-    replicas: int = 0
-    """Ready now."""
+    def __init__(self, hosting: Hosting, kept: Kept | None, run: str):
+        self._hosting = hosting
+        self._serving = Serving(hosting, self._answered)
+        self._entrance = Entrance(hosting.pool.max_waiting)
+        self._cache = Cache(kept) if kept else None
+        self._asked: dict[str, Item] = {}
+        """What the cache may hold and is being made, by its key."""
+        self._requests = self._dropped = 0
+        self._serving.spawn(self._publish(Metrics(hosting.role, run)))
 
+    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers | None:
+        if self._serving.broken:
+            raise UsageError(self._serving.broken)
+        keys = self._keys(method, requests)
+        if not self._entrance.enter(caller, len(requests)):
+            return None
+        self._requests += len(requests)
+        call = Call.of(caller, len(requests))
+        for index, (request, key) in enumerate(zip(requests, keys, strict=True)):
+            item = Item(method=method, request=request, caller=caller, asking=[(call, index)], key=key)
+            if self._hosting.at_once:
+                item.conversation = getattr(request, "conversation", "")
+            self._take_in(item)
+        return await call.over
 
-@dataclass(slots=True)
-class _State:
-    """Made at the first call, inside the actor's event loop."""
+    async def admit(self, caller: str, count: int) -> None:
+        if not self._serving.broken:
+            await self._entrance.wait(caller, count)
 
-    line: Line
-    homes: Homes
-    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    counters: Counters = field(default_factory=Counters)
-    broken: str = ""
+    def leave(self, caller: str) -> None:
+        reason = ServiceError(f"{caller} has left")
+        waiting = self._serving.line.drop(caller)
+        for item in {*waiting, *self._asked.values()}:
+            item.forget(caller, reason)
+        for item in waiting:
+            self._keep_or_drop(item)
+        self._serving.homes.release(caller)
+        self._entrance.leave(caller)
+
+    def counters(self) -> Counters:
+        cache, serving = self._cache, self._serving
+        return Counters(
+            **asdict(serving.counted()),
+            requests=self._requests,
+            dropped=self._dropped,
+            failures=dict(serving.failures),
+            waiting=len(serving.line),
+            outside=self._entrance.outside,
+            replicas=serving.replicas,
+            cache_hits=cache.hits if cache else 0,
+            cache_misses=cache.misses if cache else 0,
+            cache_joined=cache.joined if cache else 0,
+        )
+
+    def _keys(self, method: str, requests: Sequence[Any]) -> list[str]:
+        if self._cache is None or method == "info":
+            return [""] * len(requests)
+        return [self._cache.key(request) for request in requests]
+
+    def _take_in(self, item: Item) -> None:
+        cache = self._cache
+        if not item.key or cache is None:
+            self._serving.line_up(item)
+        elif (drawn := cache.recall(item.key)) is not None:
+            cache.hits += 1
+            self._entrance.free(1)
+            item.answer(drawn)
+        elif (first := self._asked.get(item.key)) is not None:
+            cache.joined += 1
+            self._entrance.free(1)
+            first.asking += item.asking
+        else:
+            self._asked[item.key] = item
+            if cache.on_disk(item.key):
+                self._serving.spawn(self._look_up(cache, item))
+            else:
+                cache.misses += 1
+                self._serving.line_up(item)
+
+    async def _look_up(self, cache: Cache, item: Item) -> None:
+        drawn = await asyncio.to_thread(cache.read, item.key)
+        if drawn is not None:
+            cache.hits += 1
+            self._answered(item, drawn)
+            return
+        cache.misses += 1
+        if item.asking:
+            self._serving.line_up(item)
+        else:
+            self._drop(item)
+
+    def _answered(self, item: Item, answer: Any) -> None:
+        self._over(item)
+        if isinstance(answer, Exception):
+            item.fail(answer)
+            return
+        if item.key and self._cache:
+            self._cache.keep(item.key, answer)
+        item.answer(answer)
+
+    def _keep_or_drop(self, item: Item) -> None:
+        """An item taken out of the line: others may have asked for the same."""
+        if not item.asking:
+            self._serving.homes.leave(item)
+            self._drop(item)
+        elif item.alone:
+            self._serving.line.push_again([item])
+        else:
+            self._serving.line.push([item])
+
+    def _drop(self, item: Item) -> None:
+        self._dropped += 1
+        self._over(item)
+
+    def _over(self, item: Item) -> None:
+        self._asked.pop(item.key, None)
+        self._entrance.free(1)
+
+    async def _publish(self, metrics: Metrics) -> None:
+        while True:
+            metrics.publish(self.counters())
+            if self._serving.broken:
+                self._entrance.let_all_go()
+            await asyncio.sleep(EVERY)
 
 
 class Dispatcher:
-    """An async actor: one coroutine per replica, started at the first call."""
+    """The pool as an async actor, whose event loop runs from its first call on."""
 
-    def __init__(self, role: build.Role, config: Config, pool: PoolConfig):
-        self._role: build.Role = role
-        self._config, self._pool = config, pool
-        self._at_once = build.concurrency(role, config)
-        self._state: _State | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(self, hosting: Hosting, kept: Kept | None = None, run: str = ""):
+        self._made_of = hosting, kept, run
+        self._made: Pool | None = None
 
-    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> list[Any]:
-        """The answers, in order. Raises ServiceError where one of the requests could not be answered."""
-        state = self._started()
-        if state.broken:
-            raise UsageError(state.broken)
-        loop = asyncio.get_running_loop()
-        items = [
-            Item(
-                method=method,
-                request=request,
-                caller=caller,
-                conversation=getattr(request, "conversation", "") if self._at_once else "",
-                future=loop.create_future(),
-            )
-            for request in requests
-        ]
-        state.counters.requests += len(items)
-        for item in items:
-            state.homes.enter(item)
-        state.line.push(items)
-        await self._wake(state)
-        try:
-            return list(await asyncio.gather(*(item.future for item in items)))
-        finally:
-            for item in items:
-                state.homes.leave(item)
+    async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers | None:
+        """The answers, in order. None where there is no room: nothing was taken, and the caller has to `admit` first.
 
-    async def info(self) -> Any:
-        """The host's own description of itself (targets have one)."""
-        return (await self.submit("", "info", [None]))[0]
+        Raises ServiceError where one of the requests could not be answered, UsageError where none ever can.
+        """
+        return await self._pool.submit(caller, method, requests)
+
+    async def admit(self, caller: str, count: int) -> None:
+        """Returns when there is room for so many requests, which is kept for the caller."""
+        await self._pool.admit(caller, count)
 
     async def leave(self, caller: str) -> None:
         """An investigation has ended or died: nobody waits for what it asked, and its conversations are over."""
-        state = self._started()
-        for item in state.line.drop(caller):
-            state.counters.dropped += 1
-            item.future.cancel()
-        state.homes.release(caller)
+        self._pool.leave(caller)
 
     async def counters(self) -> Counters:
-        state = self._started()
-        state.counters.waiting = len(state.line)
-        return state.counters
+        return self._pool.counters()
 
-    def _started(self) -> _State:
-        if self._state is None:
-            self._state = _State(line=Line(), homes=Homes(self._pool.replicas))
-            for index in range(self._pool.replicas):
-                self._spawn(self._serve(self._state, index))
-        return self._state
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, state: _State, index: int) -> None:
-        while (replica := await self._launch(state, index)) is not None:
-            state.counters.replicas += 1
-            while not replica.gone:
-                batch = await self._next_batch(state, replica)
-                if batch:
-                    self._send(state, replica, batch)
-            state.counters.replicas -= 1
-            state.counters.deaths += 1
-            state.homes.move_away(index)
-            ray.kill(replica.actor)
-
-    async def _launch(self, state: _State, index: int) -> Served | None:
-        """A replica that has loaded its model; None where the configuration makes that impossible."""
-        try:
-            return Served(index=index, actor=await launch(self._role, self._config, self._pool, self._at_once))
-        except UsageError as error:
-            state.broken = error.message
-        for item in state.line.clear():
-            self._fail(state, item, UsageError(state.broken))
-        return None
-
-    async def _next_batch(self, state: _State, replica: Served) -> list[Item]:
-        """Waits until there is something for a replica that has room. Empty when the replica is gone."""
-        batch: list[Item] = []
-
-        def ready() -> bool:
-            if replica.gone:
-                return True
-            if not replica.exclusive and replica.under_way < self._room(replica):
-                limit = 1 if self._at_once else self._pool.max_batch
-                idle = replica.under_way == 0
-                batch.extend(state.line.take(limit, lambda item: state.homes.is_at(item, replica.index), idle=idle))
-            return bool(batch)
-
-        async with state.changed:
-            await state.changed.wait_for(ready)
-        return batch
-
-    def _room(self, replica: Served) -> int:
-        """Batches under way at once: engines that batch by themselves get requests as they come."""
-        return self._at_once or (2 if replica.pace < SHORT else 1)
-
-    def _send(self, state: _State, replica: Served, batch: list[Item]) -> None:
-        now = asyncio.get_running_loop().time()
-        if replica.under_way == 0:
-            replica.since = now
-        replica.under_way += 1
-        replica.exclusive = batch[0].alone
-        state.counters.batches += 1
-        state.counters.batched += len(batch)
-        self._spawn(self._answer(state, replica, batch, now))
-
-    async def _answer(self, state: _State, replica: Served, batch: list[Item], began: float) -> None:
-        method = batch[0].method
-        requests = [] if method == "info" else [item.request for item in batch]
-        clock = asyncio.get_running_loop()
-        try:
-            answers = await asyncio.wait_for(replica.actor.call.remote(method, requests), self._pool.deadline)
-            for item, answer in zip(batch, [answers] * len(batch) if method == "info" else answers, strict=True):
-                if not item.future.done():
-                    item.future.set_result(answer)
-        except RayTaskError as error:
-            self._failed(state, replica, batch, error)
-        except (RayActorError, TimeoutError) as error:
-            self._died(state, replica, batch, error)
-        finally:
-            replica.under_way -= 1
-            replica.exclusive = False
-            replica.pace += 0.3 * ((clock.time() - began) / (replica.under_way + 1) - replica.pace)
-            if replica.under_way == 0:
-                state.counters.busy_seconds += clock.time() - replica.since
-            await self._wake(state)
-
-    def _failed(self, state: _State, replica: Served, batch: list[Item], error: RayTaskError) -> None:
-        """The host raised: alone, a request gets its own error; together, each gets another chance alone."""
-        cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
-        if isinstance(cause, HostDead):
-            self._died(state, replica, batch, cause)
-        elif len(batch) > 1:
-            state.line.push_again(batch)
-        else:
-            self._fail(state, batch[0], cause or ServiceError(f"the {self._role} failed: {plain(error)}"))
-
-    def _died(self, state: _State, replica: Served, batch: list[Item], error: Exception) -> None:
-        replica.gone = True
-        reason = f"gave no answer within {self._pool.deadline:g} s" if isinstance(error, TimeoutError) else "died"
-        for item in batch:
-            item.deaths += 1
-        for item in [item for item in batch if item.deaths >= DEATHS]:
-            self._fail(state, item, ServiceError(f"the {self._role} {reason} twice over this request"))
-        state.line.push_again([item for item in batch if item.deaths < DEATHS])
-
-    @staticmethod
-    async def _wake(state: _State) -> None:
-        async with state.changed:
-            state.changed.notify_all()
-
-    @staticmethod
-    def _fail(state: _State, item: Item, error: Exception) -> None:
-        state.counters.failures += 1
-        if not item.future.done():
-            item.future.set_exception(error)
+    @property
+    def _pool(self) -> Pool:
+        if self._made is None:
+            self._made = Pool(*self._made_of)
+        return self._made
 
 
 _RemoteDispatcher: Any = ray.remote(Dispatcher)
 
 
-def dispatcher(role: build.Role, config: Config) -> Any:
-    """An actor that is restarted when it dies; its callers' retries rebuild its line."""
+def dispatcher(hosting: Hosting, kept: Kept | None = None, run: str = "") -> Any:
+    """An actor that is restarted when it dies; its callers' retries rebuild its line. kept: for services whose answers are
+    pictures, which are then made once. run: its name, for Ray's metrics."""
     settings = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": CONCURRENCY}
-    return _RemoteDispatcher.options(**settings).remote(role, config, getattr(config.pools, role))
+    return _RemoteDispatcher.options(**settings).remote(hosting, kept, run)

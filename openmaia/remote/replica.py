@@ -1,39 +1,56 @@
 """One replica of a model host: the actor, how it is started, and what its dispatcher knows of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from openmaia import build
 from openmaia.errors import OpenMaiaError, UsageError
-from openmaia.schema import Config, PoolConfig
+from openmaia.remote.meter import Meter
+from openmaia.schema import PoolConfig
 
 LAUNCHES = 3
-"""So often a replica may die while it loads its model before the pool gives up."""
+"""So often a replica may die while it loads its model before it is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosting:
+    """What a pool serves. role: its name in messages. make: gives the host, in the replica's own process. at_once: calls
+    that a replica answers at once; 0 for hosts that want one batch after the other."""
+
+    role: str
+    make: Callable[[], Any]
+    pool: PoolConfig
+    at_once: int = 0
 
 
 class Replica:
     """Holds one host. A plain class; `ray.remote` is applied at the end of this file."""
 
-    def __init__(self, role: build.Role, config: Config):
-        self._role: build.Role = role
-        self._config = config
+    def __init__(self, make: Callable[[], Any]):
+        self._make = make
         self._host: Any = None
 
     def start(self) -> None:
         """Loads the model: its errors then are results of a call and not the death of an actor."""
-        self._host = build.host(self._role, self._config)
+        self._host = self._make()
 
-    def call(self, method: str, requests: Sequence[Any]) -> Any:
-        return getattr(self._host, method)(*([requests] if requests else []))
+    def awake(self) -> None:
+        """Returns: this replica lives."""
+
+    def call(self, method: str, requests: Sequence[Any]) -> list[Any]:
+        if method == "info":
+            return [self._host.info() for _ in requests]
+        return getattr(self._host, method)(requests)
 
 
 @dataclass(slots=True, eq=False)
 class Served:
-    """A replica that is up. under_way: batches sent and not answered; pace: seconds per batch, a moving average."""
+    """A replica that is up. under_way: batches sent and not answered; pace: seconds per batch, a moving average; since: when
+    it last began to have work."""
 
     index: int
     actor: Any
@@ -41,26 +58,44 @@ class Served:
     exclusive: bool = False
     pace: float = 1.0
     since: float = 0.0
-    gone: bool = False
+    meter: Meter = field(default_factory=Meter)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin(self, now: float, *, exclusive: bool) -> None:
+        if self.under_way == 0:
+            self.since = now
+        self.under_way += 1
+        self.exclusive = exclusive
+
+    def end(self, began: float, now: float) -> float:
+        """Gives the seconds for which it has had work, where it has none any more."""
+        self.under_way -= 1
+        self.exclusive = False
+        self.pace += 0.3 * ((now - began) / (self.under_way + 1) - self.pace)
+        return 0.0 if self.under_way else now - self.since
 
 
-async def launch(role: build.Role, config: Config, pool: PoolConfig, at_once: int) -> Any:
+async def launch(hosting: Hosting) -> Any:
     """An actor that has loaded its model. Raises UsageError where the configuration makes that impossible."""
-    reason = ""
+    reason, pool = "", hosting.pool
     for _ in range(LAUNCHES):
         actor = _RemoteReplica.options(
-            num_cpus=pool.num_cpus, num_gpus=pool.num_gpus, max_concurrency=max(at_once, 1)
-        ).remote(role, config)
+            num_cpus=pool.num_cpus,
+            num_gpus=pool.num_gpus,
+            max_concurrency=max(hosting.at_once, 1),
+            label_selector=dict(pool.node_labels) or None,
+        ).remote(hosting.make)
         try:
             await actor.start.remote()
             return actor
         except RayTaskError as error:
             ray.kill(actor)
             cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
-            raise UsageError(cause.message if cause else f"the {role} could not be loaded: {plain(error)}") from error
+            said = cause.message if cause else f"the {hosting.role} could not be loaded: {plain(error)}"
+            raise UsageError(said) from error
         except RayActorError as error:
             reason = plain(error)
-    raise UsageError(f"the {role} died {LAUNCHES} times while it was loaded: {reason}")
+    raise UsageError(f"the {hosting.role} died {LAUNCHES} times while it was loaded: {reason}")
 
 
 def plain(error: Exception) -> str:

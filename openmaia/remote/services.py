@@ -1,52 +1,88 @@
 """The services of an investigation, answered by pools. Each handle satisfies the Protocol of its service."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia import build
+from openmaia.config import to_dict
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.messages import Chat, Reply
-from openmaia.remote.pool import Counters, dispatcher
-from openmaia.schema import Config
-from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, Probe, Services
+from openmaia.remote.cache import Kept
+from openmaia.remote.counters import Counters
+from openmaia.remote.line import Answers
+from openmaia.remote.pool import dispatcher
+from openmaia.remote.replica import Hosting
+from openmaia.schema import Config, DrawingPoolConfig
+from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Ledger, Probe, Services
+from openmaia.store.files import Files
 from openmaia.units import TargetInfo
 
 
 @dataclass(frozen=True)
 class _Handle:
-    """caller: on whose behalf it asks; pools go round between callers."""
+    """caller: on whose behalf it asks; pools go round between callers. gpus: of a replica. ledger: of the caller's costs."""
 
+    role: ClassVar[build.Role]
     dispatcher: Any
     caller: str
+    gpus: float = 0.0
+    ledger: Ledger = field(default_factory=Ledger)
 
     def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
-        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests))) if requests else []
+        if not requests:
+            return []
+        while (answered := self._tried(method, requests)) is None:
+            resolve(self.dispatcher.admit.remote(self.caller, len(requests)))
+        self.ledger.add(self.role, len(requests), answered.seconds, self.gpus)
+        return answered.answers
+
+    def _tried(self, method: str, requests: Sequence[Any]) -> Answers | None:
+        """None where the pool has no room just now."""
+        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests)))
 
 
 class PooledTarget(_Handle):
+    role = "target"
+
     def info(self) -> TargetInfo:
-        return resolve(self.dispatcher.info.remote())
+        return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return self._submit("probe", probes)
 
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return self._submit("respond", probes)
+
 
 class PooledGenerator(_Handle):
+    role = "generator"
+
     def generate(self, requests: Sequence[Generation]) -> list[Drawn]:
         return self._submit("generate", requests)
 
 
 class PooledEditor(_Handle):
+    role = "editor"
+
     def edit(self, requests: Sequence[Edit]) -> list[Drawn]:
+        for request in requests:
+            # Travels with the picture, so that the dispatcher, which knows requests by it, need not decode anything.
+            _ = request.picture.digest
         return self._submit("edit", requests)
 
 
 class PooledBackbone(_Handle):
+    role = "backbone"
+
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return self._submit("reply", chats)
 
@@ -65,24 +101,30 @@ def resolve(reference: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pools:
-    """The dispatchers of a run, by role."""
+    """The dispatchers of a run, and the GPUs of a replica, by role."""
 
     dispatchers: Mapping[build.Role, Any]
+    gpus: Mapping[build.Role, float] = field(default_factory=dict[build.Role, float])
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
+        ledger = Ledger()
         return Services(
-            target=self.target(caller),
+            target=PooledTarget(*self._of("target", caller, ledger)),
             exemplars=exemplars,
-            generator=self.generator(caller),
-            editor=PooledEditor(self.dispatchers["editor"], caller),
-            backbone=PooledBackbone(self.dispatchers["backbone"], caller),
+            generator=PooledGenerator(*self._of("generator", caller, ledger)),
+            editor=PooledEditor(*self._of("editor", caller, ledger)),
+            backbone=PooledBackbone(*self._of("backbone", caller, ledger)),
+            ledger=ledger,
         )
 
     def target(self, caller: str) -> PooledTarget:
-        return PooledTarget(self.dispatchers["target"], caller)
+        return PooledTarget(*self._of("target", caller, Ledger()))
 
     def generator(self, caller: str) -> PooledGenerator:
-        return PooledGenerator(self.dispatchers["generator"], caller)
+        return PooledGenerator(*self._of("generator", caller, Ledger()))
+
+    def _of(self, role: build.Role, caller: str, ledger: Ledger) -> tuple[Any, str, float, Ledger]:
+        return self.dispatchers[role], caller, self.gpus.get(role, 0.0), ledger
 
     def leave(self, caller: str) -> None:
         """A caller has ended or died: what it still asks for is dropped."""
@@ -96,12 +138,53 @@ class Pools:
 
 @contextmanager
 def pools(config: Config) -> Iterator[Pools]:
-    """All pools of a run; replicas start at once and load side by side."""
-    roles: tuple[build.Role, ...] = ("target", "generator", "editor", "backbone")
-    made: dict[build.Role, Any] = {role: dispatcher(role, config) for role in roles}
-    for actor in made.values():
+    """All pools of a run; replicas start at once and load side by side. They are this process's: when it dies, Ray ends
+    them, whatever they were doing."""
+    with shared([config]) as made:
+        yield made[0]
+
+
+@contextmanager
+def shared(configs: Sequence[Config]) -> Iterator[list[Pools]]:
+    """The pools of several runs: a target for each, everything else once, made after the first config."""
+    roles: tuple[build.Role, ...] = ("generator", "editor", "backbone")
+    common: dict[build.Role, Any] = {role: _dispatcher(role, configs[0]) for role in roles}
+    targets = [_dispatcher("target", config) for config in configs]
+    made = [*targets, *common.values()]
+    for actor in made:
         actor.counters.remote()  # starts its replicas
-    yield Pools(made)
+    gpus: dict[build.Role, float] = {role: getattr(configs[0].pools, role).num_gpus for role in ("target", *roles)}
+    yield [Pools({"target": target, **common}, gpus) for target in targets]
     # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
-    for actor in made.values():
+    ray.wait([actor.counters.remote() for actor in made], num_returns=len(made), timeout=10)  # behind the last `leave`
+    for actor in made:
         ray.kill(actor)
+
+
+def _dispatcher(role: build.Role, config: Config) -> Any:
+    return dispatcher(hosting(role, config), kept(role, config), config.name)
+
+
+def hosting(role: build.Role, config: Config) -> Hosting:
+    return Hosting(
+        role=role,
+        make=partial(build.host, role, config),
+        pool=getattr(config.pools, role),
+        at_once=build.concurrency(role, config),
+    )
+
+
+def kept(role: build.Role, config: Config) -> Kept | None:
+    """What the pool of a service keeps of its answers, in memory and in the run's directory; None for nothing."""
+    pool = getattr(config.pools, role)
+    if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
+        return None
+    # A collage is made of the pictures, and its editor draws at the generator's size.
+    sections = {name: values for name, values in to_dict(config).items() if name in ("generator", "editor", "pictures")}
+    return Kept(
+        identity=json.dumps(sections, sort_keys=True),
+        memory=pool.cache_mb * 2**20,
+        disk=pool.spill_mb * 2**20,
+        files=Files(f"{config.paths.runs}/{config.name}"),
+        folder=f"cache/{role}",
+    )

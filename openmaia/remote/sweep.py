@@ -1,107 +1,156 @@
-"""A whole run on Ray: plan, exemplars, investigations, evaluation. What is done is not done again."""
+"""Whole runs on Ray: plan, exemplars, investigations, evaluation. What is done is not done again.
+
+Several sweeps may be driven at once, such as one for each network of a paper. Each has a run directory of its own, the
+same as if it had been run alone: it can be resumed, shown, reported and compared by itself. What they share is the
+cluster, the processes that investigate, and the pools of backbone, generator and editor; each has its own pool for its
+target. Their investigations take turns, so that no pool stands still while another sweep ends.
+"""
 
 import threading
 from _thread import interrupt_main
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from openmaia import build
 from openmaia.agent.attempt import Result
 from openmaia.errors import StoreError, UsageError
 from openmaia.evaluate.run import evaluate
+from openmaia.instruments import design, instruments
+from openmaia.pictures.library import Library
 from openmaia.remote import exemplars
 from openmaia.remote.cluster import cluster
-from openmaia.remote.drive import drive
-from openmaia.remote.services import Pools, pools
+from openmaia.remote.drive import UnderWay, drive
+from openmaia.remote.investigator import Job
+from openmaia.remote.preflight import preflight
+from openmaia.remote.services import shared
+from openmaia.remote.view import View
+from openmaia.remote.watch import Watched, sampled
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.lease import LEASE_SECONDS
+from openmaia.store.progress import Progress
 from openmaia.store.run import Owed, Run
+from openmaia.tasks.task import load
+from openmaia.tracking import start
 from openmaia.units import TargetInfo, select
-
-AT_ONCE = 4
-"""Units evaluated at once, so that pools get batches to fill."""
-
-
-class View(Protocol):
-    """Whoever looks on: a terminal, a test, nobody."""
-
-    def say(self, line: str) -> None: ...
-
-    def progress(self, stage: str, done: int, total: int, note: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     run: Run
     done: int
-    failed: dict[Owed, str]
     was_complete: bool
     """Nothing had to be done."""
+
+    @property
+    def failed(self) -> dict[Owed, str]:
+        """What failed for good, and why."""
+        return self.run.failures()
 
 
 def sweep(config: Config, view: View) -> Outcome:
     """Runs what is owed. Raises UsageError for what the user can mend."""
-    run = Run.create(config)
-    if is_complete(run):
-        return Outcome(run=run, done=len(run.done()), failed={}, was_complete=True)
-    with _lease(run):
-        view.say("starting Ray and loading the models")
-        build.library(config, view.say)
-        with cluster(config):
-            plan = partial(_plan, config, run, view)
-            store = exemplars.make(config, plan, partial(view.progress, "exemplars"))
-            with pools(config) as services:
-                results = _investigate(config, run, services, store, view)
-                _evaluate(config, run, services, view)
+    return sweeps([config], view)[0]
+
+
+def sweeps(configs: Sequence[Config], view: View) -> list[Outcome]:
+    """Runs what any of them owes. configs: equal in their machine sections and in what the pools are made from
+    (openmaia.config.load_sweeps sees to it)."""
+    runs = [Run.create(config) for config in configs]
+    open_ones = [at for at, run in enumerate(runs) if not is_complete(run)]
+    if open_ones:
+        with ExitStack() as held:
+            for at in open_ones:
+                held.enter_context(_lease(runs[at]))
+            watched = [Watched(view, held.enter_context(start(configs[at], runs[at], view.say))) for at in open_ones]
+            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched)
+    return [
+        Outcome(run=run, done=len(run.files.names("records")), was_complete=at not in open_ones)
+        for at, run in enumerate(runs)
+    ]
+
+
+def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched]) -> None:
+    view.say("starting Ray and loading the models")
+    libraries = [build.library(config, view.say) for config in configs]
+    with cluster(configs[0]):
+        for config, run in zip(configs, runs, strict=True):
+            preflight(config, run, view.say)
+        stores = [
+            exemplars.make(
+                config, partial(_plan, config, run, view), partial(each.progress, _stage("exemplars", run, runs))
+            )
+            for config, run, each in zip(configs, runs, watched, strict=True)
+        ]
+        with shared(configs) as pools, ExitStack() as sampling:
+            for config, each, one in zip(configs, pools, watched, strict=True):
+                sampling.enter_context(sampled(each, one.tracker, config.tracking.every))
+            jobs = [
+                Job(config=config, run=run, pools=each, exemplars=store)
+                for config, run, each, store in zip(configs, runs, pools, stores, strict=True)
+            ]
+            _investigate(jobs, view, watched)
+            for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True):
+                _evaluate(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
+    for run in runs:
         run.write_summary()
-    failed = {result.owed: result.cause for result in results if result.summary is None}
-    return Outcome(run=run, done=len(run.done()), failed=failed, was_complete=False)
+
+
+def _stage(name: str, run: Run, runs: Sequence[Run]) -> str:
+    return f"{name} {run.name}" if len(runs) > 1 else name
 
 
 def is_complete(run: Run) -> bool:
-    plan = run.plan()
-    return bool(plan) and not run.owed() and run.done() <= run.evaluated()
+    if not run.planned() or next(run.to_do(), None) is not None:
+        return False
+    return run.done() <= run.evaluated()
 
 
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
     """Settles which units the run is about; gives the layers whose exemplars are needed."""
-    selection = select(config.units, info)
+    selection = select(config.units, info, load(config.task.name).scope)
     if selection.duplicates:
         view.say(f"warning: {selection.duplicates} units were named more than once and run once")
     run.set_plan(selection.units, config.replicates)
-    return sorted({owed.unit.layer for owed in run.owed()})
+    return sorted({owed.unit.layer for owed in run.to_do()})
 
 
-def _investigate(config: Config, run: Run, services: Pools, store: ExemplarStore, view: View) -> list[Result]:
-    owed = run.owed()
-    total = len(run.plan())
-    before = total - len(owed)
-    results: list[Result] = []
-    view.progress("investigations", before, total)
-    for result in drive(config, run, owed, services, store):
-        results.append(result)
-        labels = ", ".join(result.summary["labels"]) or "(abstained)" if result.summary else f"failed: {result.cause}"
-        view.progress("investigations", before + len(results), total, f"{result.owed.unit}: {labels}")
-    return results
+def _investigate(jobs: Sequence[Job], view: View, watched: Sequence[Watched]) -> None:
+    totals = [job.run.planned() for job in jobs]
+    done = [total - sum(1 for _ in job.run.to_do()) for total, job in zip(totals, jobs, strict=True)]
+    view.progress("investigations", sum(done), sum(totals))
+    written = [Progress(job.run) for job in jobs]
+
+    def look(running: Sequence[UnderWay]) -> None:
+        for number, one in enumerate(written):
+            one.write([(each.owed, each.since) for each in running if each.job == number])
+
+    try:
+        for number, result in drive(jobs[0].config, jobs, look):
+            done[number] += 1
+            written[number].ended += 1
+            watched[number].ended(result)
+            watched[number].tracker.progress("investigations", done[number], totals[number])
+            view.progress("investigations", sum(done), sum(totals), _said(result))
+    finally:
+        for one in written:
+            one.close()
 
 
-def _evaluate(config: Config, run: Run, services: Pools, view: View) -> None:
-    def progress(done: int, total: int) -> None:
-        view.progress("evaluation", done, total)
+def _said(result: Result) -> str:
+    if result.summary is None:
+        return f"{result.owed.unit}: failed: {result.cause}"
+    return f"{result.owed.unit}: {', '.join(result.summary['labels']) or '(abstained)'}"
 
-    evaluate(
-        run,
-        services.generator("evaluation"),
-        services.target("evaluation"),
-        n=config.evaluate.n,
-        seed=config.seed,
-        at_once=AT_ONCE,
-        progress=progress,
-    )
+
+def _evaluate(job: Job, store: ExemplarStore, library: Library, progress: Callable[[int, int], None]) -> None:
+    if job.run.done() <= job.run.evaluated():
+        return
+    generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
+    tested = instruments(job.config, generator, target, store, library)
+    evaluate(job.run, tested, design(job.config, job.config.ray.investigations), progress)
 
 
 @contextmanager

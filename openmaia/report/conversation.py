@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from openmaia.report.highlight import Piece, python
 from openmaia.report.observation import Block, Measured, Used, Viewer, used
 from openmaia.store.records import Turn
-from openmaia.tasks.grammar import FENCE, SECTION
+from openmaia.tasks.grammar import DESCRIBED, FENCE, headings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,11 @@ def _said(turn: Turn) -> Iterator[tuple[str, str]]:
     """The prose by section. The list of hypotheses is left out where the turn has it as a list, and so is the code
     that was run; nothing else is."""
     prose = _prose(turn)
-    headings = list(SECTION.finditer(prose))
-    start = prose[: headings[0].start()] if headings else prose
+    found = list(headings(DESCRIBED).finditer(prose))
+    start = prose[: found[0].start()] if found else prose
     if start.strip():
         yield "", start.strip()
-    for heading, following in zip(headings, [*headings[1:], None], strict=True):
+    for heading, following in zip(found, [*found[1:], None], strict=True):
         text = prose[heading.end() : following.start() if following else None].strip()
         is_told = heading["name"].upper().startswith("HYPOTHES") and turn.hypotheses
         if text and not is_told:

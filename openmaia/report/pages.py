@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.resources
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from typing import Any, cast
 import jinja2
 from markupsafe import Markup
 
+from openmaia.costs.totals import costs
 from openmaia.figures.charts import short
+from openmaia.report.agents import Figure
+from openmaia.report.agents import Shown as ShownAgents
 from openmaia.report.conversation import Shown
 from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
@@ -22,11 +26,14 @@ from openmaia.store.records import Record
 
 TEMPLATES = (
     "base.html.j2",
+    "costs.html.j2",
     "damaged.html.j2",
+    "figure.svg.j2",
     "figures.html.j2",
     "index.html.j2",
     "sheet.html.j2",
     "unit.html.j2",
+    "figure.css",
     "style.css",
     "script.js",
 )
@@ -50,9 +57,12 @@ class Neighbours:
 
 
 def index_page(
-    summaries: Sequence[Summary], strips: Mapping[str, Sequence[str]], exemplars: Mapping[str, SheetLinks]
+    summaries: Sequence[Summary],
+    strips: Mapping[str, Sequence[str]],
+    exemplars: Mapping[str, SheetLinks],
+    agents: Mapping[str, ShownAgents],
 ) -> bytes:
-    """strips: data URIs of exemplars by page. exemplars: by the run's name."""
+    """strips: data URIs of exemplars by page. exemplars, agents: by the run's name."""
     rows = [row for summary in summaries for row in summary.rows]
     present = {row.stop for row in rows}
     return _rendered(
@@ -63,6 +73,7 @@ def index_page(
         rows=rows,
         strips=strips,
         exemplars=exemplars,
+        agents=agents,
         layers=sorted({row.unit.layer for row in rows}),
         stops=[stop for stop in STOPS if stop in present],
     )
@@ -76,6 +87,7 @@ def unit_page(
         policy=_policy(""),
         row=row,
         record=record,
+        costs=costs([row.header]),
         scored=scored,
         turns=turns,
         strip=strip,
@@ -114,6 +126,12 @@ def sheet_page(
     )
 
 
+def figure_svg(figure: Figure) -> bytes:
+    """A figure as a file of its own. XML, other than HTML, has no room for control characters, not even as references."""
+    svg = _rendered("figure.svg.j2", figure=figure, style=Markup(_source("figure.css"))).decode()
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]", "\ufffd", svg).strip().encode()
+
+
 def damaged_page(row: Row, damage: str) -> bytes:
     return _rendered("damaged.html.j2", policy=_policy(""), row=row, damage=damage, top="../" * row.page.count("/"))
 
@@ -125,7 +143,7 @@ def design() -> str:
 
 
 def _rendered(template: str, **values: Any) -> bytes:
-    values |= {"style": Markup(_source("style.css"))}
+    values = {"style": Markup(_source("style.css"))} | values
     return _environment().get_template(template).render(values).encode("utf-8", errors="replace")
 
 

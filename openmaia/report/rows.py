@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from openmaia.evaluate.run import differences
-from openmaia.evaluate.statistics import Interval
-from openmaia.figures.charts import Bars, Compared, Pairs, columns, pairs, shares
+from openmaia.costs.totals import Costs, costs
+from openmaia.evaluate.bootstrap import Interval
+from openmaia.evaluate.run import Pooled, pooled
+from openmaia.figures.agents import Agents, agents
+from openmaia.figures.charts import Compared, Pairs, pairs
 from openmaia.store.files import safe
 from openmaia.store.run import Owed, Run
 from openmaia.units import Unit
@@ -58,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """own, other: mean AUCs, None where nothing is evaluated. tools: share of investigations that used each."""
+    """own, other: mean AUCs, None where nothing is evaluated. costs: of the finished investigations."""
 
     name: str
     rows: tuple[Row, ...]
@@ -67,13 +69,14 @@ class Summary:
     other: float | None
     evaluated: int
     difference: Interval | None
+    pooled: Pooled | None
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     is_collage: bool
     generator: str
-    tools: Bars
-    turns: Bars
+    agents: Agents
     pairs: Pairs
+    costs: Costs
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[Row, ...]:
@@ -102,29 +105,25 @@ def summary(run: Run, name: str, found: Sequence[Row]) -> Summary:
     done = [row for row in found if row.header]
     scored = [row for row in done if row.scores]
     paired = [row for row in scored if row.difference is not None]
-    interval = differences(run, config["evaluate"]["bootstrap"]) if paired else None
+    whole = pooled(run, config["evaluate"]["bootstrap"]) if scored else None
     others = [row.scores["auc_other"] for row in paired]
     return Summary(
         name=name,
         rows=tuple(found),
         counts={stop: sum(row.stop == stop for row in found) for stop in STOPS},
-        own=fmean(row.scores["auc"] for row in scored) if scored else None,
+        own=whole.measures["auc"].mean if whole else None,
         other=fmean(others) if others else None,
         evaluated=len(scored),
-        difference=interval,
+        difference=whole.difference if whole and paired else None,
+        pooled=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in found})),
         is_collage=config["generator"]["kind"] == "collage",
         generator=config["generator"]["kind"],
-        tools=shares(_usage(done)),
-        turns=columns([row.header["turns"] for row in done]),
+        agents=agents([row.header for row in done]),
         pairs=pairs([_compared(row) for row in paired]),
+        costs=costs([row.header for row in done]),
     )
-
-
-def _usage(done: Sequence[Row]) -> dict[str, float]:
-    used = {tool for row in done for tool in row.header["tools"]}
-    return {tool: sum(tool in row.header["tools"] for row in done) / len(done) for tool in used}
 
 
 def _compared(row: Row) -> Compared:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.evaluate.predictive import ROLES
+from openmaia.evaluate.sanity import warning
+from openmaia.evaluate.writers import ROLES
 from openmaia.figures.charts import Strips, strips
 from openmaia.images import Picture
 from openmaia.report.thumbnails import Thumbnails
@@ -15,12 +16,14 @@ SIDE = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """An image of a test. height: its activation between the lowest (0) and the highest (1) of the page."""
+    """An image of a test. height: its activation between the lowest (0) and the highest (1) of the page. verdict: whether
+    it shows what was asked, and who says so."""
 
     uri: str
     label: str
     prompt: str
     undrawn: tuple[str, ...]
+    verdict: str
     activation: float
     height: float
 
@@ -32,6 +35,8 @@ class Scored:
     scores: dict[str, Any]
     pairs: tuple[tuple[Tested | None, Tested | None], ...]
     strips: Strips
+    blind: tuple[str, ...]
+    """Metrics on the page that fail a sanity test, and which."""
 
 
 def read(data: bytes, thumbnails: Thumbnails) -> Scored:
@@ -47,12 +52,23 @@ def read(data: bytes, thumbnails: Thumbnails) -> Scored:
             label=row["label"] or "",
             prompt=row["prompt"] or "",
             undrawn=tuple(row["undrawn"] or ()),
+            verdict=_verdict(row),
             activation=row["activation"],
             height=(row["activation"] - low) / span,
         )
 
     positive, neutral = ([tested(row) for row in rows if row["role"] == role] for role in ROLES)
-    return Scored(scores=scores, pairs=_paired(positive, neutral), strips=strips(_groups(rows)))
+    return Scored(scores=scores, pairs=_paired(positive, neutral), strips=strips(_groups(rows)), blind=_blind())
+
+
+def _blind() -> tuple[str, ...]:
+    names = {"auc": "AUC", "auc_worst": "AUC of the worst label", "top1": "highest of its layer"}
+    return tuple(f"{what} is {said}" for name, what in names.items() if (said := warning(name)))
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    said = {True: "shows what was asked", False: "does not show what was asked", None: "not verified"}[row["shows"]]
+    return f"{said} ({row['verified_by']})" if row["verified_by"] else said
 
 
 def _paired(positive: Sequence[Tested], neutral: Sequence[Tested]) -> tuple[tuple[Tested | None, Tested | None], ...]:
@@ -63,6 +79,7 @@ def _paired(positive: Sequence[Tested], neutral: Sequence[Tested]) -> tuple[tupl
 
 
 def _groups(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    names = {role: role for role in ROLES} | {f"other {role}": f"another unit's {role}" for role in ROLES}
+    names: dict[str, str] = {role: role for role in ROLES}
+    names |= {"unrelated": "unrelated prompts", "random": "photographs"}
     found = {name: [row["activation"] for row in rows if row["role"] == role] for role, name in names.items()}
     return {name: values for name, values in found.items() if values}

@@ -8,8 +8,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.images import Picture, decode
+from openmaia.report.captions import arguments
+from openmaia.store.records import Record
 
 PREFIX = "data:image/webp;base64,"
+TOP, TOP_SIDE = 4, 64
 
 
 class Thumbnails:
@@ -36,6 +39,16 @@ class Thumbnails:
         found = _encoded(image)
         self.left -= len(found)
         return found
+
+
+def top(record: Record, thumbnails: Thumbnails) -> tuple[str, ...]:
+    """The unit's highest exemplars, as far as the agent asked for them."""
+    pictures = record.pictures
+    for call in (call for turn in record.turns for call in turn.calls):
+        if call.name == "dataset_exemplars" and arguments(call) == ["top"]:
+            shown = (thumbnails.uri(pictures.get(e.original), TOP_SIDE, e.mask) for e in call.entries[:TOP])
+            return tuple(uri for uri in shown if uri)
+    return ()
 
 
 def _unpacked(mask: bytes | None, size: tuple[int, int]) -> npt.NDArray[np.uint8] | None:

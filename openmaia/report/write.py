@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from openmaia.errors import StoreError
-from openmaia.report.captions import Captions, arguments
+from openmaia.report import agents
+from openmaia.report.captions import Captions
 from openmaia.report.conversation import conversation
 from openmaia.report.observation import Viewer
-from openmaia.report.pages import Neighbours, damaged_page, design, index_page, unit_page
+from openmaia.report.pages import Neighbours, damaged_page, design, figure_svg, index_page, unit_page
 from openmaia.report.rows import Row, Summary, rows, summary
 from openmaia.report.scored import Scored, read
 from openmaia.report.sheets import Sheet, of_run
-from openmaia.report.thumbnails import PREFIX, Thumbnails
+from openmaia.report.thumbnails import PREFIX, Thumbnails, top
 from openmaia.store.files import Files, safe
 from openmaia.store.records import Record, dumps
 from openmaia.store.run import Run
 
 PAGE_BYTES = 2_400_000
 """Of pictures on one page."""
-STRIP, STRIP_SIDE = 4, 64
 AT_ONCE = 4
 NOTES = "report/pages.json"
 """What each page was made from, and the pictures that the index shows of it; without it everything is made anew."""
@@ -75,7 +75,13 @@ def write_report(runs: Sequence[Run]) -> Path:
     strips = {page: one.strip for page, one in written.items()}
     shown = [_without_damaged(found, written) for found in summaries]
     links = {name: found.links for name, found in exemplars.items()}
-    files.write("report/index.html", index_page(shown, strips, links))
+    figures = {
+        found.name: agents.shown(found.agents, f"{folder.removesuffix('units/')}figures/")
+        for (_, _, folder), found in zip(named, shown, strict=True)
+    }
+    for one in figures.values():
+        agents.write(files, one, {figure.name: figure_svg(figure) for figure in one.figures})
+    files.write("report/index.html", index_page(shown, strips, links, figures))
     return Path(files.path("report/index.html"))
 
 
@@ -144,7 +150,7 @@ def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
         record = page.run.record(page.row.owed)
         evaluation = page.run.evaluation(page.row.owed)
         thumbnails = Thumbnails(PAGE_BYTES)
-        strip = _strip(record, thumbnails)
+        strip = top(record, thumbnails)
         scored = read(evaluation, thumbnails) if evaluation is not None else None
     except StoreError as error:
         files.write(name, damaged_page(page.row, error.message))
@@ -156,16 +162,6 @@ def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
 def _unit(page: Page, record: Record, scored: Scored | None, strip: Sequence[str], thumbnails: Thumbnails) -> bytes:
     viewer = Viewer(record.pictures, Captions.of(record), thumbnails)
     return unit_page(page.row, record, scored, list(conversation(record.turns, viewer)), strip, page.near)
-
-
-def _strip(record: Record, thumbnails: Thumbnails) -> tuple[str, ...]:
-    """The unit's highest exemplars, as far as the agent asked for them."""
-    pictures = record.pictures
-    for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and arguments(call) == ["top"]:
-            shown = (thumbnails.uri(pictures.get(e.original), STRIP_SIDE, e.mask) for e in call.entries[:STRIP])
-            return tuple(uri for uri in shown if uri)
-    return ()
 
 
 def _without_damaged(found: Summary, written: dict[str, Written]) -> Summary:

@@ -168,6 +168,9 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
 
+    def has_ended(self) -> bool:
+        return self._pidfd >= 0 and bool(select.select([self._pidfd], [], [], 0)[0])
+
     def lingers(self) -> bool:
         """Asks twice: a thread that was joined a moment ago may not have left the kernel's list yet."""
         for _ in range(20):

@@ -67,6 +67,17 @@ class Sandbox:
         self._child: Child | None = None
         self._is_ready = False
         self._count = 0
+        self._has_run = False
+
+    @property
+    def settings(self) -> tuple[str, Json, Limits, bool, Level | None]:
+        """All that makes two sandboxes alike."""
+        return self._api_source, self._manifest, self._limits, self._allow_none, self._forced
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether there is a child that lives, and none of the agent's code was ever in it, nor in one before it."""
+        return self._child is not None and not self._has_run and not self._child.has_ended()
 
     @property
     def level(self) -> Level:
@@ -94,6 +105,7 @@ class Sandbox:
         SandboxError if there is no child to be had; never what the agent's code raises."""
         child = self._ready()
         self._count += 1
+        self._has_run = True
         try:
             outcome = Experiment(child, self._limits, serve, write).run(code, self._count)
         except FrameError as error:

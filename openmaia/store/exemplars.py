@@ -104,6 +104,14 @@ class ExemplarStore:
         rows = [] if data is None else tables.load(data, self.files.path(name))[0]
         return {row["unit"]: row["state"] for row in rows}
 
+    def spread(self, layer: str) -> dict[int, tuple[float, float]]:
+        """Mean and standard deviation of the per-picture activations of each unit of a layer."""
+        name = f"{safe(layer)}.units.parquet"
+        data = self.files.read(name)
+        columns = ("unit", "mean", "std")
+        rows = [] if data is None else tables.load(data, self.files.path(name), columns)[0]
+        return {row["unit"]: (row["mean"], row["std"]) for row in rows}
+
     def size(self) -> int:
         """Bytes of what is read; contact sheets lie in a folder of their own."""
         return sum(self.files.size(name) for name in self.files.names("") if "/" not in name)

@@ -105,11 +105,15 @@ class Files:
 
     def names(self, folder: str) -> list[str]:
         """Names of all whole files below a folder, relative to the root, sorted."""
+        return list(self.sized(folder))
+
+    def sized(self, folder: str) -> dict[str, int]:
+        """Bytes of all whole files below a folder, by their names relative to the root, sorted."""
         selector = fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True)
         infos = self._fs.get_file_info(selector)
-        found = (info.path for info in infos if info.type == fs.FileType.File)
+        found = {info.path: info.size or 0 for info in infos if info.type == fs.FileType.File}
         start = len(self._base.rstrip("/")) + 1
-        return sorted(path[start:] for path in found if not path.rsplit("/", 1)[-1].startswith("."))
+        return {p[start:]: found[p] for p in sorted(found) if not p.rsplit("/", 1)[-1].startswith(".")}
 
     def exists(self, name: str) -> bool:
         return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
@@ -119,8 +123,7 @@ class Files:
 
     def sizes(self, folder: str) -> list[int]:
         """Bytes of all whole files below a folder."""
-        infos = self._fs.get_file_info([self.path(name) for name in self.names(folder)])
-        return [info.size or 0 for info in infos]
+        return list(self.sized(folder).values())
 
     def delete(self, name: str) -> None:
         try:

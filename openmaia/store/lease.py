@@ -65,6 +65,16 @@ def take(files: Files) -> Lease:
         return lease
 
 
+def is_held(files: Files) -> bool:
+    """Whether a driver was heard of a moment ago and is not known to be dead."""
+    holder = _holder(files)
+    return holder is not None and time.time() - holder["time"] < LEASE_SECONDS and not _is_gone(holder)
+
+
+def _is_gone(holder: dict[str, Any]) -> bool:
+    return holder["pid"] != os.getpid() and _is_dead_here(holder)
+
+
 def _write(files: Files, token: str) -> None:
     holder = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "token": token}
     files.write(FILE, dumps(holder).encode())

@@ -10,6 +10,7 @@ import pyarrow as pa
 from openmaia.errors import StoreError
 from openmaia.images import Picture
 from openmaia.messages import Part
+from openmaia.services import Spent
 from openmaia.store import tables
 from openmaia.store.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
 from openmaia.units import Unit
@@ -36,6 +37,9 @@ _CALL = pa.struct(
 _PICTURE = pa.struct(
     [("digest", pa.string()), ("data", pa.binary()), ("sources", pa.list_(pa.string())), ("recipe", pa.string())]
 )
+_SPENT = pa.struct(
+    [("service", pa.string()), ("requests", pa.int64()), ("seconds", pa.float64()), ("gpu_seconds", pa.float64())]
+)
 _SCHEMA = pa.schema(
     [
         ("index", pa.int32()),
@@ -53,6 +57,7 @@ _SCHEMA = pa.schema(
         ("left_out", pa.string()),
         ("backbone_seconds", pa.float64()),
         ("experiment_seconds", pa.float64()),
+        ("spent", pa.list_(_SPENT)),
         ("pictures", pa.list_(_PICTURE)),
     ]
 )
@@ -76,9 +81,8 @@ def read_turn(data: bytes) -> Turn:
 
 def write_record(record: Record) -> bytes:
     """For keeping: pictures as WebP, with the digest of the exact pixels."""
-    header = asdict(replace(record, turns=()))
-    del header["turns"]
-    header["summary"] = summary(record)
+    header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
+    header |= {"unit": asdict(record.unit), "summary": summary(record)}
     return tables.dump([_row(turn, "webp") for turn in record.turns], _SCHEMA, header)
 
 
@@ -132,11 +136,17 @@ def summary(record: Record) -> dict[str, Any]:
         "stop": record.stop.value,
         "cause": record.cause,
         "turns": len(record.turns),
+        "messages": record.messages,
+        "converged": record.converged,
         "tools": record.tool_calls,
         "labels": list(record.labels),
         "description": record.description,
         "seconds": round(record.seconds, 3),
         "tokens": record.tokens,
+        "prompt_tokens": sum(turn.prompt_tokens for turn in record.turns),
+        "cached_tokens": sum(turn.cached_tokens for turn in record.turns),
+        "generated_tokens": sum(turn.generated_tokens for turn in record.turns),
+        "spent": {service: asdict(spent) for service, spent in sorted(record.spent.items())},
         "backbone": record.backbone,
         "sandbox": record.sandbox,
     }
@@ -153,6 +163,7 @@ def _row(turn: Turn, quality: Quality) -> dict[str, Any]:
         for call in turn.calls
     ]
     row["observation"] = [_part(p) for p in turn.observation]
+    row["spent"] = [{"service": service} | asdict(spent) for service, spent in sorted(turn.spent.items())]
     row["pictures"] = [
         {"digest": digest, "data": p.data if quality == "exact" else p.webp(), "sources": p.sources, "recipe": p.recipe}
         for digest, p in sorted(turn.pictures.items())
@@ -185,6 +196,7 @@ def _turn(row: dict[str, Any]) -> Turn:
     values["calls"] = tuple(call(made) for made in row["calls"])
     values["observation"] = parts(row["observation"])
     values["hypotheses"], values["forgiven"] = tuple(row["hypotheses"]), tuple(row["forgiven"])
+    values["spent"] = {s.pop("service"): Spent(**s) for s in row["spent"]}
     values["pictures"] = pictures
     return Turn(**values)
 

@@ -1,15 +1,17 @@
 """The record of one investigation: everything that happened, and the product of a run."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from openmaia.images import Picture
 from openmaia.messages import Part
+from openmaia.services import Spent
 from openmaia.units import Unit
 
-VERSION = 2
+VERSION = 3
 
 
 class Stop(StrEnum):
@@ -59,7 +61,8 @@ class ToolCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One reply and the experiment in it. status: of the experiment ("" where there was none); output_digest: of its
-    observation, by which a replay is compared. left_out: of the conversation, where the context had no room for it. pictures: all that this turn saw first, by digest."""
+    observation, by which a replay is compared. left_out: of the conversation, where the context had no room for it. spent: what services spent on it, by service. pictures: all that this turn saw
+    first, by digest."""
 
     index: int
     reply: str
@@ -76,6 +79,7 @@ class Turn:
     left_out: str
     backbone_seconds: float
     experiment_seconds: float
+    spent: dict[str, Spent] = field(default_factory=dict[str, Spent])
     pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
 
     @property
@@ -117,14 +121,46 @@ class Record:
         return sum(turn.tokens for turn in self.turns)
 
     @property
+    def spent(self) -> dict[str, Spent]:
+        """What each service spent on the whole investigation; a turn that was resumed counts once."""
+        total: dict[str, Spent] = {}
+        for turn in self.turns:
+            for service, spent in turn.spent.items():
+                total[service] = total.get(service, Spent()) + spent
+        return total
+
+    @property
     def tool_calls(self) -> dict[str, int]:
         """Calls by tool."""
         names = [call.name for turn in self.turns for call in turn.calls]
         return {name: names.count(name) for name in sorted(set(names))}
 
     @property
+    def messages(self) -> int:
+        """Length of the conversation: the opening messages, every reply, and what was sent back to each but the last."""
+        return len(self.prompts) + 2 * len(self.turns) - 1 if self.turns else len(self.prompts)
+
+    @property
+    def converged(self) -> int | None:
+        """Turns until the final hypothesis first appeared: the number, from 1, of the first turn whose hypothesis list
+        contains every final label. A list contains a label if the label's words stand together, in this order, in one
+        of its entries; case, punctuation and spacing do not count. None without labels, or where no list contains them
+        all, as when the agent words its answer anew."""
+        wanted = [words for words in map(_words, self.labels) if words.strip()]
+        for number, turn in enumerate(self.turns, start=1):
+            listed = [_words(entry) for entry in turn.hypotheses]
+            if wanted and all(any(words in entry for entry in listed) for words in wanted):
+                return number
+        return None
+
+    @property
     def pictures(self) -> dict[str, Picture]:
         return {digest: picture for turn in self.turns for digest, picture in turn.pictures.items()}
+
+
+def _words(text: str) -> str:
+    """Only its words, with a blank on either side of each: then `in` compares whole words."""
+    return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
 
 
 def comparable(record: Record) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import json
 import re
 import time
-import urllib.parse
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, cast
 
 import pyarrow as pa
@@ -13,11 +14,11 @@ import yaml
 
 from openmaia.config import differing_keys, to_dict, to_yaml
 from openmaia.errors import StoreError, UsageError
-from openmaia.schema import Config
+from openmaia.schema import POOLS, Config
 from openmaia.store import tables
-from openmaia.store.files import Files, safe
+from openmaia.store.files import Files, safe, unsafe
 from openmaia.store.journal import FolderJournal
-from openmaia.store.lease import Lease, take
+from openmaia.store.lease import Lease, is_held, take
 from openmaia.store.parquet import read_record, write_record
 from openmaia.store.records import VERSION, Record, dumps
 from openmaia.units import Unit
@@ -31,11 +32,21 @@ _SUMMARY = pa.schema(
         ("stop", pa.string()),
         ("cause", pa.string()),
         ("turns", pa.int64()),
+        ("messages", pa.int64()),
+        ("converged", pa.int64()),
         ("tools", pa.string()),
         ("labels", pa.list_(pa.string())),
         ("description", pa.string()),
         ("seconds", pa.float64()),
         ("tokens", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("generated_tokens", pa.int64()),
+        *[
+            (f"{service}_{what}", kind)
+            for service in POOLS
+            for what, kind in (("requests", pa.int64()), ("seconds", pa.float64()), ("gpu_seconds", pa.float64()))
+        ],
         ("backbone", pa.string()),
         ("sandbox", pa.string()),
         ("outcome", pa.string()),
@@ -43,7 +54,19 @@ _SUMMARY = pa.schema(
         ("neutral", pa.float64()),
         ("auc", pa.float64()),
         ("auc_other", pa.float64()),
-        ("other", pa.int64()),
+        ("auc_worst", pa.float64()),
+        ("auc_unrelated", pa.float64()),
+        ("auc_random", pa.float64()),
+        ("auc_against", pa.float64()),
+        ("difference", pa.float64()),
+        ("z_difference", pa.float64()),
+        ("d", pa.float64()),
+        ("mad", pa.float64()),
+        ("p", pa.float64()),
+        ("rank", pa.float64()),
+        ("top1", pa.float64()),
+        ("top5", pa.float64()),
+        ("shown", pa.float64()),
     ]
 )
 
@@ -109,26 +132,55 @@ class Run:
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def set_plan(self, units: Sequence[Unit], replicates: int) -> None:
-        wanted = [Owed(unit=unit, replicate=r) for r in range(replicates) for unit in units]
-        rows = [[o.unit.target, o.unit.layer, o.unit.index, o.replicate] for o in wanted]
-        self.files.write("plan.json", dumps(rows).encode())
+        groups = [
+            [target, layer, replicate, [unit.index for unit in members]]
+            for replicate in range(replicates)
+            for (target, layer), members in groupby(units, lambda unit: (unit.target, unit.layer))
+        ]
+        self.files.write("plan.json", dumps(groups).encode())
 
     def plan(self) -> list[Owed]:
         """Everything the run was asked for, finished or not."""
-        rows = json.loads(self.files.read("plan.json") or b"[]")
-        return [Owed(unit=Unit(target=t, layer=y, index=i), replicate=r) for t, y, i, r in rows]
+        return [
+            Owed(unit=Unit(target=target, layer=layer, index=index), replicate=replicate)
+            for target, layer, replicate, indices in self._plan()
+            for index in indices
+        ]
+
+    def planned(self) -> int:
+        """How many investigations the run was asked for."""
+        return sum(len(indices) for *_, indices in self._plan())
+
+    def to_do(self) -> Iterator[Owed]:
+        """What is owed, in the order of the plan, found out layer by layer: a run of any size needs the memory of one
+        layer's names."""
+        for target, layer, replicate, indices in self._plan():
+            done = set(self.files.names(f"records/{safe(target)}/{safe(layer)}"))
+            for index in indices:
+                owed = Owed(unit=Unit(target=target, layer=layer, index=index), replicate=replicate)
+                if f"records/{_name(owed)}.parquet" not in done:
+                    yield owed
 
     def owed(self) -> list[Owed]:
-        done = self.done()
-        return [owed for owed in self.plan() if owed not in done]
+        return list(self.to_do())
+
+    def _plan(self) -> list[tuple[str, str, int, list[int]]]:
+        """(target, layer, replicate, indices), in order."""
+        return [(t, y, r, indices) for t, y, r, indices in json.loads(self.files.read("plan.json") or b"[]")]
 
     def done(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("records")}
 
+    def is_done(self, owed: Owed) -> bool:
+        return self.files.exists(f"records/{_name(owed)}.parquet")
+
+    def turns_begun(self) -> Counter[Owed]:
+        """How many completed turns the journal holds of what is not finished."""
+        return Counter(_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal"))
+
     def running(self) -> set[Owed]:
         """Begun, and neither finished nor failed."""
-        begun = {_parse(name.rsplit("/", 1)[0] + ".") for name in self.files.names("journal")}
-        return begun - self.done() - set(self.failures())
+        return {owed for owed in self.turns_begun() if not self.is_done(owed)} - self.failed()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -150,8 +202,16 @@ class Run:
 
     def headers(self) -> list[dict[str, Any]]:
         """Summaries of all finished investigations, from the files' footers alone."""
-        names = self.files.names("records")
-        return [tables.header(self.files, name)["summary"] for name in names]
+        return list(self._headers())
+
+    def _headers(self) -> Iterator[dict[str, Any]]:
+        for name in self.files.names("records"):
+            yield tables.header(self.files, name)["summary"]
+
+    def summary(self, owed: Owed) -> dict[str, Any] | None:
+        """Of one investigation, None while it is not finished."""
+        name = f"records/{_name(owed)}.parquet"
+        return tables.header(self.files, name)["summary"] if self.is_done(owed) else None
 
     def journal(self, owed: Owed) -> FolderJournal:
         return FolderJournal(self.files, f"journal/{_name(owed)}")
@@ -160,20 +220,24 @@ class Run:
         failure = {"cause": cause, "time": time.time()}
         self.files.write(f"failures/{_name(owed)}.json", dumps(failure).encode())
 
+    def failed(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("failures")}
+
     def failures(self) -> dict[Owed, str]:
+        """Why each failed unit failed."""
         found = {name: self.files.read(name) for name in self.files.names("failures")}
         return {_parse(name): json.loads(data)["cause"] for name, data in found.items() if data is not None}
 
     def write_summary(self) -> None:
-        """summary.parquet, derived from the records and evaluations."""
-        scores = self.scores()
-        rows: list[dict[str, Any]] = []
-        for row in self.headers():
-            key = Owed(
-                unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]), replicate=row["replicate"]
-            )
-            rows.append(row | {"tools": dumps(row["tools"])} | scores.get(key, {}))
-        self.files.write("summary.parquet", tables.dump(rows, _SUMMARY, {"version": VERSION}))
+        """summary.parquet, derived from the records and evaluations, a row at a time."""
+        with self.files.writing("summary.parquet") as stream:
+            tables.stream(stream, self._summary_rows(), _SUMMARY, {"version": VERSION})
+
+    def _summary_rows(self) -> Iterator[dict[str, Any]]:
+        for row in self._headers():
+            unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
+            scores = self.score(Owed(unit=unit, replicate=row["replicate"]))
+            yield row | {"tools": dumps(row["tools"])} | _flat(row["spent"]) | (scores or {})
 
     def write_evaluation(self, owed: Owed, data: bytes) -> None:
         self.files.write(f"evaluation/{_name(owed)}.parquet", data)
@@ -181,8 +245,26 @@ class Run:
     def evaluation(self, owed: Owed) -> bytes | None:
         return self.files.read(f"evaluation/{_name(owed)}.parquet")
 
+    def write_trial(self, owed: Owed, data: bytes) -> None:
+        """A trial is kept until it is scored: its evaluation holds it then."""
+        self.files.write(f"trials/{_name(owed)}.parquet", data)
+
+    def trial(self, owed: Owed) -> bytes | None:
+        return self.files.read(f"trials/{_name(owed)}.parquet")
+
+    def tried(self) -> set[Owed]:
+        return {_parse(name) for name in self.files.names("trials")}
+
+    def delete_trial(self, owed: Owed) -> None:
+        self.files.delete(f"trials/{_name(owed)}.parquet")
+
     def evaluated(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("evaluation")}
+
+    def score(self, owed: Owed) -> dict[str, Any] | None:
+        """The statistics of one evaluation, None while there is none."""
+        name = f"evaluation/{_name(owed)}.parquet"
+        return tables.header(self.files, name)["scores"] if self.files.exists(name) else None
 
     def scores(self) -> dict[Owed, dict[str, Any]]:
         """The statistics of each evaluation, from the files' footers."""
@@ -195,15 +277,24 @@ class Run:
         """Raises UsageError while another driver is alive."""
         return take(self.files)
 
+    def is_driven(self) -> bool:
+        return is_held(self.files)
+
+
+def _flat(spent: dict[str, dict[str, float]]) -> dict[str, float]:
+    """A column for each service and what it spent; 0 where it did nothing."""
+    names = ("requests", "seconds", "gpu_seconds")
+    return {f"{service}_{name}": spent.get(service, {}).get(name, 0) for service in POOLS for name in names}
+
 
 def _name(owed: Owed) -> str:
     return f"{safe(owed.unit.target)}/{safe(owed.unit.layer)}/{owed.unit.index}-{owed.replicate}"
 
 
 def _parse(name: str) -> Owed:
-    match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(\d+)-(\d+)\.\w*", name)
+    match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)\.\w*", name)
     if not match:
         raise StoreError(f"{name} does not belong into a run directory; remove it")
     target, layer, index, replicate = match.groups()
-    unit = Unit(target=urllib.parse.unquote(target), layer=urllib.parse.unquote(layer), index=int(index))
+    unit = Unit(target=unsafe(target), layer=unsafe(layer), index=int(index))
     return Owed(unit=unit, replicate=int(replicate))

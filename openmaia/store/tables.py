@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +31,15 @@ def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | Non
     return buffer.getvalue()
 
 
+def stream(into: Any, rows: Iterable[Row], schema: pa.Schema, header: Row, group: int = 1024) -> None:
+    """Writes rows as they come, a row group at a time."""
+    described = pa.schema(list(schema), metadata={HEADER: json.dumps(header, ensure_ascii=False).encode()})
+    left = iter(rows)
+    with pq.ParquetWriter(into, described, compression="zstd", write_page_checksum=True) as writer:
+        while batch := list(islice(left, group)):
+            writer.write_table(pa.Table.from_pylist(batch, schema=described))
+
+
 def write(stream: Any, table: pa.Table, header: Row, group: int) -> None:
     _write(stream, table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)}), group)
 
@@ -40,11 +50,11 @@ def _write(stream: Any, table: pa.Table, group: int) -> None:
     )
 
 
-def load(data: bytes, name: str = "a file") -> tuple[list[Row], Row]:
-    """(rows, header). Raises StoreError for what is no Parquet file of ours; name: for its message."""
+def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None) -> tuple[list[Row], Row]:
+    """(rows, header). columns: these alone. Raises StoreError for what is no Parquet file of ours; name: for its message."""
     try:
         table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
-            io.BytesIO(data), page_checksum_verification=True
+            io.BytesIO(data), page_checksum_verification=True, columns=None if columns is None else list(columns)
         )
         return table.to_pylist(), _header(table.schema.metadata, name)
     except DAMAGED as error:

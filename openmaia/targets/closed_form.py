@@ -15,8 +15,8 @@ from PIL import Image
 from scipy import ndimage
 
 from openmaia.images import Picture, Pixels
-from openmaia.services import Activation, Map, Probe
-from openmaia.targets.hooked import Response, rounded
+from openmaia.services import Activation, LayerProbe, Map, Probe
+from openmaia.targets.hooked import Response, maxima, rounded
 from openmaia.units import TargetInfo
 
 SIZE = 224
@@ -146,17 +146,19 @@ class ClosedFormTarget:
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return [self._answer(probe) for probe in probes]
 
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return [maxima(self._layer(probe.layer, self._seen(probe.picture))) for probe in probes]
+
     def look(self, pictures: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
         """What is seen of pictures, and the maps of all units."""
         return [self._look(_squashed(pixels)) for pixels in pictures]
 
     def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:
         rgb = self._seen(Picture.of(view))
-        responses = {
-            layer: np.stack([unit.detector(rgb) for unit in units]).astype(np.float32)
-            for layer, units in LAYERS.items()
-        }
-        return view, responses
+        return view, {layer: self._layer(layer, rgb) for layer in LAYERS}
+
+    def _layer(self, layer: str, rgb: Plane) -> Response:
+        return np.stack([unit.detector(rgb) for unit in LAYERS[layer]]).astype(np.float32)
 
     def _answer(self, probe: Probe) -> Activation:
         unit = LAYERS[probe.unit.layer][probe.unit.index]

@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from openmaia.errors import UsageError
 from openmaia.images import Picture, Pixels
-from openmaia.services import Activation, Map, Probe
+from openmaia.services import Activation, LayerProbe, Map, Probe
 from openmaia.targets.directions import SUFFIX, read_directions
 from openmaia.targets.forward import OUTPUT, Forward, equal_sizes
 from openmaia.targets.maps import Response, spatial
@@ -91,6 +92,10 @@ class NetworkTarget:
         found = self._read([probe.picture for probe in probes])
         return [self._answer(probe.unit, *answer) for probe, answer in zip(probes, found, strict=True)]
 
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        found = self._read([probe.picture for probe in probes])
+        return [maxima(self._layer(probe.layer, answer)) for probe, (answer, _) in zip(probes, found, strict=True)]
+
     def look(self, pictures: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
         """Pictures as the network sees them, and the responses of all layers and directions; past the cache, for passes
         over a dataset."""
@@ -154,6 +159,10 @@ class NetworkTarget:
         small: Map = np.ascontiguousarray(response)
         return Activation(value=rounded(small.max()), map=small, box=box)
 
+    def _layer(self, layer: str, responses: Responses) -> Response:
+        of = self._directions.get(layer)
+        return responses[layer] if of is None else of.all(responses[of.layer])
+
     def _units(self, layer: str, shape: tuple[int, ...]) -> int:
         return spatial(torch.zeros(shape), self._layouts[layer], self._network.preprocess.size, layer).shape[0]
 
@@ -200,6 +209,12 @@ def _softmax(logits: Response) -> Response:
 def rounded(value: Any) -> float:
     """5 significant digits: what batch size and thread count leave unchanged."""
     return float(f"{float(value):.5g}")
+
+
+def maxima(response: Response) -> npt.NDArray[np.float64]:
+    """(units, h, w) or (units,) -> (units,), rounded as a probe of each is."""
+    flat = response.reshape(len(response), -1).max(axis=1)
+    return np.array([rounded(value) for value in flat.tolist()])
 
 
 def weights_digest(state: Iterable[tuple[str, torch.Tensor]]) -> str:

@@ -2,13 +2,38 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 
-SECTION = re.compile(
-    r"^[ \t#>*_`-]*\[(?P<name>CODE|HYPOTHESIS LIST|HYPOTHESES|HYPOTHESIS|DESCRIPTION|LABELS?(?:[ \t]*\d+)?|REASONING|BIAS)\]"
-    r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
-    re.MULTILINE | re.IGNORECASE,
-)
+KNOWN = ("HYPOTHESIS LIST", "HYPOTHESES", "HYPOTHESIS", "DESCRIPTION", "REASONING", "BIAS")
+"""Headings that are understood in every task, besides [CODE] and the labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Which sections a final answer has.
+
+    text: the section that becomes the description. labels: the section, also numbered, that holds a label. decided_by: the
+    one of the two that ends the investigation. choices: the only labels that count, in capitals; empty: any.
+    """
+
+    text: str = "DESCRIPTION"
+    labels: str = "LABEL"
+    decided_by: str = "DESCRIPTION"
+    choices: tuple[str, ...] = ()
+
+
+@cache
+def headings(answer: Answer) -> re.Pattern[str]:
+    """Finds the headings of sections: `name`, and `colon` where there is one."""
+    names = "|".join(map(re.escape, dict.fromkeys(["CODE", *KNOWN, answer.text, answer.decided_by])))
+    return re.compile(
+        rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t]*\d+)?)\]"
+        r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
+        re.MULTILINE | re.IGNORECASE,
+    )
+
+
 FENCE = re.compile(
     r"^(?:[ \t#>*_-]*\[CODE\][*_]*[ \t]*:?[*_]*)?[ \t]*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+.-]*)[^\n]*\n",
     re.MULTILINE | re.IGNORECASE,
@@ -19,7 +44,8 @@ ABSTENTION = re.compile(r"^\W*(none|n/a|unknown)\W*$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """code: "" for no experiment. description: None while there is no answer, "" where the agent abstained."""
+    """code: "" for no experiment. description: None while there is no answer, "" where the agent abstained. problem: what
+    keeps an attempted answer from being one, to be told to the agent."""
 
     code: str
     hypotheses: tuple[str, ...]
@@ -27,17 +53,22 @@ class Parsed:
     labels: tuple[str, ...]
     sections: dict[str, str]
     forgiven: tuple[str, ...]
+    problem: str = ""
 
 
-def parse(reply: str) -> Parsed:
+DESCRIBED = Answer()
+
+
+def parse(reply: str, answer: Answer = DESCRIBED) -> Parsed:
     forgiven: list[str] = []
-    code, prose = _take_code(reply.replace("\r\n", "\n"), forgiven)
-    sections = _sections(prose, forgiven)
-    description = _description(sections)
-    labels = tuple(text.splitlines()[0] for name, text in sections.items() if name.startswith("LABEL") and text)
+    code, prose = _take_code(reply.replace("\r\n", "\n"), forgiven, answer)
+    sections = _sections(prose, forgiven, answer)
+    labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
+    labels, problem = _chosen(labels, answer)
+    description = _description(sections, labels, answer)
     if description and not labels:
         forgiven.append("no label: the description serves as one")
-        labels = (description,)
+        labels = [description]
     if description is not None and code:
         forgiven.append(
             "a description beside an experiment: the description ends the investigation, the code is not run"
@@ -48,13 +79,25 @@ def parse(reply: str) -> Parsed:
         code=code,
         hypotheses=tuple(_items(listed)),
         description=description,
-        labels=labels if description else (),
+        labels=tuple(labels) if description else (),
         sections=sections,
         forgiven=tuple(dict.fromkeys(forgiven)),
+        problem="" if description is not None or code else problem,
     )
 
 
-def _take_code(reply: str, forgiven: list[str]) -> tuple[str, str]:
+def _chosen(labels: list[str], answer: Answer) -> tuple[list[str], str]:
+    """Labels among the choices, in their spelling, and what is wrong where none is."""
+    if not answer.choices:
+        return labels, ""
+    words = [set(re.findall(r"[A-Z]+", label.upper())) for label in labels]
+    found = [choice for said in words for choice in answer.choices if said & set(answer.choices) == {choice}]
+    if labels and not found:
+        return [], f"[{answer.labels}]: {labels[0][:60]!r} is none of {', '.join(answer.choices)}"
+    return found[:1], ""
+
+
+def _take_code(reply: str, forgiven: list[str], answer: Answer) -> tuple[str, str]:
     """All fenced blocks, joined in order, and the prose around them."""
     blocks: list[str] = []
     prose: list[str] = []
@@ -67,7 +110,7 @@ def _take_code(reply: str, forgiven: list[str]) -> tuple[str, str]:
         language = opening["language"].lower()
         if language not in ("python", "py", "python3", "tool_code", ""):
             prose.append(block)
-        elif language == "" and SECTION.match(block):
+        elif language == "" and headings(answer).match(block):
             prose.append(block)
             forgiven.append("an answer inside a fence")
         else:
@@ -84,16 +127,16 @@ def _take_code(reply: str, forgiven: list[str]) -> tuple[str, str]:
         forgiven.append(f"{len(blocks)} code blocks: run as one experiment, in order")
     text = "".join(prose)
     if not blocks:
-        return _unfenced(text, forgiven), text
+        return _unfenced(text, forgiven, answer), text
     return "\n".join(blocks).strip("\n"), text
 
 
-def _unfenced(prose: str, forgiven: list[str]) -> str:
+def _unfenced(prose: str, forgiven: list[str], answer: Answer) -> str:
     """[CODE]: followed by bare lines that compile as Python and call an instrument."""
     opening = re.search(r"^[ \t*]*\[CODE\][*]*[ \t]*:?", prose, re.MULTILINE | re.IGNORECASE)
     if not opening:
         return ""
-    following = SECTION.search(prose, opening.end())
+    following = headings(answer).search(prose, opening.end())
     code = prose[opening.end() : following.start() if following else None].strip()
     if not re.search(r"\b(tools|system)\.", code):
         return ""
@@ -105,10 +148,10 @@ def _unfenced(prose: str, forgiven: list[str]) -> str:
     return code
 
 
-def _sections(prose: str, forgiven: list[str]) -> dict[str, str]:
+def _sections(prose: str, forgiven: list[str], answer: Answer) -> dict[str, str]:
     """Text by section name; of a repeated section the last one counts, as in the published code."""
     found: dict[str, str] = {}
-    matches = list(SECTION.finditer(prose))
+    matches = list(headings(answer).finditer(prose))
     for match, following in zip_longest(matches, matches[1:]):
         name = re.sub(r"[ \t]+", " ", match["name"].upper())
         if name != "CODE" and not match["colon"]:
@@ -120,9 +163,12 @@ def _sections(prose: str, forgiven: list[str]) -> dict[str, str]:
     return found
 
 
-def _description(sections: dict[str, str]) -> str | None:
-    text = sections.get("DESCRIPTION")
-    if text is None or not text or re.fullmatch(r"[\s.…<>\[\]]*|\(?to be determined\)?\.?", text, re.IGNORECASE):
+def _description(sections: dict[str, str], labels: list[str], answer: Answer) -> str | None:
+    """None where the reply does not end the investigation."""
+    text = sections.get(answer.text, "")
+    if answer.decided_by == answer.labels:
+        return (" ".join(text.split()) or labels[0]) if labels else None
+    if not text or re.fullmatch(r"[\s.…<>\[\]]*|\(?to be determined\)?\.?", text, re.IGNORECASE):
         return None
     return "" if ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
 

@@ -14,19 +14,31 @@ from openmaia.doctor import Finding
 from openmaia.evaluate.run import differences
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.run import Run
-from openmaia.store.state import state
+from openmaia.store.state import counts, rows
 from openmaia.terminal.progress import console
 from openmaia.units import Unit
 
+LONGEST = 40
+"""Rows that a table of units shows."""
 
-def table(run: Run, resamples: int) -> None:
-    """Every unit with its labels and both AUCs, and their paired difference."""
+
+def table(run: Run, resamples: int, *, overall: bool = True) -> None:
+    """Units with their labels and both AUCs, as many as a person reads. overall: with the paired difference over all, for
+    which all evaluations are read."""
+    found = counts(run)
     shown = Table(title=f"run {escape(run.name)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, justify in _COLUMNS:
         shown.add_column(name, justify=justify, no_wrap=name != "labels", overflow="fold")
-    for row in state(run)["units"]:
+    for row in rows(run, found, LONGEST):
         shown.add_row(*_cells(row))
     console.print(shown)
+    if found.planned > LONGEST:
+        console.print(
+            f"{found.planned - LONGEST} units more: openmaia show {escape(run.files.root)} --json, or summary.parquet there",
+            highlight=False,
+        )
+    if not overall:
+        return
     difference = differences(run, resamples)
     if difference.mean == difference.mean:
         console.print(
@@ -91,19 +103,6 @@ def exemplars_table(store: ExemplarStore, target: str) -> None:
         f"{escape(store.files.root)}: {size / 1e6:.1f} MB, {size / max(count, 1) / 1e3:.1f} kB per unit",
         highlight=False,
     )
-
-
-def show_state(found: dict[str, Any], run: Run) -> None:
-    console.print(
-        f"run {escape(found['name'])}: {found['done']} done, {found['running']} running, {found['owed']} owed, "
-        f"{found['failed']} failed",
-        highlight=False,
-    )
-    for row in found["units"]:
-        if row["stop"] == "failed":
-            console.print(f"failed: {escape(row['layer'])}/{row['index']}: {escape(row['cause'].splitlines()[0])}")
-    if found["done"]:
-        table(run, 2000)
 
 
 def show_findings(findings: Sequence[Finding]) -> bool:

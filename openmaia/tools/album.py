@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.errors import ToolError
-from openmaia.images import Picture, darken_outside
+from openmaia.images import Picture, Rendering, rendered
 from openmaia.tools.arguments import brief
 
 Mask = npt.NDArray[np.bool_]
@@ -22,16 +22,18 @@ class Entry:
     mask: Mask | None = None
     activation: dict[str, float | bool] | None = None
 
-    def view(self, name: str) -> Picture:
-        """`masked` is drawn when somebody looks: most images are only measured."""
-        if name != "masked" or self.mask is None:
-            return self.original
-        return Picture.of(darken_outside(self.original.pixels, self.mask), self.original.sources)
-
 
 class Album:
-    def __init__(self) -> None:
+    def __init__(self, rendering: Rendering = Rendering.DARKEN) -> None:
         self.entries: dict[str, Entry] = {}
+        self._rendering = rendering
+
+    def view(self, id: object, name: str) -> Picture:
+        """`masked` is drawn when somebody looks: most images are only measured."""
+        entry = self.get(id)
+        if name != "masked" or entry.mask is None:
+            return entry.original
+        return Picture.of(rendered(entry.original.pixels, entry.mask, self._rendering), entry.original.sources)
 
     def add(
         self, original: Picture, mask: Mask | None = None, activation: dict[str, float | bool] | None = None

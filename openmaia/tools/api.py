@@ -90,8 +90,8 @@ class Image:
 class System:
     """The unit under study."""
 
-    def __init__(self, call: Call):
-        self._call = call
+    def __init__(self, call: Call, *unit: Any):
+        self._call, self._unit = call, unit
 
     def call_neuron(self, images: list[Any]) -> tuple[Any, ...]:
         """Show images to the unit.
@@ -105,13 +105,32 @@ class System:
         >>> activations, images = system.call_neuron(tools.text2image(["a dog on grass", "grass"]))
         >>> tools.display(*[part for pair in zip(activations, images) for part in pair])
         """
-        answers = self._call("call_neuron", [_wire(image) for image in _listed(images)])
+        answers = self._call("call_neuron", [_wire(image) for image in _listed(images)], *self._unit)
         seen = [_image(self._call, answer) for answer in answers]
         return [image.activation for image in seen], seen
 
     def neuron(self, images: list[Any]) -> tuple[Any, ...]:
         """The same as call_neuron."""
         return self.call_neuron(images)
+
+
+class Network:
+    """The units under study, many of them."""
+
+    def __init__(self, call: Call):
+        self._call = call
+
+    def layers(self) -> dict[str, int]:
+        """The layers that can be asked about, with their numbers of units."""
+        return self._call("layers")
+
+    def unit(self, layer: str, index: int) -> System:
+        """One unit: it has `call_neuron(images)`, and `tools.dataset_exemplars` takes it."""
+        return System(self._call, layer, index)
+
+    def responses(self, images: list[Any], layer: str) -> list[Any]:
+        """Show images to all units of a layer at once. Returns one list per image, with a number per unit of the layer."""
+        return self._call("responses", [_wire(image) for image in _listed(images)], layer)
 
 
 class Tools:
@@ -129,7 +148,7 @@ class Tools:
         >>> for activation, image in tools.dataset_exemplars(system):
         ...     tools.display(activation, image)
         """
-        answers = self._call("dataset_exemplars", kind)
+        answers = self._call("dataset_exemplars", kind, *getattr(system, "_unit", ()))
         images = [_image(self._call, answer) for answer in answers]
         activations = [image.activation for image in images]
         return (activations, images) if as_lists else list(zip(activations, images, strict=True))
@@ -177,11 +196,12 @@ class Tools:
 
 
 def build(call: Call, manifest: Any) -> dict[str, Any]:
-    """The names that an experiment finds defined. manifest: {"tools": {name: docstring}} of the user's own tools."""
+    """The names that an experiment finds defined. manifest: {"tools": {name: docstring}} of the user's own tools, and the
+    scope of the investigation: "unit", or more than one."""
     tools = Tools(call)
     for name, doc in manifest["tools"].items():
         setattr(tools, name, _user_tool(call, name, doc))
-    return {"system": System(call), "tools": tools}
+    return {"system": System(call) if manifest["scope"] == "unit" else Network(call), "tools": tools}
 
 
 def _user_tool(call: Call, name: str, doc: str) -> Callable[..., Any]:

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from openmaia.tools import api
+from openmaia.units import Scope
 
 
-def api_text(user_tools: Mapping[str, Callable[..., Any]]) -> str:
+def api_text(user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT) -> str:
+    systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
+    names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
     sections = [
-        _class("system", api.System),
+        *map(_class, names, systems),
         _class("tools", api.Tools),
         _doc("images", inspect.getdoc(api.Image) or ""),
     ]
     if user_tools:
         own = (_function(f"tools.{name}", function) for name, function in user_tools.items())
-        sections.insert(2, "\n".join(own))
+        sections.insert(-1, "\n".join(own))
     return "\n\n".join(sections)
 
 

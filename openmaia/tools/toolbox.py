@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from openmaia.errors import ToolError
-from openmaia.images import Picture, upsample
+from openmaia.images import Picture, Rendering, upsample
 from openmaia.messages import Chat, Part, user
 from openmaia.services import (
     Activation,
@@ -27,12 +27,13 @@ from openmaia.services import (
 from openmaia.tools.album import Album, Entry, Mask
 from openmaia.tools.arguments import brief, list_of, named_values, own_picture, text, texts, view
 from openmaia.tools.seeds import seed
+from openmaia.tools.subjects import Subjects
 from openmaia.units import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the toolbox of one investigation is made from. viewer: prompts of describe_images and summarize_images."""
+    """What the toolbox of one investigation is made from. unit: a whole layer or network where the task is about one."""
 
     unit: Unit
     services: Services
@@ -43,6 +44,7 @@ class Surroundings:
     describe_prompt: str
     summarize_prompt: str
     user_tools: Mapping[str, Callable[..., Any]]
+    rendering: Rendering = Rendering.DARKEN
 
 
 @dataclass(slots=True)
@@ -57,12 +59,14 @@ class Effect:
 class Toolbox:
     def __init__(self, surroundings: Surroundings):
         self.around = surroundings
-        self.album = Album()
-        self.exemplars: UnitExemplars = surroundings.services.exemplars.read(surroundings.unit)
+        self.album = Album(surroundings.rendering)
+        self.subjects = Subjects(surroundings.unit, surroundings.services)
         self._asked: Counter[str] = Counter()
         self._effect = Effect()
         self._tools: dict[str, Callable[..., Any]] = {
+            "layers": self._layers,
             "call_neuron": self._call_neuron,
+            "responses": self._responses,
             "dataset_exemplars": self._dataset_exemplars,
             "text2image": self._text2image,
             "edit_images": self._edit_images,
@@ -92,17 +96,30 @@ class Toolbox:
 
     # -- the tools ---------------------------------------------------------------------------------------------------
 
-    def _call_neuron(self, images: Any) -> list[dict[str, Any]]:
-        pictures = [self._picture(image, "original") for image in self._images(images)]
-        answers = self.around.services.target.probe([Probe(unit=self.around.unit, picture=p) for p in pictures])
-        return [self._answer(self._seen(p, a.value, a)) for p, a in zip(pictures, answers, strict=True)]
+    def _layers(self) -> dict[str, int]:
+        return dict(self.subjects.layers)
 
-    def _dataset_exemplars(self, kind: Any) -> list[dict[str, Any]]:
+    def _call_neuron(self, images: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
+        unit = self.subjects.unit(layer, index)
+        pictures = [self._picture(image, "original") for image in self._images(images)]
+        answers = self.around.services.target.probe([Probe(unit=unit, picture=p) for p in pictures])
+        known = self.subjects.exemplars(unit)
+        return [self._answer(self._seen(p, a.value, a, known)) for p, a in zip(pictures, answers, strict=True)]
+
+    def _responses(self, images: Any, layer: Any) -> list[list[float]]:
+        units = self.subjects.units(layer)
+        pictures = [self._picture(image, "original") for image in self._images(images)]
+        probes = [Probe(unit=unit, picture=picture) for picture in pictures for unit in units]
+        values = [answer.value for answer in self.around.services.target.probe(probes)]
+        return [values[at : at + len(units)] for at in range(0, len(values), len(units))]
+
+    def _dataset_exemplars(self, kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
         if kind not in get_args(ExemplarKind):
             raise ToolError(
                 f"dataset_exemplars: kind={brief(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
             )
-        return [self._answer(self._exemplar(exemplar)) for exemplar in self.exemplars.of_kind(kind)]
+        known = self.subjects.exemplars(self.subjects.unit(layer, index))
+        return [self._answer(self._exemplar(exemplar, known)) for exemplar in known.of_kind(kind)]
 
     def _text2image(self, prompts: Any) -> list[dict[str, Any]]:
         drawn = self._draw(texts(self._images(prompts), "text2image"))
@@ -154,7 +171,7 @@ class Toolbox:
             self._effect.shown.append(picture)
 
     def _pixels(self, id: Any, name: Any) -> bytes:
-        return self.album.get(id).view(view(name)).data
+        return self.album.view(id, view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
         tool = self.around.user_tools.get(name) if isinstance(name, str) else None
@@ -211,27 +228,14 @@ class Toolbox:
         ]
         return [reply.text.strip() for reply in self.around.services.backbone.reply(chats)]
 
-    def _seen(self, picture: Picture, value: float, activation: Activation) -> Entry:
-        mask = self._mask(picture, activation.map, activation.box)
-        return self._add(picture, mask, self._height(value, activation.map))
+    def _seen(self, picture: Picture, value: float, activation: Activation, known: UnitExemplars) -> Entry:
+        mask = _mask(picture, activation.map, activation.box, known.threshold)
+        return self._add(picture, mask, _height(value, activation.map, known))
 
-    def _exemplar(self, exemplar: Exemplar) -> Entry:
-        height, width = exemplar.picture.pixels.shape[:2]
-        mask = self._mask(exemplar.picture, exemplar.map, (0, 0, width, height))
-        return self._add(exemplar.picture, mask, self._height(exemplar.activation, exemplar.map))
-
-    def _mask(self, picture: Picture, small: Map | None, box: tuple[float, ...]) -> Mask | None:
-        if small is None:
-            return None
-        left, top, right, bottom = (round(edge) for edge in box)
-        mask = np.zeros(picture.pixels.shape[:2], dtype=np.bool_)
-        mask[top:bottom, left:right] = upsample(small, bottom - top, right - left) > self.exemplars.threshold
-        return mask
-
-    def _height(self, value: float, small: Map | None) -> dict[str, float | bool]:
-        percentile, z = round(self.exemplars.percentile(value), 1), float(f"{self.exemplars.z_score(value):.3g}")
-        top = value if small is None else float(small.max())
-        return {"value": value, "percentile": percentile, "z": z, "fired": top > self.exemplars.threshold}
+    def _exemplar(self, exemplar: Exemplar, known: UnitExemplars) -> Entry:
+        width, height = exemplar.picture.size
+        mask = _mask(exemplar.picture, exemplar.map, (0, 0, width, height), known.threshold)
+        return self._add(exemplar.picture, mask, _height(exemplar.activation, exemplar.map, known))
 
     def _add(
         self, original: Picture, mask: Mask | None = None, activation: dict[str, float | bool] | None = None
@@ -261,10 +265,25 @@ class Toolbox:
         given = cast(dict[str, Any], image)
         if "png" in given:
             return own_picture(given["png"])
-        return self.album.get(given.get("image")).view(view(given.get("view")) or default)
+        return self.album.view(given.get("image"), view(given.get("view")) or default)
 
     def _images(self, images: Any) -> list[Any]:
         listed = list_of(images)
         if len(listed) > self.around.images_per_call:
             raise ToolError(f"{len(listed)} images in one call; at most {self.around.images_per_call} are taken")
         return listed
+
+
+def _mask(picture: Picture, small: Map | None, box: tuple[float, ...], threshold: float) -> Mask | None:
+    if small is None:
+        return None
+    left, top, right, bottom = (round(edge) for edge in box)
+    mask = np.zeros(picture.pixels.shape[:2], dtype=np.bool_)
+    mask[top:bottom, left:right] = upsample(small, bottom - top, right - left) > threshold
+    return mask
+
+
+def _height(value: float, small: Map | None, known: UnitExemplars) -> dict[str, float | bool]:
+    percentile, z = round(known.percentile(value), 1), float(f"{known.z_score(value):.3g}")
+    top = value if small is None else float(small.max())
+    return {"value": value, "percentile": percentile, "z": z, "fired": top > known.threshold}

@@ -22,7 +22,7 @@ PATIENCE = 240
 PORT = 20_000
 
 reason = lacking()
-pytestmark = [pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
 
 RAY = {
     "RAY_AUTH_MODE": "token",

@@ -21,7 +21,7 @@ TEARDOWN = 10
 """Seconds in which a job's traces have to be gone."""
 
 reason = lacking(PROGRAMS)
-pytestmark = [pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from openmaia.config import load
-from openmaia.evaluate.predictive import Evaluation, Stimulus, to_parquet
+from openmaia.evaluate.claims import Claim
+from openmaia.evaluate.scores import Evaluation
+from openmaia.evaluate.stored import to_parquet
+from openmaia.evaluate.trials import Stimulus, Trial
 from openmaia.images import Picture
 from openmaia.schema import Config, TargetConfig
 from openmaia.store.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps
@@ -123,21 +126,37 @@ def record(unit: Unit, config: Config, *, text: str = "a striped cat", stop: Sto
 
 
 def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> bytes:
+    activations = (best, 4.0, 2.0, 5.0)
+    roles = ("positive", "positive", "neutral", "neutral")
     stimuli = tuple(
-        Stimulus(role=role, label=text, prompt=text, picture=picture(n), undrawn=(text,) if n == 3 else ())
-        for n, role in enumerate(("positive", "positive", "neutral", "neutral"))
+        Stimulus(
+            role=role,
+            label=text,
+            prompt=text,
+            digest=picture(n).digest,
+            undrawn=(text,) if n == 3 else (),
+            shows=(True, None, True, False)[n],
+            verified_by=text,
+            data=picture(n).webp(),
+            activation=activations[n],
+        )
+        for n, role in enumerate(roles)
     )
-    found = Evaluation(
-        unit=unit,
-        replicate=0,
+    trial = Trial(
+        claim=Claim(unit=unit, description=text, labels=(text,)),
         outcome="tested",
+        cause=text,
+        writer=text,
+        protocol="labels",
         stimuli=stimuli,
-        activations=(best, 4.0, 2.0, 5.0),
-        other=dataclasses.replace(unit, index=unit.index + 1),
-        other_roles=("positive", "neutral"),
-        other_activations=(1.0, 2.0),
+        matrix=np.array([activations] * 8, np.float16).T,
+        location=np.zeros(8),
+        scale=np.ones(8),
+        standard="exemplars",
+        detection={"judge": text, "judged": 2, "known": 2, "shown": 1, "auprc": 0.5, "f1": None, "marks": []},
     )
-    return to_parquet(found)
+    other = dataclasses.replace(trial, claim=Claim(unit=dataclasses.replace(unit, index=unit.index + 1)))
+    return to_parquet(Evaluation(trial=trial, others=(other,)))
 
 
 def run(folder: Path, *, name: str = "tiny", text: str = "a striped cat", layer: str = "layer4") -> Run:

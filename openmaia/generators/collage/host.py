@@ -13,6 +13,8 @@ from openmaia.pictures.library import Library
 from openmaia.pictures.vocabulary import Kind, find
 from openmaia.services import Drawn, Edit, Generation, Half
 
+NAME = "collage"
+
 
 class _Halves:
     def __init__(self, library: Library, size: int):
@@ -31,7 +33,8 @@ class CollageGenerator:
     def _generate(self, request: Generation) -> Drawn:
         scene, unknown = read(request.prompt, request.seed, self._halves.lexicon[request.half].knows)
         known, undrawn = _drawable(scene, self._halves.lexicon[request.half])
-        return Drawn(picture=self._halves.composer[request.half].compose(known), undrawn=(*unknown, *undrawn))
+        picture = self._halves.composer[request.half].compose(known)
+        return Drawn(picture=picture, undrawn=(*unknown, *undrawn), vouched=NAME)
 
 
 class CollageEditor:

@@ -17,6 +17,10 @@ from huggingface_hub.errors import (
 
 from openmaia.errors import UsageError
 
+DENOISERS = ("transformer", "unet")
+TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
+"""Names of a pipeline's parts; of the text encoders that it has the first one here is the large one."""
+
 
 def located(source: str) -> str:
     """A folder with its ~ resolved; a hub id as it is."""

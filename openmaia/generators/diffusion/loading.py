@@ -13,7 +13,7 @@ from diffusers.quantizers.quantization_config import BitsAndBytesConfig
 from safetensors import SafetensorError
 
 from openmaia.errors import UsageError
-from openmaia.generators.diffusion.hub import located, read_json
+from openmaia.generators.diffusion.hub import DENOISERS, TEXT_ENCODERS, located, read_json
 from openmaia.schema import DiffusionConfig
 
 Role = Literal["generator", "editor"]
@@ -21,9 +21,6 @@ Index = dict[str, Any]
 """model_index.json: part -> (library, class)."""
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-DENOISERS = ("transformer", "unet")
-TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
-"""Where a pipeline has several, the last one is the large one."""
 
 UNREADABLE = (
     OSError,

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 
 from openmaia.errors import HostDead, ServiceError, UsageError
 from openmaia.images import Picture, Pixels, digest
-from openmaia.services import Activation, Map, Probe
-from openmaia.targets.hooked import Response, rounded
+from openmaia.services import Activation, LayerProbe, Map, Probe
+from openmaia.targets.hooked import Response, maxima, rounded
 from openmaia.targets.preprocess import Box
 from openmaia.targets.synthetic import units
 from openmaia.targets.synthetic.detector import Boxes, Detector
@@ -97,6 +98,20 @@ class SyntheticTarget:
             answers.append(Activation(value=rounded(small.max()), map=small, box=_whole(probe.picture)))
         return answers
 
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """A detection for every concept of the layer."""
+        views = [_squashed(probe.picture.pixels) for probe in probes]
+        seen = [digest(view) for view in views]
+        concepts = {probe.layer: self._concepts(probe.layer) for probe in probes}
+        found = self._find(
+            {
+                (key, concept): view
+                for probe, key, view in zip(probes, seen, views, strict=True)
+                for concept in concepts[probe.layer]
+            }
+        )
+        return [maxima(self._layer(probe.layer, key, found)) for probe, key in zip(probes, seen, strict=True)]
+
     def look(self, pictures: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
         """What detector and segmenter see of pictures, and the maps of all units of all layers: a detection for every
         concept that there is."""
@@ -105,14 +120,16 @@ class SyntheticTarget:
     def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:
         seen = digest(view)
         found = self._find({(seen, concept): view for concept in self._all_concepts()})
-        responses = {
-            layer: np.stack([self._answer(layer, index, seen, found) for index in range(len(listed))])
-            for layer, listed in self._units.items()
-        }
-        return view, responses
+        return view, {layer: self._layer(layer, seen, found) for layer in self._units}
+
+    def _layer(self, layer: str, seen: str, found: Mapping[Key, Found]) -> Response:
+        return np.stack([self._answer(layer, index, seen, found) for index in range(len(self._units[layer]))])
 
     def _all_concepts(self) -> Iterable[str]:
-        return dict.fromkeys(concept for listed in self._units.values() for unit in listed for concept in unit)
+        return dict.fromkeys(concept for layer in self._units for concept in self._concepts(layer))
+
+    def _concepts(self, layer: str) -> Iterable[str]:
+        return dict.fromkeys(concept for unit in self._units[layer] for concept in unit)
 
     def _answer(self, layer: str, index: int, seen: str, found: Mapping[Key, Found]) -> Map:
         concepts = [found[seen, concept] for concept in self.concepts(layer, index)]

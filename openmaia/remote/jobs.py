@@ -1,0 +1,20 @@
+"""Hands a job to a Ray cluster that is there, as `ray job submit` does; its entry point is a shell's line as it stands."""
+
+from typing import Any
+
+from ray.job_submission import JobSubmissionClient
+
+from openmaia.errors import UsageError
+
+
+def submit(address: str, entrypoint: str, runtime_env: dict[str, Any], metadata: dict[str, str]) -> str:
+    """The job's id. address: of the dashboard. Raises UsageError where nobody takes the job there."""
+    try:
+        client = JobSubmissionClient(address)
+        return client.submit_job(entrypoint=entrypoint, runtime_env=runtime_env, metadata=metadata)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        said = str(error).strip().splitlines()
+        raise UsageError(
+            f"--address={address}: no Ray dashboard took the job ({said[0] if said else type(error).__name__}). Give the "
+            "dashboard's address, such as http://127.0.0.1:8265, through an SSH tunnel where it is elsewhere"
+        ) from error

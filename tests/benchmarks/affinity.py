@@ -1,0 +1,101 @@
+"""How much of a conversation's past comes from its replica's prefix cache, with affinity and without.
+
+Two vLLM replicas (a tiny model of random weights, on the CPU) behind one pool. Conversations go on side by side, turn by
+turn, each with a picture and a text per turn. `cached_share`: of the tokens of the preceding prompt and reply, rounded down
+to whole blocks of the cache, those that were cached. `round_robin_share`: the same where the turns of a conversation are
+dealt to the replicas alternately.
+"""
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+from openmaia.config import load
+from openmaia.images import Picture
+from openmaia.messages import Chat, Message, assistant, system, user
+from openmaia.remote.cluster import cluster
+from openmaia.remote.pool import dispatcher
+from openmaia.remote.services import PooledBackbone, hosting
+from openmaia.schema import Config
+from tests.conftest import REPOSITORY
+from tests.tiny import gemma
+
+BLOCK = 32
+"""Tokens per block of the prefix cache."""
+
+BLOCKS = 4096
+"""Of a replica's cache: more than all conversations fill, so that nothing is evicted."""
+
+REPLY = 40
+
+
+def config(model: Path) -> Config:
+    return load(
+        [
+            str(REPOSITORY / "configs/closed-form.yaml"),
+            "backbone.kind=vllm",
+            f"backbone.model={model}",
+            "backbone.context_tokens=6144",
+            "limits.reply_tokens=64",
+            "backbone.vllm.eager=true",
+            "backbone.vllm.dtype=float32",
+            f"backbone.vllm.arguments={{block_size: {BLOCK}, num_gpu_blocks_override: {BLOCKS}}}",
+            "pools.backbone.replicas=2",
+            "ray.num_cpus=2",
+        ]
+    )
+
+
+def converse(backbone: PooledBackbone, number: int, turns: int, *, affinity: bool) -> tuple[int, int]:
+    """Tokens that came from the cache, and tokens that could have."""
+    random = np.random.default_rng([number, affinity])
+    messages: list[Message] = [system(f"You study neuron {number}, {affinity}. " * 10), user("Begin.")]
+    cached = shared = before = 0
+    for turn in range(turns):
+        # Two conversations that all share, one at home on each replica, are a way to deal requests.
+        name = f"{number}" if affinity else ("even", "odd")[(number + turn) % 2]
+        (reply,) = backbone.reply(
+            [Chat(conversation=name, messages=tuple(messages), seed=100 * number + turn, max_tokens=REPLY)]
+        )
+        cached += min(reply.cached_tokens, before)
+        shared += before
+        before = (reply.prompt_tokens + reply.generated_tokens) // BLOCK * BLOCK
+        seen = "".join(random.choice(list(gemma.CHARACTERS), 300))
+        picture = Picture.of(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))
+        messages += [assistant(reply.text), user(f"Observation {turn}: {seen}", picture)]
+    return cached, shared
+
+
+def share(actor: Any, conversations: int, turns: int, *, affinity: bool) -> float:
+    with ThreadPoolExecutor(conversations) as threads:
+        asked = [
+            threads.submit(converse, PooledBackbone(actor, f"{number} {affinity}"), number, turns, affinity=affinity)
+            for number in range(conversations)
+        ]
+        found = [one.result() for one in asked]
+    ray.get([actor.leave.remote(f"{number} {affinity}") for number in range(conversations)], timeout=60)
+    return sum(cached for cached, _ in found) / sum(shared for _, shared in found)
+
+
+def measure(smoke: bool) -> dict[str, object]:
+    conversations, turns = (4, 3) if smoke else (16, 8)
+    os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        made = config(gemma.build(Path(folder) / "gemma"))
+        with cluster(made):
+            actor = dispatcher(hosting("backbone", made))
+            kept = share(actor, conversations, turns, affinity=True)
+            dealt = share(actor, conversations, turns, affinity=False)
+            replicas = ray.get(actor.counters.remote(), timeout=60).replicas
+    return {
+        "cached_share": kept,
+        "round_robin_share": dealt,
+        "replicas": replicas,
+        "conversations": conversations,
+        "turns": turns,
+    }

@@ -1,0 +1,50 @@
+"""From which evidence on the eyes say yes, by word: the threshold that best tells drawn pictures of the word from matched
+ones without it, and the balanced accuracy there. Writes openmaia/evaluate/eyes.json."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import openmaia.evaluate
+from openmaia.backbones.eyes import Eyes
+from openmaia.evaluate.judges import RELIABLE
+from openmaia.evaluate.prompts import write
+from openmaia.generators.collage import CollageGenerator
+from openmaia.pictures.library import Library
+from openmaia.pictures.packages import fetch
+from openmaia.pictures.vocabulary import WORDS
+from openmaia.services import Generation
+from openmaia.targets.networks import classifier
+from tests.prepare import CACHE
+
+SIZE = 224
+FILE = Path(openmaia.evaluate.__file__).parent / "eyes.json"
+
+
+def measure(smoke: bool) -> dict[str, Any]:
+    eyes = Eyes(classifier("efficientnet_lite2"))
+    generator = CollageGenerator(Library.open(fetch(CACHE, print)), SIZE)
+    words = [word.name for word in WORDS][: 2 if smoke else None]
+    table = {word: _threshold(word, eyes, generator, 2 if smoke else 8) for word in words}
+    if not smoke:
+        FILE.write_text(json.dumps(table, indent=0) + "\n")
+    known = sum(accuracy >= RELIABLE for _, accuracy in table.values())
+    return {"words": len(table), "reliable": known}
+
+
+def _threshold(word: str, eyes: Eyes, generator: CollageGenerator, count: int) -> tuple[float, float]:
+    """(threshold, balanced accuracy). Of the explore half: the test half is for tests."""
+    pairs = write([word], count)
+
+    def evidence(prompts: list[str]) -> np.ndarray[Any, Any]:
+        drawn = generator.generate([Generation(prompt=prompt, seed=at) for at, prompt in enumerate(prompts)])
+        return np.array([eyes.see(one.picture.pixels)[word] for one in drawn])
+
+    shown, without = evidence([pair.positive for pair in pairs]), evidence([pair.neutral for pair in pairs])
+    cuts = np.unique([*shown, *without])
+    middles = (cuts[1:] + cuts[:-1]) / 2 if len(cuts) > 1 else cuts
+    accuracy = [float(((shown >= cut).mean() + (without < cut).mean()) / 2) for cut in middles]
+    best = int(np.argmax(accuracy))
+    return round(float(middles[best]), 4), round(accuracy[best], 3)

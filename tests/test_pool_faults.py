@@ -1,0 +1,174 @@
+"""What dies, hangs or leaves in the middle: everybody else is answered, and rightly."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from openmaia.errors import ServiceError
+from openmaia.schema import PoolConfig
+from tests.conftest import REPOSITORY
+from tests.sleeping import (
+    POISON,
+    Handle,
+    Sleeping,
+    callers,
+    hung_replica,
+    killed_dispatcher,
+    killed_replica,
+    pid_of,
+    pool,
+    survive,
+)
+
+SERVICE = Sleeping(fixed=0.01, each=0.002)
+CALLS, SIZE = 60, 3
+
+
+def settings(**more: Any) -> PoolConfig:
+    return PoolConfig(**{"replicas": 2, "max_batch": 4, "deadline": 60.0} | more)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def crowd(ray_cluster: None) -> Iterator[list[Any]]:
+    made = callers(3)
+    yield made
+    for one in made:
+        ray.kill(one)
+
+
+@pytest.mark.parametrize(
+    ("fault", "deadline", "deaths"),
+    [(killed_replica, 60.0, 1), (hung_replica, 3.0, 1), (killed_dispatcher, 60.0, 0)],
+    ids=["killed replica", "hung replica", "killed dispatcher"],
+)
+def test_everybody_is_answered_rightly(crowd: list[Any], fault: Callable[[Any], None], deadline: float, deaths: int):
+    with pool(SERVICE, settings(deadline=deadline)) as actor:
+        found = survive(actor, crowd, CALLS, SIZE, fault, after=0.3)
+    assert (found.answered, found.wrong) == (3 * CALLS * SIZE, 0)
+    assert found.deaths == deaths
+
+
+def test_a_hung_replica_is_gone_when_another_has_its_place(ray_cluster: None):
+    """It would keep its GPU."""
+    with pool(SERVICE, settings(replicas=1, deadline=2.0)) as actor:
+        handle = Handle(actor, "a")
+        hung = handle.ask("pids", [None])[0]
+        os.kill(hung, signal.SIGSTOP)
+        assert handle.ask("double", [4]) == [8]
+        wait_for(lambda: not psutil.pid_exists(hung))
+
+
+def test_replicas_that_died_unnoticed_are_not_the_requests_doing(ray_cluster: None):
+    with pool(SERVICE, settings(replicas=3)) as actor:
+        handle = Handle(actor, "a")
+        with ThreadPoolExecutor(8) as threads:
+            pids: set[int] = set()
+            while len(pids) < 3:
+                pids |= {found[0] for found in threads.map(lambda _: handle.ask("pids", [None]), range(8))}
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        assert handle.ask("double", [1, 2, 3]) == [2, 4, 6]
+        assert ray.get(actor.counters.remote(), timeout=60).failed == 0
+
+
+@pytest.mark.parametrize(("at_once", "often"), [(0, "twice"), (4, "three times")])
+def test_a_poisonous_request_fails_alone(ray_cluster: None, at_once: int, often: str):
+    with pool(Sleeping(fixed=0.3), settings(), at_once=at_once) as actor, ThreadPoolExecutor(9) as threads:
+        others = [threads.submit(Handle(actor, f"{i}").ask, "double", [i]) for i in range(8)]
+        deadly = threads.submit(Handle(actor, "deadly").ask, "double", [POISON])
+        assert [one.result(timeout=180) for one in others] == [[2 * i] for i in range(8)]
+        with pytest.raises(ServiceError, match=f"died {often} over this request"):
+            deadly.result(timeout=180)
+        assert ray.get(actor.counters.remote(), timeout=60).failures == {"died": 1}
+
+
+def test_what_a_killed_agent_asked_for_is_dropped_and_the_others_are_served(crowd: list[Any]):
+    (dead,), living = callers(1), crowd[1]
+    with pool(Sleeping(fixed=0.05), settings(replicas=1)) as actor:
+        dead.run.remote(actor, 1, 1000)
+        wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).waiting > 100)
+        asked = living.run.remote(actor, 10, 1)
+        ray.kill(dead)
+        ray.get(actor.leave.remote("caller 0"), timeout=60)  # as the driver does
+        found = ray.get(asked, timeout=180)
+        counters = ray.get(actor.counters.remote(), timeout=60)
+    assert (len(found.at), found.wrong) == (10, 0)
+    assert counters.dropped > 100 and counters.batched < 1000
+
+
+def test_callers_wait_with_what_is_too_much_and_all_are_answered(crowd: list[Any]):
+    """Through the death of a replica, whose requests go on although everything is full."""
+    with pool(SERVICE, settings(max_waiting=6)) as actor:
+        asked = [one.run.remote(actor, 20, 5, 1000 * i) for i, one in enumerate(crowd)]
+        most, outside, killed, done = 0, 0, False, []
+        while len(done) < 3:
+            done, _ = ray.wait(asked, num_returns=3, timeout=0.02)
+            now = ray.get(actor.counters.remote(), timeout=60)
+            most, outside = max(most, now.waiting + now.under_way), max(outside, now.outside)
+            if outside and now.requests > 60 and not killed:
+                killed_replica(actor)
+                killed = True
+        assert sum(one.wrong for one in ray.get(asked, timeout=60)) == 0
+        assert 0 < most <= 6 and outside > 0 and killed
+
+
+def test_a_dead_caller_before_the_door_is_forgotten(ray_cluster: None):
+    with (
+        pool(Sleeping(fixed=1.0), settings(replicas=1, max_waiting=4, max_batch=1)) as actor,
+        ThreadPoolExecutor(3) as threads,
+    ):
+        first = threads.submit(Handle(actor, "first").ask, "double", [1, 2, 3, 4])
+        wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).requests == 4)
+        asked = actor.admit.remote("dead", 4)
+        wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).outside == 4)
+        ray.get(actor.leave.remote("dead"), timeout=60)
+        ray.get(asked, timeout=60)
+        assert ray.get(actor.counters.remote(), timeout=60).outside == 0
+        later = threads.submit(Handle(actor, "later").ask, "double", [5, 6, 7, 8])
+        assert first.result(timeout=60) == [2, 4, 6, 8] and later.result(timeout=60) == [10, 12, 14, 16]
+
+
+DRIVER = """
+import sys, time, ray
+from openmaia.schema import PoolConfig
+from tests.sleeping import Handle, Sleeping, pid_of, pool
+ray.init(address=sys.argv[1], log_to_driver=False)
+with pool(Sleeping(fixed=600), PoolConfig(replicas=1)) as actor:
+    print(pid_of(actor), *Handle(actor, "a").ask("pids", [None]), flush=True)
+    Handle(actor, "a").ask("double", [1])
+"""
+
+
+def test_a_driver_that_dies_leaves_no_process(ray_cluster: None):
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", DRIVER, address]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as driver:
+        assert driver.stdout
+        pids = [int(pid) for pid in driver.stdout.readline().split()]
+        driver.kill()
+    assert len(pids) == 2
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+
+
+def test_a_dispatcher_that_is_killed_leaves_no_replica(ray_cluster: None):
+    with pool(SERVICE, settings(replicas=1)) as actor:
+        before = Handle(actor, "a").ask("pids", [None])[0]
+        os.kill(pid_of(actor), signal.SIGKILL)
+        assert Handle(actor, "a").ask("pids", [None])[0] != before
+        wait_for(lambda: not psutil.pid_exists(before))
