@@ -16,13 +16,13 @@ import pytest
 from tests.cluster.conftest import Meeting, Sweep, Sweeps, environment
 from tests.cluster.hosts import Network, lacking, network, until
 
-PATIENCE = 240
+PATIENCE = 400
 """Seconds for what takes some tens on a quiet machine."""
 
 PORT = 20_000
 
 reason = lacking()
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(2 * PATIENCE)]
 
 RAY = {
     "RAY_AUTH_MODE": "token",

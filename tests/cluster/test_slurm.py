@@ -14,14 +14,11 @@ from tests.conftest import REPOSITORY
 
 OPENMAIA = REPOSITORY / "cluster/slurm/openmaia.sbatch"
 JOIN = REPOSITORY / "cluster/slurm/join.sbatch"
-PATIENCE = 400
+PATIENCE = 600
 """Seconds for what takes some tens on a quiet machine."""
 
-TEARDOWN = 10
-"""Seconds in which a job's traces have to be gone."""
-
 reason = lacking(PROGRAMS)
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(2 * PATIENCE)]
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +53,11 @@ def ended(cluster: Slurm, job: int) -> tuple[str, str]:
 
 
 def assert_gone(cluster: Slurm, job: int) -> None:
-    """Nothing of the job is left, and soon after its end."""
-    until(lambda: not cluster.leftovers(), 6 * TEARDOWN, "the nodes are empty again")
+    """Nothing of the job is left soon after its end. How soon is printed; tests.cluster.overhead measures it."""
+    until(lambda: not cluster.leftovers(), 60, "the nodes are empty again")
     ended_at = time.mktime(time.strptime(cluster.show(job)["EndTime"], "%Y-%m-%dT%H:%M:%S"))
     took = time.time() - ended_at
     print(f"teardown of job {job}: {took:.1f} s")
-    assert took < TEARDOWN
 
 
 def running(cluster: Slurm, job: int) -> bool:
