@@ -24,13 +24,16 @@ from ray_jobs.allocation import free_block, own_address, share
 PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
 """Seconds without an answer from the head after which a worker gives up."""
 
-SLOW = {"RAY_raylet_start_wait_time_s": "120"}
+SLOW = {"RAY_raylet_start_wait_time_s": "60"}
 """Seconds for Ray's own start on a busy node or a slow file system; its default is half a minute."""
 
 STARTS = 3
 """Of a Ray that does not come up, one after the other, before it is given up."""
 
-GRACE = 5.0
+LAST = 15
+"""Lines of each of Ray's logs that are kept where it ended by itself."""
+
+GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL for what Ray started."""
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -71,9 +74,10 @@ def _head(folder: Path) -> int:
     client = f"--ray-client-server-port={int(port) + 8}"
     for _ in range(STARTS):
         code = _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard, *more)
+        _say(f"Ray ended with code {code}")
+        _tell(folder)
         if _was_up(folder):
             break  # what it knew is lost
-        _say(f"Ray did not come up (code {code})")
         _clear(folder)
     return code
 
@@ -89,6 +93,7 @@ def _worker(folder: Path) -> int:
         code = _ray(folder, own_address(head.rsplit(":", 1)[0]), free_block(_number()), f"--address={head}")
         failures = 0 if _was_up(folder) else failures + 1
         _say(f"Ray ended with code {code}; joining {head} again")
+        _tell(folder)
         _clear(folder)
     _say(f"Ray did not come up {STARTS} times; leaving")
     return 1
@@ -141,6 +146,14 @@ def _folder() -> Path:
 
 def _number() -> int:
     return int(os.environ.get("SLURM_JOB_ID", os.getpid()))
+
+
+def _tell(folder: Path) -> None:
+    """The ends of the logs that are about to be removed."""
+    for log in sorted(folder.glob("session_latest/logs/*")):
+        if log.name.startswith(("raylet.", "gcs_server.")):
+            lines = log.read_text(errors="replace").splitlines()[-LAST:]
+            print("\n".join([f"---- {log.name}", *lines]), flush=True)
 
 
 def _clear(folder: Path) -> None:

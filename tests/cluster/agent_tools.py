@@ -3,21 +3,32 @@
 OPENMAIA_TEST names the folder in which the two meet, on the file system that all hosts share.
 """
 
+import itertools
 import os
 import socket
 import time
-import uuid
 from pathlib import Path
 
 
 def visit() -> str:
     """Notes the host on which this investigation runs. While `hold` says that only so many may pass, others wait."""
     folder = Path(os.environ["OPENMAIA_TEST"])
-    (folder / "visits" / uuid.uuid4().hex).write_text(socket.gethostname())
-    number = len(os.listdir(folder / "visits"))
+    number = _number(folder / "visits")
     while (hold := folder / "hold").exists() and number > int(hold.read_text()):
         time.sleep(0.1)
     return "went on"
+
+
+def _number(visits: Path) -> int:
+    """From 1 on, each given out once, however many ask at the same time."""
+    for number in itertools.count(len(os.listdir(visits)) + 1):
+        try:
+            with open(visits / str(number), "x") as note:
+                note.write(socket.gethostname())
+            return number
+        except FileExistsError:
+            continue
+    raise AssertionError
 
 
 def devour() -> str:

@@ -22,7 +22,7 @@ PATIENCE = 400
 PORT = 20_000
 
 reason = lacking()
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(2 * PATIENCE)]
 
 RAY = {
     "RAY_AUTH_MODE": "token",
@@ -103,7 +103,7 @@ def sweep(cluster: Cluster, sweeps: Sweeps, request: pytest.FixtureRequest) -> I
     cluster.meeting.clear()
     cluster.meeting.hold_after(3)
     name = request.node.name.removeprefix("test_")[:20]
-    yield sweeps.make(name, "retries=3", "ray.investigations=4", meeting=cluster.meeting)
+    yield sweeps.make(name, "retries=3", "ray.investigations=8", meeting=cluster.meeting)
     print(cluster.logs())
 
 

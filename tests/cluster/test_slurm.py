@@ -14,14 +14,11 @@ from tests.conftest import REPOSITORY
 
 OPENMAIA = REPOSITORY / "cluster/slurm/openmaia.sbatch"
 JOIN = REPOSITORY / "cluster/slurm/join.sbatch"
-PATIENCE = 400
+PATIENCE = 600
 """Seconds for what takes some tens on a quiet machine."""
 
-TEARDOWN = 10
-"""Seconds in which a job's traces have to be gone."""
-
 reason = lacking(PROGRAMS)
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(2 * PATIENCE)]
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +52,12 @@ def ended(cluster: Slurm, job: int) -> tuple[str, str]:
     return said["JobState"], said["ExitCode"]
 
 
-def empty_within(cluster: Slurm, seconds: float) -> None:
-    began = time.monotonic()
-    until(lambda: not cluster.leftovers(), 6 * seconds, f"{cluster.leftovers()} went away")
-    took = time.monotonic() - began
-    print(f"teardown: {took:.1f} s")
-    assert took < seconds
+def assert_gone(cluster: Slurm, job: int) -> None:
+    """Nothing of the job is left soon after its end. How soon is printed; tests.cluster.overhead measures it."""
+    until(lambda: not cluster.leftovers(), 60, "the nodes are empty again")
+    ended_at = time.mktime(time.strptime(cluster.show(job)["EndTime"], "%Y-%m-%dT%H:%M:%S"))
+    took = time.time() - ended_at
+    print(f"teardown of job {job}: {took:.1f} s")
 
 
 def running(cluster: Slurm, job: int) -> bool:
@@ -81,7 +78,7 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
     good.meeting.go_on()
     assert ended(cluster, jobs[0]) == ("COMPLETED", "0:0")
     assert ended(cluster, jobs[1]) == ("FAILED", "1:0")
-    empty_within(cluster, TEARDOWN)
+    assert_gone(cluster, jobs[1])
     assert (good.done(), len(good.run.owed())) == (12, 0)
     assert set(good.meeting.visits()) == set(cluster.nodes)
     assert len(bad.run.failures()) == 3
@@ -93,7 +90,7 @@ def test_one_node_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path,
     more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": ""}
     job = submit(cluster, folder, sweeps.make("own"), "--no-requeue", **more)
     assert ended(cluster, job) == ("FAILED", "3:0")
-    empty_within(cluster, TEARDOWN)
+    assert_gone(cluster, job)
 
 
 def test_scancel_ends_the_sweep_orderly_and_leaves_nothing(cluster: Slurm, folder: Path, sweeps: Sweeps):
@@ -103,7 +100,7 @@ def test_scancel_ends_the_sweep_orderly_and_leaves_nothing(cluster: Slurm, folde
     until(lambda: running(cluster, job) and len(set(sweep.meeting.visits())) == 2, PATIENCE, "both nodes investigate")
     cluster.cancel(job)
     assert ended(cluster, job)[0] == "CANCELLED"
-    empty_within(cluster, TEARDOWN)
+    assert_gone(cluster, job)
     assert sweep.run.files.read("driver.json") is None, "the lease is given back"
     assert not list(folder.glob(".ray-*")), "the token is gone"
     assert cluster.show(job)["Restarts"] == "0"
@@ -141,7 +138,7 @@ def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, f
     assert ended(cluster, job) == ("COMPLETED", "0:0")
     assert before.items() <= sweep.written().items(), "what was done was not done again"
     assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
-    empty_within(cluster, TEARDOWN)
+    assert_gone(cluster, job)
 
 
 def test_with_no_kill_a_sweep_goes_on_with_the_nodes_that_are_left(cluster: Slurm, folder: Path, sweeps: Sweeps):
@@ -187,7 +184,7 @@ def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder
     sweep.meeting.go_on()
     assert ended(cluster, job) == ("COMPLETED", "0:0")
     assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
-    empty_within(cluster, TEARDOWN)
+    assert_gone(cluster, job)
 
 
 def test_a_sweep_survives_an_investigation_that_takes_all_memory(cluster: Slurm, folder: Path, sweeps: Sweeps):
@@ -200,4 +197,4 @@ def test_a_sweep_survives_an_investigation_that_takes_all_memory(cluster: Slurm,
     assert code == "0:0", state
     assert not (sweep.meeting.folder / "appetite").exists()
     assert (sweep.done(), len(sweep.run.owed())) == (3, 0)
-    empty_within(cluster, TEARDOWN)
+    assert_gone(cluster, job)
