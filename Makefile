@@ -49,7 +49,7 @@ gpu: setup
 
 # SLURM and hosts in network namespaces, with all faults: needs root, and what .ci/run installs.
 cluster-test: setup
-	$(BIN)/pytest tests/cluster
+	$(BIN)/pytest tests/cluster -m "cluster and not long" -rs --durations=0
 
 clean:
 	rm -rf .venv runs exemplars/*/

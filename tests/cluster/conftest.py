@@ -123,6 +123,7 @@ def root() -> Iterator[Path]:
     """A folder with a short path: the paths of sockets below it may have 107 bytes. Removed with all that is in it."""
     made = Path(f"/tmp/oma{os.getpid()}")
     made.mkdir(mode=0o755)
+    (made / "tmp").mkdir()
     yield made
     shutil.rmtree(made)
 
@@ -132,6 +133,9 @@ def environment(root: Path, meeting: Meeting) -> dict[str, str]:
     return {
         "OPENMAIA_PYTHON": sys.executable,
         "OPENMAIA_TMP": str(root / "t"),
+        "TMPDIR": str(root / "tmp"),
+        # Else Ray's workers yield to everything else that runs on this machine.
+        "RAY_worker_niceness": "0",
         # Ray starts sooner without it, and most of these tests are not about it.
         "OPENMAIA_HEAD_OPTIONS": "--include-dashboard=false",
         "OPENMAIA_TEST": str(meeting.folder),

@@ -51,11 +51,12 @@ NodeName={nodes} CPUs={cpus} RealMemory={memory} State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:2
 """
 
+# Cores are not constrained: the first of every host is the first of this machine, on which all jobs would then crowd.
 CGROUP = """
 CgroupPlugin=cgroup/v1
 CgroupAutomount=no
 CgroupMountpoint=/sys/fs/cgroup
-ConstrainCores=yes
+ConstrainCores=no
 ConstrainRAMSpace=yes
 """
 
@@ -123,7 +124,7 @@ class Slurm:
             if host.init:
                 found += [f"{name}: {line}" for line in host.processes() if not re.search(r"\bslurmd -D\b", line)]
                 found += [f"{name}: /dev/shm/{entry}" for entry in host.run("ls", "/dev/shm").stdout.split()]
-        return found + [str(path) for path in (self.root / "t").iterdir()]
+        return found + [str(path) for folder in ("t", "tmp") for path in (self.root / folder).iterdir()]
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """What Ray is told of an allocation, and the parts of the launchers that need no cluster."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from ray_jobs.node import descendants
 from tests.conftest import REPOSITORY
 
 GIB = 2**30
+OPENMAIA = REPOSITORY / "cluster/slurm/openmaia.sbatch"
 JOB = {"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "8"}
 
 
@@ -98,3 +102,31 @@ def test_the_scripts_pass_shellcheck():
 def test_no_launcher_uses_a_command_that_ends_other_peoples_ray(name: str):
     text = (REPOSITORY / "cluster/slurm" / name).read_text()
     assert not [word for word in ("ray stop", "symmetric-run", "pkill", "killall") if word in text]
+
+
+LAUNCHERS = [
+    path
+    for path in sorted((REPOSITORY / "cluster").rglob("*"))
+    if path.suffix in (".sbatch", ".yaml", ".md") or path.name == "Dockerfile"
+]
+
+
+def named(path: Path) -> tuple[set[str], set[str]]:
+    """Modules and files that a launcher, or the text about launchers, names."""
+    text = path.read_text()
+    modules = set(re.findall(r"(?<![\w./])(ray_jobs\.\w+)", text)) | set(re.findall(r" -m (openmaia[\w.]*)", text))
+    return modules, set(re.findall(r"\b(?:configs|cluster)/[\w/.-]+\.(?:yaml|sbatch|md)", text))
+
+
+@pytest.mark.parametrize("path", LAUNCHERS, ids=lambda path: str(path.relative_to(REPOSITORY / "cluster")))
+def test_modules_and_files_that_a_launcher_names_exist(path: Path):
+    modules, files = named(path)
+    assert [module for module in modules if find_spec(module) is None] == []
+    assert [file for file in files if not (REPOSITORY / file).is_file()] == []
+
+
+def test_the_launchers_name_what_they_start():
+    """Else the test above looks for nothing."""
+    modules, files = named(OPENMAIA)
+    assert {"ray_jobs.run", "ray_jobs.node", "ray_jobs.wait"} <= modules
+    assert "configs/machine/many-nodes.yaml" in files
