@@ -1,4 +1,5 @@
-"""From view models to HTML. Autoescape is on; the only markup that passes it are the two files of our own below."""
+"""From view models to HTML. Autoescape is on; the only markup that passes it are the two files of our own below, and the
+papers' figures, which another template with autoescape has drawn."""
 
 import base64
 import hashlib
@@ -19,6 +20,7 @@ from openmaia.figures.charts import short
 from openmaia.report.agents import Figure
 from openmaia.report.agents import Shown as ShownAgents
 from openmaia.report.conversation import Shown
+from openmaia.report.papers import Papers
 from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
 from openmaia.report.strips import ShownStrip
@@ -31,6 +33,7 @@ TEMPLATES = (
     "figure.svg.j2",
     "figures.html.j2",
     "index.html.j2",
+    "papers.html.j2",
     "sheet.html.j2",
     "unit.html.j2",
     "figure.css",
@@ -124,6 +127,10 @@ def sheet_page(
         top=top,
         is_masked=any(tile.masked is not None for row in rows for tile in row.tiles),
     )
+
+
+def papers_page(papers: Papers) -> bytes:
+    return _rendered("papers.html.j2", policy=_policy(""), papers=papers)
 
 
 def figure_svg(figure: Figure) -> bytes:

@@ -1,0 +1,113 @@
+"""What our runs have to show in the papers' figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, cast
+
+from scipy import stats
+
+from openmaia.evaluate.bootstrap import LEVEL, Interval, mean_interval
+from openmaia.evaluate.levels import Levels, levels
+from openmaia.figures.papers import published
+from openmaia.store.run import Run
+
+SYNTHETIC = "synthetic"
+
+TITLES = {
+    "resnet152": "ResNet-152",
+    "dino_vits8": "DINO ViT-S/8",
+    "clip_rn50": "CLIP RN50",
+    SYNTHETIC: "Synthetic units",
+}
+"""The papers' networks, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One run. network: a key of TITLES where it is one of the papers', with its own weights; "" otherwise. images: who
+    made them. headers: summaries of its records."""
+
+    name: str
+    network: str
+    target: str
+    backbone: str
+    images: str
+    tools: str
+    protocol: str
+    levels: Levels
+    headers: tuple[Mapping[str, Any], ...]
+    resamples: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.backbone}, {self.images} ({self.name})"
+
+    @property
+    def who(self) -> str:
+        return f"{self.backbone} ({self.name})"
+
+    @property
+    def title(self) -> str:
+        return TITLES.get(self.network) or f"{self.target} (not in the papers)"
+
+    def papers_units(self, layer: str) -> int | None:
+        """How many of the tested ones the papers evaluated too; None for another network."""
+        asked = published.units().get(self.network)
+        return None if asked is None else len(asked.get(layer, frozenset()) & set(self.levels.units.get(layer, ())))
+
+    def turns(self) -> Interval:
+        return mean_interval([float(header["turns"]) for header in self.headers], self.resamples)
+
+    def usage(self) -> dict[str, Interval]:
+        """Tool -> share of investigations that called it, with Wilson's interval (scipy.stats.binomtest)."""
+        names = sorted({str(tool) for header in self.headers for tool in header["tools"]})
+        return {tool: share([tool in header["tools"] for header in self.headers]) for tool in names}
+
+
+def share(hits: Sequence[bool]) -> Interval:
+    """Of at least one trial, with Wilson's interval."""
+    found = stats.binomtest(sum(hits), len(hits)).proportion_ci(LEVEL / 100, method="wilson")
+    return Interval(mean=fmean(hits), low=float(found.low), high=float(found.high))
+
+
+def measured(run: Run, name: str) -> Measured:
+    config = run.config()
+    asked = config["evaluate"]
+    headers = tuple(run.headers())
+    return Measured(
+        name=name,
+        network=network(config["target"]),
+        target=str(config["target"]["name"]),
+        backbone=_backbone(config, headers),
+        images=_maker(config["generator"]),
+        tools=tool_set(config),
+        protocol=f"protocol {asked['preset']}",
+        levels=levels(run, asked["bootstrap"]),
+        headers=headers,
+        resamples=asked["bootstrap"],
+    )
+
+
+def network(target: Mapping[str, Any]) -> str:
+    """Other weights make another network, whatever its name."""
+    if target["kind"] == SYNTHETIC:
+        return SYNTHETIC
+    is_known = target["kind"] == "network" and target["network"] in published.units() and not target["weights"]
+    return str(target["network"]) if is_known else ""
+
+
+def tool_set(config: Mapping[str, Any]) -> str:
+    """What the agent could make images with."""
+    return f"{_maker(config['generator'])}, edits by {_maker(config['editor'])}"
+
+
+def _maker(service: Mapping[str, Any]) -> str:
+    model = str(cast(Mapping[str, Any], service["diffusion"])["model"]) if service["kind"] == "diffusers" else ""
+    return model.rstrip("/").rsplit("/", 1)[-1] or str(service["kind"])
+
+
+def _backbone(config: Mapping[str, Any], headers: Sequence[Mapping[str, Any]]) -> str:
+    """Of the records; without their remarks in brackets."""
+    names = sorted({str(header["backbone"]).split(" (", 1)[0] for header in headers})
+    return " and ".join(names) or str(config["backbone"]["model"] or config["backbone"]["kind"])
