@@ -5,7 +5,7 @@ that both runs used weighs the same in both; beside them stands Wilcoxon's signe
 (scipy.stats.wilcoxon), adjusted over all pairs of runs and measures by Benjamini and Hochberg.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -16,7 +16,7 @@ from openmaia.config import differing_keys
 from openmaia.evaluate import bootstrap, statistics
 from openmaia.evaluate.bootstrap import Draws, Interval
 from openmaia.evaluate.run import evaluations, own_auc
-from openmaia.evaluate.scores import COUNTED, Evaluation
+from openmaia.evaluate.scores import COUNTED, Evaluation, flat
 from openmaia.store.run import Run
 from openmaia.units import Unit
 
@@ -78,8 +78,7 @@ def compared(runs: Sequence[tuple[Run, str]], resamples: int) -> list[Compared]:
 
 
 def _pair(one: tuple[Run, str], other: tuple[Run, str], a: Values, b: Values) -> Compared:
-    configs = [run.config() for run, _ in (one, other)]
-    differing = [key for key in differing_keys(*configs) if key != "name"]
+    differing = [key for key in differing_keys(one[0].config(), other[0].config()) if key != "name"]
     shared = sorted(a["turns"].keys() & b["turns"].keys())
     targets = [key for key in differing if key.startswith("target.")]
     cause = ""
@@ -152,13 +151,12 @@ def _drawn(one: Evaluation, resamples: int) -> list[tuple[str, Draws | None]]:
     """What has images of its own is resampled over prompts. Only AUC is known of an abstention: what chance scores."""
     if one.trial.outcome not in COUNTED:
         return []
-    unit, found = str(one.trial.claim.unit), list[tuple[str, Draws | None]]()
-    found.append(("auc", own_auc(one, resamples, 0)))
+    unit = str(one.trial.claim.unit)
+    found: list[tuple[str, Draws | None]] = [("auc", own_auc(one, resamples, 0))]
     if one.trial.outcome == "tested":
-        scores = one.scores | {f"detection_{key}": value for key, value in (one.scores["detection"] or {}).items()}
+        scores = flat(one.scores)
         found.append(("z_difference", bootstrap.draws("difference", unit, *one.groups(), resamples)))
-        plain: Callable[[str], float | None] = scores.get
         for name in ("auc_worst", "auc_unrelated", "auc_random", "top1", "detection_auprc"):
-            value = plain(name)
-            found.append((name, None if value is None else bootstrap.constant(unit, float(value), resamples)))
+            value: float | None = scores.get(name)
+            found.append((name, None if value is None else bootstrap.constant(unit, value, resamples)))
     return found

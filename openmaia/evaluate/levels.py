@@ -68,10 +68,11 @@ def of(trials: Iterable[Trial], resamples: int, seed: int = 0) -> Levels:
 
 def _drawn(trial: Trial, resamples: int, seed: int) -> dict[Role, Draws]:
     """{} unless there are images of both kinds."""
-    groups = {role: _group(trial, role) for role in ROLES}
+    groups: dict[Role, Group] = {role: _group(trial, role) for role in ROLES}
     if not all(group.values for group in groups.values()):
         return {}
-    return {role: bootstrap.level(str(trial.claim.unit), group, resamples, seed) for role, group in groups.items()}
+    unit = str(trial.claim.unit)
+    return {role: bootstrap.level(unit, group, resamples, seed) for role, group in groups.items()}
 
 
 def _group(trial: Trial, role: Role) -> Group:
