@@ -1,6 +1,9 @@
 """`openmaia evaluate`."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from openmaia.commands.common import Runs, stoppable
 from openmaia.errors import UsageError
@@ -9,8 +12,35 @@ if TYPE_CHECKING:
     from openmaia.store.run import Run
 
 
-def evaluate(runs: Runs) -> None:
+def evaluate(
+    runs: Runs,
+    page: Annotated[
+        Path | None,
+        typer.Option("--2afc-page", help="only write a blind page here on which people choose between labels"),
+    ] = None,
+    answers: Annotated[
+        list[Path] | None,
+        typer.Option("--2afc-answers", help="only score a file of answers to it; one for each person"),
+    ] = None,
+    judge: Annotated[
+        bool, typer.Option("--2afc-judge", help="only put the same choices to the model of evaluate.writer")
+    ] = False,
+) -> None:
     """The predictive protocol and its companions on finished runs, in this process; several runs are compared."""
+    from openmaia.commands import choice
+
+    if (page is not None) + bool(answers) + judge > 1:
+        raise UsageError("--2afc-page, --2afc-answers and --2afc-judge were given together; give one of them at a time")
+    if page is not None:
+        return choice.write_page(runs, page)
+    if answers:
+        return choice.read_answers(runs, answers)
+    if judge:
+        return choice.ask_model(runs)
+    return _evaluate_all(runs)
+
+
+def _evaluate_all(runs: list[str]) -> None:
     from openmaia.store.run import Run
 
     opened = [Run.open(path) for path in runs]

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, cast
 
-from scipy import stats
-
-from openmaia.evaluate.bootstrap import LEVEL, Interval, mean_interval
+from openmaia.evaluate.bootstrap import Interval, mean_interval
 from openmaia.evaluate.levels import Levels, levels
+from openmaia.evaluate.statistics import wilson
 from openmaia.figures.papers import published
 from openmaia.store.run import Run
 
@@ -60,15 +59,15 @@ class Measured:
         return mean_interval([float(header["turns"]) for header in self.headers], self.resamples)
 
     def usage(self) -> dict[str, Interval]:
-        """Tool -> share of investigations that called it, with Wilson's interval (scipy.stats.binomtest)."""
+        """Tool -> share of investigations that called it, with Wilson's interval."""
         names = sorted({str(tool) for header in self.headers for tool in header["tools"]})
         return {tool: share([tool in header["tools"] for header in self.headers]) for tool in names}
 
 
 def share(hits: Sequence[bool]) -> Interval:
     """Of at least one trial, with Wilson's interval."""
-    found = stats.binomtest(sum(hits), len(hits)).proportion_ci(LEVEL / 100, method="wilson")
-    return Interval(mean=fmean(hits), low=float(found.low), high=float(found.high))
+    low, high = wilson(fmean(hits), len(hits))
+    return Interval(mean=fmean(hits), low=low, high=high)
 
 
 def measured(run: Run, name: str) -> Measured:
