@@ -15,7 +15,7 @@ from openmaia.store.records import ImageEntry, Record
 from openmaia.store.run import Owed, Run
 from openmaia.units import Unit
 
-SHOWN = 9
+SHOWN = 10
 """Exemplars of a unit."""
 SIDE = 192
 
