@@ -74,6 +74,10 @@ def _writer(config: Config, asker: Asker | None) -> Writer:
 def _judge(config: Config, asker: Asker | None) -> Judge | None:
     if config.evaluate.judge == "auto" and asker is not None:
         return ModelJudge(asker)
+    if config.evaluate.judge == "detector":
+        from openmaia.targets.synthetic.judge import DetectorJudge
+
+        return DetectorJudge(config.evaluate.detector, config.evaluate.segmenter)
     is_scripted = config.backbone.kind == "scripted"
     if config.evaluate.judge == "none" or (config.evaluate.judge == "auto" and not is_scripted):
         return None
