@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from openmaia.costs.totals import costs
+from openmaia.evaluate.sanity import NAMES, measured, warning
 from openmaia.figures.charts import short
 from openmaia.report.agents import Figure
 from openmaia.report.agents import Shown as ShownAgents
@@ -79,6 +80,8 @@ def index_page(
         agents=agents,
         layers=sorted({row.unit.layer for row in rows}),
         stops=[stop for stop in STOPS if stop in present],
+        blind={name: warning(name) for name in ("auc", "auc_minus_other", "difference")},
+        sanity=[(NAMES[name], tests) for name, tests in measured().items()],
     )
 
 

@@ -82,7 +82,7 @@ class Corner:
         return [(True,) * len(labels) for _ in pictures]
 
     def locate(self, pictures: Sequence[Picture], labels: Sequence[str]) -> list[Region]:
-        return [np.tri(4, dtype=np.bool_) for _ in pictures]
+        return [np.tri(4, k=-1, dtype=np.bool_) for _ in pictures]
 
 
 def test_detection_has_a_mask_iou_where_the_judge_knows_places():
@@ -90,7 +90,7 @@ def test_detection_has_a_mask_iou_where_the_judge_knows_places():
     values = np.arange(8.0)
 
     def probe(asked: Sequence[Picture]) -> list[Activation]:
-        return [answer(np.tri(4).tolist()) for _ in asked]
+        return [answer(np.tri(4, k=-1).tolist()) for _ in asked]
 
     found = detect(["x"], pictures, values, Corner(), 8, probe)
     assert found["mask_iou"] == pytest.approx(1.0)

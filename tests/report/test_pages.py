@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.evaluate.sanity import NAMES, measured, warning
 from openmaia.report import write_report
 from openmaia.report.thumbnails import PREFIX
 from openmaia.store.run import Run
@@ -189,3 +190,19 @@ def test_a_page_has_a_bounded_weight(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = Page(unit_pages(made)[0].read_text())
     assert len(page.all("img")) <= 2
     assert "not kept on this page" in page.text
+
+
+def test_metrics_that_fail_a_sanity_test_are_marked_where_they_are_shown(report: Path):
+    index, page = Page((report / "report" / "index.html").read_text()), Page(next((report / "report" / "units").rglob("0-0.html")).read_text())  # fmt: skip
+    marks = [attributes for _, attributes in index.elements if attributes.get("class") == "blind"]
+    failing = sum(not passes for tests in measured().values() for passes in tests.values())
+    assert len(marks) >= failing + 3
+    assert warning("auc") in index.text
+    assert f"AUC is {warning('auc')}" in page.text
+
+
+def test_the_report_says_which_metrics_pass(report: Path):
+    text = Page((report / "report" / "index.html").read_text()).text
+    for name, tests in measured().items():
+        said = "".join("passes" if passes else "fails" for passes in (tests["missing_label"], tests["extra_label"]))
+        assert f"{NAMES[name]}{said}" in text.replace("\n", "")
