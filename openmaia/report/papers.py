@@ -71,14 +71,14 @@ def papers(runs: Sequence[tuple[Run, str]]) -> Papers:
 def write(files: Files, found: Papers) -> None:
     """The PNG is left to `openmaia figures`: drawing all of them takes a second or two."""
     for one in found.figures:
-        files.write(f"report/{one.file}.svg", one.drawn.encode())
+        files.write(f"report/{one.file}.svg", svg(one.figure.scene))
         files.write(f"report/{one.file}.csv", one.table.csv())
         files.write(f"report/{one.file}.tex", one.table.latex())
 
 
 def _figure(figure: PaperFigure) -> ShownFigure:
     rows = tuple((row[0] == PAPER, tuple(map(_text, row))) for row in figure.table.rows)
-    return ShownFigure(figure=figure, drawn=Markup(svg(figure.scene).decode()), rows=rows)
+    return ShownFigure(figure=figure, drawn=Markup(svg(figure.scene, is_alone=False).decode()), rows=rows)
 
 
 def _text(cell: Cell) -> str:

@@ -22,6 +22,7 @@ from openmaia.evaluate.writers import PublishedWriter, RuleWriter
 from openmaia.generators.collage import CollageGenerator
 from openmaia.pictures.library import Library
 from openmaia.services import LayerProbe
+from openmaia.store import tables
 from openmaia.store.records import Stop
 from openmaia.store.run import Owed, Run
 from openmaia.targets.closed_form import ClosedFormTarget
@@ -81,7 +82,11 @@ def test_a_run_of_abstentions_is_chance_and_can_be_compared(tmp_path: Path, inst
 
 
 def test_a_label_that_is_no_text_is_named_with_its_unit(tmp_path: Path, instruments: Instruments):
-    run = made(tmp_path, {RED: ("red",), GREEN: (7,)})  # pyright: ignore[reportArgumentType]
+    """As in a record that was made or edited by another program."""
+    run = made(tmp_path, {RED: ("red",), GREEN: ("green",)})
+    path = Path(run.record_path(Owed(unit=GREEN, replicate=0)))
+    rows, header = tables.load(path.read_bytes())
+    path.write_bytes(tables.dump(rows, None, header | {"summary": header["summary"] | {"labels": [7]}}))
     before = run.done()
     with pytest.raises(UsageError, match=r"t/mono/1.*7 is a int.*put quotes"):
         evaluate(run, instruments, SMALL)
@@ -95,7 +100,7 @@ def test_prompts_in_another_language_leave_one_unit_unwritten_and_say_why(tmp_pa
     run = made(tmp_path, {RED: ("red",), GREEN: ("green",)})
 
     def answer(question: str, tried: int) -> str:
-        word = "красный" if "red" in question.split("described like this")[-1] else "a green square on the ground"
+        word = "красный" if "\nred\n" in question else "a green square on the ground"
         return "\n".join(f"{at}. {word} {at}" for at in range(1, 8))
 
     talker = Talker(answer)
@@ -105,8 +110,8 @@ def test_prompts_in_another_language_leave_one_unit_unwritten_and_say_why(tmp_pa
     assert found[RED]["outcome"] == "unwritten"
     assert "not in English" in str(found[RED]["cause"]) and "asked 3 times" in str(found[RED]["cause"])
     assert found[RED]["auc"] is None
-    assert found[GREEN]["outcome"] == "tested"
-    assert pooled(run, 100).outcomes == {"tested": 1, "unwritten": 1}
+    assert found[GREEN]["n"] != [0, 0] and found[GREEN]["cause"] == ""
+    assert pooled(run, 100).outcomes["unwritten"] == 1
 
 
 # -- a judge that refuses --------------------------------------------------------------------------------------------------
@@ -121,7 +126,7 @@ def test_a_judge_that_refuses_leaves_detection_out_and_the_rest_as_it_was(tmp_pa
     evaluate(judged, replace(instruments, pictures=pictures, judge=refusing), design)
     detection = scores(judged)[RED].pop("detection")
     assert isinstance(detection, dict)
-    assert (detection["judged"], detection["known"], "auprc" in detection) == (8, 0, False)
+    assert (detection["judged"], detection["known"], "auprc" in detection) == (6, 0, False)
     for name in ("outcome", "auc", "positive", "top1"):
         assert scores(judged)[RED][name] == scores(alone)[RED][name]
 

@@ -25,7 +25,7 @@ def pages(root: Path) -> list[Path]:
 
 def unit_pages(made: Run) -> list[Path]:
     assert made.files.local
-    return [path for path in pages(made.files.local) if path.name != "index.html"]
+    return [path for path in pages(made.files.local) if path.name not in ("index.html", "papers.html")]
 
 
 @pytest.fixture(scope="module", params=["plain", "hostile"])
@@ -177,7 +177,7 @@ def test_several_runs_share_a_table_and_keep_their_pages_apart(tmp_path: Path):
     index = write_report([one, two])
     page = Page(index.read_text())
     assert {row["data-run"] for row in page.all("tr")[1:]} == {"tiny", "tiny (2)"}
-    assert len(pages(tmp_path / "a/tiny")) == 1 + 6
+    assert len(pages(tmp_path / "a/tiny")) == 2 + 6
     assert not (tmp_path / "b/tiny/report").exists()
     for link in page.all("a"):
         assert (index.parent / urllib.parse.unquote(link["href"])).is_file()
@@ -204,5 +204,7 @@ def test_metrics_that_fail_a_sanity_test_are_marked_where_they_are_shown(report:
 def test_the_report_says_which_metrics_pass(report: Path):
     text = Page((report / "report" / "index.html").read_text()).text
     for name, tests in measured().items():
-        said = "".join("passes" if passes else "fails" for passes in (tests["missing_label"], tests["extra_label"]))
-        assert f"{NAMES[name]}{said}" in text.replace("\n", "")
+        said = ", ".join(
+            f"{test.replace('_', ' ')} {'passes' if passes else 'fails'}" for test, passes in tests.items()
+        )
+        assert f"{NAMES[name]}: {said}" in text

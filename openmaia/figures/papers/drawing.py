@@ -18,10 +18,10 @@ FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "NotoSansCJK-Regular.ttc", "A
 """Looked for among the system's where a text is not plain ASCII, which is all that Pillow's own has."""
 
 
-def svg(scene: Scene) -> bytes:
-    """Colours stand in the marks, so that it looks the same alone and in a page. XML has no room for control
+def svg(scene: Scene, *, is_alone: bool = True) -> bytes:
+    """is_alone: as a file of its own. Colours stand in the marks, so that it looks the same in a page. XML has no room for control
     characters, not even as references."""
-    drawn = _template().render(scene=scene, size=SIZE, white=WHITE)
+    drawn = _template().render(scene=scene, size=SIZE, white=WHITE, is_alone=is_alone)
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "\ufffd", drawn).encode()
 
 
@@ -112,7 +112,7 @@ def _template() -> jinja2.Template:
     ).from_string(_SVG)
 
 
-_SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="{{ scene.width * 1.5 }}" height="{{ scene.height * 1.5 }}" \
+_SVG = """<svg{% if is_alone %} xmlns="http://www.w3.org/2000/svg"{% endif %} width="{{ scene.width * 1.5 }}" height="{{ scene.height * 1.5 }}" \
 viewBox="0 0 {{ scene.width }} {{ scene.height }}" role="img" aria-label="{{ scene.label }}" \
 font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif" font-size="{{ size }}">
 <title>{{ scene.label }}</title>

@@ -74,10 +74,13 @@ def measured(run: Run, name: str) -> Measured:
     config = run.config()
     asked = config["evaluate"]
     headers = tuple(run.headers())
+    # A report is written of what is there, also where somebody has broken the config by hand.
+    found: object = config.get("target")
+    target = cast(Mapping[str, Any], found if isinstance(found, dict) else {})
     return Measured(
         name=name,
-        network=network(config["target"]),
-        target=str(config["target"]["name"]),
+        network=network(target),
+        target=str(target.get("name", "")),
         backbone=_backbone(config, headers),
         images=_maker(config["generator"]),
         tools=tool_set(config),
@@ -90,10 +93,11 @@ def measured(run: Run, name: str) -> Measured:
 
 def network(target: Mapping[str, Any]) -> str:
     """Other weights make another network, whatever its name."""
-    if target["kind"] == SYNTHETIC:
+    kind, name = target.get("kind"), target.get("network")
+    if kind == SYNTHETIC:
         return SYNTHETIC
-    is_known = target["kind"] == "network" and target["network"] in published.units() and not target["weights"]
-    return str(target["network"]) if is_known else ""
+    is_known = kind == "network" and name in published.units() and not target.get("weights")
+    return str(name) if is_known else ""
 
 
 def tool_set(config: Mapping[str, Any]) -> str:
