@@ -1,6 +1,7 @@
 """The papers' figures: right numbers, ours never taken for published ones, and nothing of others becomes markup or TeX."""
 
 import csv
+import dataclasses
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -17,7 +18,7 @@ from openmaia.figures.papers import published
 from openmaia.figures.papers.drawing import png, svg
 from openmaia.figures.papers.levels import Axis, Row, nice
 from openmaia.figures.papers.made import PaperFigure, figures
-from openmaia.figures.papers.measured import measured, network, share
+from openmaia.figures.papers.measured import measured, network, share, tool_set
 from openmaia.figures.papers.scene import Box, Dot, Scene, Words
 from openmaia.figures.papers.table import Table
 from openmaia.figures.papers.written import documents
@@ -116,6 +117,22 @@ def test_other_weights_are_another_network():
     assert network(plain | {"weights": "mine.safetensors"}) == ""
     assert network(plain | {"network": "timm:resnet18"}) == ""
     assert network(plain | {"kind": "synthetic"}) == "synthetic"
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [
+        ([], "all tools (flux; edits by collage)"),
+        (["edit_images", "text2image"], "exemplars only"),
+        (["edit_images", "dataset_exemplars"], "generation only (flux)"),
+        (["edit_images"], "no editing (flux)"),
+        (["display"], "without display (flux)"),
+    ],
+)
+def test_tool_sets_go_by_the_names_of_the_papers_table(without: list[str], expected: str):
+    config = dataclasses.asdict(load(["name=x", "units=all", "target.name=net"])) | {"without": without}
+    config["generator"] = {"kind": "diffusers", "diffusion": {"model": "org/flux"}}
+    assert tool_set(config) == expected
 
 
 def test_a_network_that_is_not_in_the_papers_says_so(tmp_path: Path):

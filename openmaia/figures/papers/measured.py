@@ -101,8 +101,18 @@ def network(target: Mapping[str, Any]) -> str:
 
 
 def tool_set(config: Mapping[str, Any]) -> str:
-    """What the agent could make images with."""
-    return f"{_maker(config['generator'])}, edits by {_maker(config['editor'])}"
+    """What the agent had, in the words of the papers' table where it is one of its sets. `without`: instruments left out."""
+    left_out = frozenset(map(str, config.get("without") or ()))
+    generator, editor = _maker(config["generator"]), _maker(config["editor"])
+    if {"text2image", "edit_images"} <= left_out:
+        return "exemplars only"
+    if left_out == {"dataset_exemplars", "edit_images"}:
+        return f"generation only ({generator})"
+    if left_out == {"edit_images"}:
+        return f"no editing ({generator})"
+    if left_out:
+        return f"without {', '.join(sorted(left_out))} ({generator})"
+    return f"all tools ({generator}; edits by {editor})"
 
 
 def _maker(service: Mapping[str, Any]) -> str:
