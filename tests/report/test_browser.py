@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from openmaia.evaluate.choice.blind import blinded
+from openmaia.evaluate.choice.page import page as choice_page
+from openmaia.evaluate.choice.pairs import pairs
+from openmaia.evaluate.choice.score import read, score
 from openmaia.report import write_report
 from tests.report.making import HOSTILE, Page, run
 
@@ -94,3 +98,16 @@ def test_the_policy_lets_the_own_script_run(tmp_path: Path):
     assert "5 of 5" in Page(dom).text
     index.write_text(index.read_text().replace(">5 of 5<", "><"))
     assert "5 of 5" in Page(browse(index, tmp_path / "p2", "--dump-dom")).text
+
+
+def test_a_forced_choice_is_answered_by_clicks_and_saved_as_what_is_read_back(tmp_path: Path):
+    asked, key = blinded(pairs([(run(tmp_path / "a"), "a"), (run(tmp_path / "b", text='dogs &amp; "cats"'), "b")]))
+    index = tmp_path / "page.html"
+    index.write_bytes(choice_page(asked, key.name))
+    clicks = "document.getElementById('two').click();" * (len(asked) - 1) + "document.getElementById('one').click();"
+    found = after(index, clicks + "document.title += ' ' + document.getElementById('text').value;", tmp_path / "p")
+    saved = re.search(r"\{\s*\"page\".*?\}\s*\}", found.text, re.DOTALL)
+    assert saved
+    answers = read(saved[0].encode(), "x.json")
+    assert answers.chosen == {one.name: 2 for one in asked[:-1]} | {asked[-1].name: 1}
+    assert score([answers], key, 100).answered == len(asked)

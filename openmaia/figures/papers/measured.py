@@ -102,7 +102,7 @@ def network(target: Mapping[str, Any]) -> str:
 
 def tool_set(config: Mapping[str, Any]) -> str:
     """What the agent had, in the words of the papers' table where it is one of its sets. `without`: instruments left out."""
-    left_out = frozenset(map(str, config.get("without") or ()))
+    left_out = set(map(str, config.get("without") or ()))
     generator, editor = _maker(config["generator"]), _maker(config["editor"])
     if {"text2image", "edit_images"} <= left_out:
         return "exemplars only"
