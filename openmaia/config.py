@@ -250,9 +250,14 @@ def _refuse_out_of_range(merged: DictConfig) -> None:
     values: dict[str, float] = {key: OmegaConf.select(merged, key) for key in (*POSITIVE, *NOT_NEGATIVE)}
     wrong = [(key, "above 0") for key in POSITIVE if not values[key] > 0]
     wrong += [(key, "0 or more") for key in NOT_NEGATIVE if not values[key] >= 0]
+    wrong += [
+        (key, "0 or more, or null for the task's own")
+        for key in (f"task.evidence.{name}" for name in ("experiments", "controls", "replicates", "confirm"))
+        if (OmegaConf.select(merged, key) or 0) < 0
+    ]
     wrong += [("exemplars.quantile", "at most 1")] if values["exemplars.quantile"] > 1 else []
     for key, wanted in wrong:
-        raise UsageError(f"{key}={values[key]} is out of range; give a value {wanted}")
+        raise UsageError(f"{key}={OmegaConf.select(merged, key)} is out of range; give a value {wanted}")
 
 
 def _said(error: OmegaConfBaseException) -> str:

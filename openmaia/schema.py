@@ -143,9 +143,24 @@ class BackboneConfig:
 
 
 @dataclass
+class EvidenceConfig:
+    """What an answer has to rest on. null: what the task says (its task.yaml); 0: nothing."""
+
+    experiments: int | None = None
+    """Experiments that showed the unit at least one image."""
+    controls: int | None = None
+    """Different negative controls for each hypothesis that survives."""
+    replicates: int | None = None
+    """Different images of each hypothesis that survives."""
+    confirm: int | None = None
+    """Images of the final labels, and as many near misses, with which the loop tests the answer itself."""
+
+
+@dataclass
 class TaskConfig:
     name: str = "description"
     """A task of this package, or a folder with your own prompts."""
+    evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
 
 
 @dataclass

@@ -13,6 +13,8 @@ MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) \(.*?\) \
 VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 UNDRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
 
+SENT_BACK = "[EVIDENCE]:"
+
 
 @dataclass(slots=True)
 class Shown:
@@ -45,13 +47,15 @@ class Edited:
 
 @dataclass(slots=True)
 class Transcript:
-    """measured: by stage, (what was shown, activation). looks: at controls, by prompt. undrawn: prompts that the generator could not draw as asked."""
+    """measured: by stage, (what was shown, activation). looks: at controls, by prompt. undrawn: prompts that the generator could not draw as asked. sent_back: answers that came too early; lacks_evidence: so the latest."""
 
     exemplars: list[Shown] = field(default_factory=list[Shown])
     looks: dict[str, list[Look]] = field(default_factory=dict[str, list[Look]])
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
     undrawn: set[str] = field(default_factory=set[str])
     replies: int = 0
+    sent_back: int = 0
+    lacks_evidence: bool = False
     is_last_call: bool = False
 
     def looks_at(self, prompt: str) -> list[Look]:
@@ -79,6 +83,8 @@ def read(messages: Sequence[Message]) -> Transcript:
         if message.role is Role.USER:
             _observe(message, transcript)
     last = messages[-1].text if transcript.replies else ""
+    transcript.sent_back = sum(SENT_BACK in message.text for message in messages[2:] if message.role is Role.USER)
+    transcript.lacks_evidence = SENT_BACK in last
     transcript.is_last_call = "[DESCRIPTION]" in last
     return transcript
 
