@@ -19,6 +19,7 @@ from openmaia.figures.charts import short
 from openmaia.report.agents import Figure
 from openmaia.report.agents import Shown as ShownAgents
 from openmaia.report.conversation import Shown
+from openmaia.report.evidence import Shown as Proof
 from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
 from openmaia.report.strips import ShownStrip
@@ -80,7 +81,13 @@ def index_page(
 
 
 def unit_page(
-    row: Row, record: Record, scored: Scored | None, turns: Sequence[Shown], strip: Sequence[str], near: Neighbours
+    row: Row,
+    record: Record,
+    proof: Proof,
+    scored: Scored | None,
+    turns: Sequence[Shown],
+    strip: Sequence[str],
+    near: Neighbours,
 ) -> bytes:
     return _rendered(
         "unit.html.j2",
@@ -88,6 +95,7 @@ def unit_page(
         row=row,
         record=record,
         costs=costs([row.header]),
+        proof=proof,
         scored=scored,
         turns=turns,
         strip=strip,
