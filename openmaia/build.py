@@ -189,6 +189,7 @@ def options(config: Config) -> Options:
         allow_none=box.allow_none,
         user_tools=user_tools(config.tools),
         evidence=vars(config.task.evidence),
+        without=tuple(config.without),
     )
 
 

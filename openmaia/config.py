@@ -27,6 +27,9 @@ PRESETS = ("labels", "paper", "repo", "pairing")
 WRITERS = ("rules", *SERVED, "replay")
 JUDGES = ("auto", "eyes", "none")
 
+INSTRUMENTS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
+"""Of the agent, those that it can be left without."""
+
 FREE = (
     "backbone.vllm.arguments",
     "evaluate.writer.vllm.arguments",
@@ -189,6 +192,9 @@ def _checked(merged: DictConfig) -> Config:
 
 
 def _refuse_contradictions(config: Config) -> None:
+    unknown = [name for name in config.without if name not in INSTRUMENTS]
+    if unknown:
+        raise UsageError(f"without={unknown}: no such instrument; expected some of {', '.join(INSTRUMENTS)}")
     backbone, pool = config.backbone, config.pools.backbone
     if backbone.kind in SERVED and not backbone.model:
         raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")

@@ -313,6 +313,8 @@ class Config:
     replicates: int = 1
     tools: list[str] = field(default_factory=list[str])
     """Functions of your own for the agent, package.module:function."""
+    without: list[str] = field(default_factory=list[str])
+    """Instruments that the agent does not get, such as [text2image, edit_images]."""
     target: TargetConfig = field(default_factory=TargetConfig)
     pictures: PicturesConfig = field(default_factory=PicturesConfig)
     exemplars: ExemplarsConfig = field(default_factory=ExemplarsConfig)

@@ -59,7 +59,7 @@ class Investigation:
         self.bench = Bench(
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
-        instructions = task.instructions(api_text(options.user_tools, unit.scope))
+        instructions = task.instructions(api_text(options.user_tools, unit.scope, options.without))
         self.opening = (system(instructions), user(task.question(unit, self.rule)))
         self.turns: list[Turn] = []
         self.notes = notes
@@ -222,6 +222,7 @@ def surroundings(
         describe_prompt=task.describe,
         summarize_prompt=task.summarize,
         user_tools=options.user_tools,
+        without=options.without,
         rendering=task.rendering,
     )
 

@@ -56,6 +56,11 @@ def _score(run: Run, owed: Sequence[Claim]) -> None:
         run.delete_trial(_owed(claim))
 
 
+def trials(run: Run) -> list[Trial]:
+    """Of everything that was evaluated, without images."""
+    return [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
+
+
 def _trial(run: Run, owed: Owed, *, light: bool) -> Trial:
     data = run.evaluation(owed) or run.trial(owed)
     assert data is not None
@@ -103,7 +108,7 @@ def pooled(run: Run, resamples: int) -> Pooled:
     if kept.get("stamp") == stamp:
         measures = {name: Interval.of(values) for name, values in kept["measures"].items()}
         return Pooled(units=kept["units"], outcomes=kept["outcomes"], measures=measures, found=kept["found"])
-    every = [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
+    every = trials(run)
     made = pool([Evaluation(trial=trial, others=partners(trial, every)) for trial in every], resamples)
     document: dict[str, Any] = {
         "stamp": stamp,

@@ -33,7 +33,8 @@ from openmaia.units import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the toolbox of one investigation is made from. unit: a whole layer or network where the task is about one."""
+    """What the toolbox of one investigation is made from. unit: a whole layer or network where the task is about one.
+    without: tools that there are not."""
 
     unit: Unit
     services: Services
@@ -44,6 +45,7 @@ class Surroundings:
     describe_prompt: str
     summarize_prompt: str
     user_tools: Mapping[str, Callable[..., Any]]
+    without: tuple[str, ...] = ()
     rendering: Rendering = Rendering.DARKEN
 
 
@@ -80,7 +82,7 @@ class Toolbox:
     def call(self, name: str, args: Sequence[Any]) -> tuple[Any, Effect]:
         """One tool call: its result and its effect. Raises ToolError for what the agent did wrong."""
         tool = self._tools.get(name)
-        if tool is None:
+        if tool is None or name in self.around.without:
             raise ToolError(f"there is no tool {brief(name)}")
         self._effect = Effect()
         try:
@@ -215,6 +217,8 @@ class Toolbox:
     # -- help for them -----------------------------------------------------------------------------------------------
 
     def _draw(self, prompts: list[str]) -> list[Drawn]:
+        if prompts and "text2image" in self.around.without:
+            raise ToolError("prompts cannot be drawn here; give images")
         requests = [Generation(prompt=prompt, seed=self._seed(prompt)) for prompt in prompts]
         drawn = self.around.services.generator.generate(requests) if requests else []
         for prompt, one in zip(prompts, drawn, strict=True):

@@ -85,8 +85,10 @@ class ScriptedBackbone:
         seen = read(messages)
         if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
             return _write([], answer_text="[DESCRIPTION]: NONE")
-        if not seen.exemplars:
+        if not seen.exemplars and "dataset_exemplars" not in seen.withheld:
             return _write([], code=EXEMPLARS)
+        if "text2image" in seen.withheld:
+            return _write([], answer_text=_looks_like(self._first_guesses(seen)[:1]))
         if not seen.of("screen"):
             return _write(self._first_guesses(seen), code=_measure("screen", [shot.prompt for shot in screen()]))
         candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
@@ -99,7 +101,7 @@ class ScriptedBackbone:
         found = _judge(seen, candidates)
         others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
         kept = answer(found, reach(seen.of("screen"), others), self._shown_beside(seen, candidates))
-        if kept and not seen.of("edit") and not seen.is_last_call:
+        if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
             return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
         kept = _confirmed(kept, seen)
         return _write([f.hypothesis.name for f in kept], answer_text=_answer_text(kept))
@@ -206,6 +208,13 @@ def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> st
     listed = "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1))
     body = f"[CODE]:\n```python\n{code}```" if code else answer_text
     return f"[HYPOTHESIS LIST]:\n{listed}\n\n{body}" if listed else body
+
+
+def _looks_like(guesses: Sequence[str]) -> str:
+    """All that can be said without an image of one's own."""
+    if not guesses:
+        return "[DESCRIPTION]: NONE"
+    return f"[DESCRIPTION]: The pictures that excite the unit most show {guesses[0]}.\n[LABEL 1]: {guesses[0]}"
 
 
 def _answer_text(kept: Sequence[Finding]) -> str:
