@@ -195,6 +195,11 @@ def _refuse_contradictions(config: Config) -> None:
     unknown = [name for name in config.without if name not in INSTRUMENTS]
     if unknown:
         raise UsageError(f"without={unknown}: no such instrument; expected some of {', '.join(INSTRUMENTS)}")
+    own = config.target.synthetic
+    if config.target.kind != "synthetic" and (own.mode or own.labels or own.folder):
+        raise UsageError(
+            f"target.synthetic is set, and target.kind={config.target.kind} has no such units; set target.kind=synthetic"
+        )
     backbone, pool = config.backbone, config.pools.backbone
     if backbone.kind in SERVED and not backbone.model:
         raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")

@@ -14,6 +14,18 @@ POOLS = ("target", "generator", "editor", "backbone")
 
 
 @dataclass
+class SyntheticConfig:
+    """Synthetic units of one's own, in place of a preset's list."""
+
+    mode: str = ""
+    """mono: one concept; or: either of two; and: the first, given the second."""
+    labels: list[str] = field(default_factory=list[str])
+    """The concepts of one unit, such as [cheese, lemon]."""
+    folder: str = ""
+    """In place of labels, many units: a folder of pictures for each, named LABEL or LABEL1_LABEL2, as published."""
+
+
+@dataclass
 class TargetConfig:
     kind: str = "network"
     """network: an nn.Module read through hooks; synthetic: concepts found by Grounding DINO and SAM, with known truth;
@@ -38,6 +50,8 @@ class TargetConfig:
     """synthetic only; empty: boxes are the masks."""
     units: str = "repo"
     """synthetic only: `repo` or `paper`, where the text and the published code differ."""
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    """synthetic only: other units than those of the papers, under the same formulas."""
     family: str = "small"
     """closed_form only: `small`, twelve exact units; `held_out` and `development`, hundreds of graded, noisy ones."""
     shuffled: bool = False

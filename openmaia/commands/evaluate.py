@@ -13,6 +13,7 @@ def evaluate(runs: Runs) -> None:
     from openmaia.store.run import Run
     from openmaia.terminal.evaluation import show_evaluation
     from openmaia.terminal.progress import Terminal
+    from openmaia.terminal.reliability import show_reliability
     from openmaia.terminal.tables import table
 
     for path in runs:
@@ -33,3 +34,4 @@ def evaluate(runs: Runs) -> None:
         opened.write_summary()
         table(opened, settings.evaluate.bootstrap)
         show_evaluation(opened, settings.evaluate.bootstrap)
+        show_reliability(opened)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openmaia.evaluate import bootstrap
+from openmaia.evaluate import bootstrap, certainty
 from openmaia.evaluate.bootstrap import Draws, Interval
 from openmaia.evaluate.claims import Claim, claims
 from openmaia.evaluate.protocol import Design, Instruments, Progress, try_claims
@@ -41,6 +41,7 @@ def evaluate(run: Run, instruments: Instruments, design: Design, progress: Progr
         done += 1
         progress(done, len(owed))
     _score(run, owed)
+    certainty.keep(run, instruments.asker)
 
 
 def _score(run: Run, owed: Sequence[Claim]) -> None:

@@ -32,6 +32,7 @@ TEMPLATES = (
     "figure.svg.j2",
     "figures.html.j2",
     "index.html.j2",
+    "reliability.html.j2",
     "sheet.html.j2",
     "unit.html.j2",
     "figure.css",
