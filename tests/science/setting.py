@@ -10,10 +10,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from openmaia import build, exemplars
 from openmaia.config import load
 from openmaia.schema import Config
-from openmaia.services import Activation, Drawn, Generation, Generator, Probe, Services, Target
+from openmaia.services import Activation, Drawn, Generation, Generator, LayerProbe, Probe, Services, Target
 from openmaia.units import TargetInfo, Unit, select
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -53,6 +56,9 @@ class Together:
 
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return [self._answer(probe) for probe in probes]
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return self._target.respond(probes)
 
     def _answer(self, probe: Probe) -> Activation:
         key = probe.picture.digest
