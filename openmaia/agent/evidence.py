@@ -114,13 +114,13 @@ def _tested(turns: Sequence[Turn], surviving: Sequence[str]) -> list[Tested]:
 
 
 def _surviving(turns: Sequence[Turn], last: Parsed | None, answer: Answer) -> list[str]:
-    """Entries of the answer's hypothesis list; where it has none, its labels that calls have named."""
+    """Entries of the answer's hypothesis list; where it has none, its labels, if calls have named any of them."""
     if last is None or not last.description:
         return []
     if last.hypotheses:
         return list({_key(entry): entry for entry in last.hypotheses}.values())
     named = {tag.key for tag in turn_tags(turns)}
-    return [] if answer.choices else [label for label in last.labels if _key(label) in named]
+    return [] if answer.choices or not named & {_key(label) for label in last.labels} else list(last.labels)
 
 
 def _meant(name: str, listed: Sequence[str]) -> str:

@@ -17,6 +17,9 @@ from openmaia.units import Unit
 
 COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
 
+MOST = 20_000_000
+"""Weights at once; of many units there are fewer resamples."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selective:
@@ -39,44 +42,37 @@ def selective(certainty: Mapping[Unit, float], risk: Mapping[Unit, float], by: s
     if len(units) < 2:
         return None
     sure, lost = (np.array([values[unit] for unit in units]) for values in (certainty, risk))
+    resamples = min(resamples, max(MOST // len(units), 100))
     weights = np.stack([bootstrap.weights(f"unit {unit}", resamples, 0) for unit in units], axis=1)
-    ones = np.ones((1, len(units)))
-    order = np.argsort(-sure, kind="stable")
-    area = _interval(_area(lost, sure, ones)[0], _area(lost, sure, weights))
-    spared = _mean(lost, weights) - _area(lost, sure, weights)
+    ones, counts = np.ones((1, len(units))), np.arange(1, len(units) + 1, dtype=np.float64)
+    area, areas = (most_certain(lost, sure, each, counts).mean(axis=1) for each in (ones, weights))
+    at = np.array(COVERAGES) * len(units)
+    whole, drawn = most_certain(lost, sure, ones, at)[0], most_certain(lost, sure, weights, at)
     return Selective(
         by=by,
         units=len(units),
-        risks=tuple((share, _kept(share, lost, sure, order, weights)) for share in COVERAGES),
-        area=area,
-        gain=_interval(float(lost.mean() - area.mean), spared),
+        risks=tuple((share, _interval(whole[n], drawn[:, n])) for n, share in enumerate(COVERAGES)),
+        area=_interval(area[0], areas),
+        gain=_interval(lost.mean() - area[0], weights @ lost / weights.sum(axis=1) - areas),
         random=float(lost.mean()),
-        oracle=float(_area(lost, -lost, ones)[0]),
+        oracle=float(most_certain(lost, -lost, ones, counts).mean()),
     )
 
 
-def _kept(share: float, risk: Values, sure: Values, order: Values, weights: Values) -> Interval:
-    """Of the most certain share; units that tie at its end count in part."""
-    part = _shares(sure, share)
-    return _interval(_mean(risk, part[None])[0], _mean(risk, weights * part))
+def most_certain(risk: Values, sure: Values, weights: Values, counts: Values) -> Values:
+    """(resamples, counts) mean risk of so many of the most certain units. weights: (resamples, units). counts: above 0,
+    not necessarily whole. Units that are equally certain belong to the most certain in equal parts."""
+    order = np.argsort(-sure, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(sure[order]) != 0, True)) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    group = np.searchsorted(ends, counts, side="left")
+    part = (counts - starts[group]) / (ends - starts)[group]
 
+    def total(values: Values) -> Values:
+        below = np.pad(np.cumsum(values[:, order], axis=1)[:, ends - 1], ((0, 0), (1, 0)))
+        return below[:, group] + part * (below[:, group + 1] - below[:, group])
 
-def _shares(sure: Values, share: float) -> Values:
-    """(units,) how far each belongs to the most certain share."""
-    wanted = share * len(sure)
-    above = (sure[None] > sure[:, None]).sum(axis=1)
-    equal = (sure[None] == sure[:, None]).sum(axis=1)
-    return np.clip((wanted - above) / equal, 0.0, 1.0)
-
-
-def _area(risk: Values, sure: Values, weights: Values) -> Values:
-    """(resamples,) mean over the coverages 1/n, 2/n, … 1 of the risk of the most certain."""
-    steps = np.arange(1, len(risk) + 1) / len(risk)
-    return np.mean([_mean(risk, weights * _shares(sure, step)) for step in steps], axis=0)
-
-
-def _mean(values: Values, weights: Values) -> Values:
-    return weights @ values / weights.sum(axis=1)
+    return total(weights * risk) / total(weights)
 
 
 def _interval(value: float, drawn: Values) -> Interval:
