@@ -1,12 +1,15 @@
 """`openmaia ablate`."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmaia.commands.common import Config, stoppable
 from openmaia.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmaia.schema import Config as Settings
 
 Other = Annotated[
     list[str] | None,
@@ -42,7 +45,7 @@ def ablate(config: Config, other: Other = None, sets: Sets = "") -> None:
         raise SystemExit(1)
 
 
-def plans(sources: Sequence[str], other: Sequence[str], sets: str):
+def plans(sources: Sequence[str], other: Sequence[str], sets: str) -> "dict[str, Settings]":
     """A config for each tool set. Raises UsageError for one that makes no sense."""
     from openmaia.config import load
     from openmaia.evaluate.ablation import FULL, OTHER, SETS
@@ -73,7 +76,7 @@ def _without(names: Sequence[str]) -> str:
     return f"without=[{','.join(names)}]"
 
 
-def _refuse(base) -> None:
+def _refuse(base: "Settings") -> None:
     from openmaia.tasks.task import load
     from openmaia.units import Scope
 
@@ -91,7 +94,7 @@ def _refuse(base) -> None:
         )
 
 
-def _refuse_same(full, other, given: Sequence[str]) -> None:
+def _refuse_same(full: "Settings", other: "Settings", given: Sequence[str]) -> None:
     from openmaia.config import differing_keys, to_dict
 
     changed = [key for key in differing_keys(to_dict(full), to_dict(other)) if key not in ("name", "without")]
