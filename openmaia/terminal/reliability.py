@@ -1,4 +1,6 @@
-"""How reliable a run's descriptions are, as two tables."""
+"""How reliable a run's descriptions are, as two tables: a column for each way to compare, or to be certain."""
+
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -14,28 +16,35 @@ from openmaia.terminal.progress import console
 def show_reliability(run: Run) -> None:
     found = kept(run)
     if found.agreements:
-        names = ("units", "runs of one unit", "different units", "gap, by unit", "nearest is its own", "by chance")
-        table = _table(f"agreement between investigations of {escape(run.name)}", "compared by", *names)
-        for one in found.agreements:
-            cells = [_interval(i) for i in (one.within, one.between, one.gap, one.identified)]
-            table.add_row(escape(one.by), str(one.units), *cells, f"{one.chance:.2f}")
+        table = _table(f"agreement between investigations of {escape(run.name)}", [one.by for one in found.agreements])
+        table.add_row("runs of one unit", *(_interval(one.within) for one in found.agreements))
+        table.add_row("runs of different units", *(_interval(one.between) for one in found.agreements))
+        table.add_row("gap, unit by unit", *(_interval(one.gap, "+") for one in found.agreements))
+        table.add_row("nearest run is its own unit's", *(_interval(one.identified) for one in found.agreements))
+        table.add_row("the same by chance", *(f"{one.chance:.2f}" for one in found.agreements))
+        table.add_row("units", *(str(one.units) for one in found.agreements))
         console.print(table)
     if found.selective:
-        heads = [f"{share:.0%}" for share in COVERAGES]
-        table = _table("risk (1 minus AUC) of the most certain", "certain by", "units", *heads, "over all", "gain")
-        for curve in found.selective:
-            cells = [_interval(risk) for _, risk in curve.risks]
-            table.add_row(escape(curve.by), str(curve.units), *cells, _interval(curve.area), _interval(curve.gain, "+"))
+        table = _table("risk (1 minus AUC) of the most certain, by", [curve.by for curve in found.selective])
+        for at, share in enumerate(COVERAGES):
+            table.add_row(f"{share:.0%} of units", *(_interval(curve.risks[at][1]) for curve in found.selective))
+        table.add_row("mean over coverages", *(_interval(curve.area) for curve in found.selective))
+        table.add_row("less than at random by", *(_interval(curve.gain, "+") for curve in found.selective))
+        table.add_row("units", *(str(curve.units) for curve in found.selective))
         console.print(table)
+    if not found.is_empty:
         console.print("intervals: 95 %, bootstrap over units", highlight=False, style="dim")
 
 
-def _table(title: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for at, column in enumerate(columns):
-        made.add_column(column, justify="right" if at else "left", overflow="fold")
+def _table(title: str, columns: Sequence[str]) -> Table:
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 2, 0, 0))
+    made.add_column("", no_wrap=True)
+    for column in columns:
+        made.add_column(escape(column), justify="right", overflow="fold", min_width=16)
     return made
 
 
 def _interval(found: Interval, sign: str = "") -> str:
-    return "" if found.mean != found.mean else f"{found.mean:{sign}.2f} ({found.low:{sign}.2f}…{found.high:{sign}.2f})"
+    if found.mean != found.mean:
+        return ""
+    return f"{found.mean:{sign}.2f} ({found.low:{sign}.2f}…{found.high:{sign}.2f})"
