@@ -8,6 +8,7 @@ from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
 from openmaia.commands.evaluate import evaluate
 from openmaia.commands.exemplars import exemplars
+from openmaia.commands.figures import figures
 from openmaia.commands.interchange import export_maia, import_maia
 from openmaia.commands.investigate import investigate
 from openmaia.commands.report import report
@@ -31,6 +32,7 @@ for command in (
     evaluate,
     ablate,
     report,
+    figures,
     show,
     dashboard,
     import_maia,
