@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from openmaia.targets.closed_form import ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
     from openmaia.targets.synthetic.target import SyntheticTarget
+    from openmaia.targets.synthetic.units import Units
 
     ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget
 
@@ -57,8 +58,9 @@ def target(config: Config) -> "ReadableTarget":
         case "synthetic":
             from openmaia.targets.synthetic.target import SyntheticTarget
 
+            named = config.target
             return SyntheticTarget(
-                config.target.name, config.target.detector, config.target.segmenter, config.target.units
+                named.name, named.detector, named.segmenter, named.units, listed=synthetic_units(config)
             )
         case "closed_form":
             from openmaia.targets.closed_form import ClosedFormTarget
@@ -66,6 +68,14 @@ def target(config: Config) -> "ReadableTarget":
             return ClosedFormTarget(config.target.name, family=config.target.family, shuffled=config.target.shuffled)
         case kind:
             raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")
+
+
+def synthetic_units(config: Config) -> "Units | None":
+    """Those of one's own, None where the config names none. Raises UsageError."""
+    from openmaia.targets.synthetic.units import own
+
+    given = config.target.synthetic
+    return own(given.mode, given.labels, given.folder) if given.mode or given.labels or given.folder else None
 
 
 def _preset(config: Config) -> Literal["weights", "published"]:
@@ -188,6 +198,8 @@ def options(config: Config) -> Options:
         ),
         allow_none=box.allow_none,
         user_tools=user_tools(config.tools),
+        evidence=vars(config.task.evidence),
+        without=tuple(config.without),
     )
 
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from openmaia.commands.ablate import ablate
 from openmaia.commands.common import fail
 from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
@@ -29,6 +30,7 @@ for command in (
     investigate,
     exemplars,
     evaluate,
+    ablate,
     report,
     figures,
     show,

@@ -27,6 +27,9 @@ PRESETS = ("labels", "paper", "repo", "pairing")
 WRITERS = ("rules", *SERVED, "replay")
 JUDGES = ("auto", "eyes", "detector", "none")
 
+INSTRUMENTS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
+"""Of the agent, those that it can be left without."""
+
 FREE = (
     "backbone.vllm.arguments",
     "evaluate.writer.vllm.arguments",
@@ -189,6 +192,14 @@ def _checked(merged: DictConfig) -> Config:
 
 
 def _refuse_contradictions(config: Config) -> None:
+    unknown = [name for name in config.without if name not in INSTRUMENTS]
+    if unknown:
+        raise UsageError(f"without={unknown}: no such instrument; expected some of {', '.join(INSTRUMENTS)}")
+    own = config.target.synthetic
+    if config.target.kind != "synthetic" and (own.mode or own.labels or own.folder):
+        raise UsageError(
+            f"target.synthetic is set, and target.kind={config.target.kind} has no such units; set target.kind=synthetic"
+        )
     backbone, pool = config.backbone, config.pools.backbone
     if backbone.kind in SERVED and not backbone.model:
         raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")
@@ -255,9 +266,14 @@ def _refuse_out_of_range(merged: DictConfig) -> None:
     values: dict[str, float] = {key: OmegaConf.select(merged, key) for key in (*POSITIVE, *NOT_NEGATIVE)}
     wrong = [(key, "above 0") for key in POSITIVE if not values[key] > 0]
     wrong += [(key, "0 or more") for key in NOT_NEGATIVE if not values[key] >= 0]
+    wrong += [
+        (key, "0 or more, or null for the task's own")
+        for key in (f"task.evidence.{name}" for name in ("experiments", "controls", "replicates", "confirm"))
+        if (OmegaConf.select(merged, key) or 0) < 0
+    ]
     wrong += [("exemplars.quantile", "at most 1")] if values["exemplars.quantile"] > 1 else []
     for key, wanted in wrong:
-        raise UsageError(f"{key}={values[key]} is out of range; give a value {wanted}")
+        raise UsageError(f"{key}={OmegaConf.select(merged, key)} is out of range; give a value {wanted}")
 
 
 def _said(error: OmegaConfBaseException) -> str:

@@ -14,6 +14,18 @@ POOLS = ("target", "generator", "editor", "backbone")
 
 
 @dataclass
+class SyntheticConfig:
+    """Synthetic units of one's own, in place of a preset's list."""
+
+    mode: str = ""
+    """mono: one concept; or: either of two; and: the first, given the second."""
+    labels: list[str] = field(default_factory=list[str])
+    """The concepts of one unit, such as [cheese, lemon]."""
+    folder: str = ""
+    """In place of labels, many units: a folder of pictures for each, named LABEL or LABEL1_LABEL2, as published."""
+
+
+@dataclass
 class TargetConfig:
     kind: str = "network"
     """network: an nn.Module read through hooks; synthetic: concepts found by Grounding DINO and SAM, with known truth;
@@ -38,6 +50,8 @@ class TargetConfig:
     """synthetic only; empty: boxes are the masks."""
     units: str = "repo"
     """synthetic only: `repo` or `paper`, where the text and the published code differ."""
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    """synthetic only: other units than those of the papers, under the same formulas."""
     family: str = "small"
     """closed_form only: `small`, twelve exact units; `held_out` and `development`, hundreds of graded, noisy ones."""
     shuffled: bool = False
@@ -143,9 +157,24 @@ class BackboneConfig:
 
 
 @dataclass
+class EvidenceConfig:
+    """What an answer has to rest on. null: what the task says (its task.yaml); 0: nothing."""
+
+    experiments: int | None = None
+    """Experiments that showed the unit at least one image."""
+    controls: int | None = None
+    """Different negative controls for each hypothesis that survives."""
+    replicates: int | None = None
+    """Different images of each hypothesis that survives."""
+    confirm: int | None = None
+    """Images of the final labels, and as many near misses, with which the loop tests the answer itself."""
+
+
+@dataclass
 class TaskConfig:
     name: str = "description"
     """A task of this package, or a folder with your own prompts."""
+    evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
 
 
 @dataclass
@@ -302,6 +331,8 @@ class Config:
     replicates: int = 1
     tools: list[str] = field(default_factory=list[str])
     """Functions of your own for the agent, package.module:function."""
+    without: list[str] = field(default_factory=list[str])
+    """Instruments that the agent does not get, such as [text2image, edit_images]."""
     target: TargetConfig = field(default_factory=TargetConfig)
     pictures: PicturesConfig = field(default_factory=PicturesConfig)
     exemplars: ExemplarsConfig = field(default_factory=ExemplarsConfig)

@@ -474,7 +474,7 @@ def test_only_tools_can_be_called(toolbox: Toolbox, name: str):
         toolbox.call(name, [])
 
 
-@pytest.mark.parametrize("count", [0, 4, 9])
+@pytest.mark.parametrize("count", [0, 5, 9])
 def test_a_wrong_number_of_arguments_is_the_agents_mistake(toolbox: Toolbox, count: int):
     with pytest.raises(ToolError, match="wrong number of arguments"):
         toolbox.call("call_neuron", [[]] * count)

@@ -98,7 +98,10 @@ class Bench:
     def _effect(self, call: ToolCall) -> Effect:
         def entry(kept: ImageEntry) -> Entry:
             original = self._pictures[kept.original]
-            return Entry(id=kept.id, original=original, mask=_unpack(kept.mask, original), activation=kept.activation)
+            mask = _unpack(kept.mask, original)
+            return Entry(
+                id=kept.id, original=original, mask=mask, activation=kept.activation, hypothesis=kept.hypothesis
+            )
 
         return Effect(entries=[entry(e) for e in call.entries], shown=list(call.shown), asked=list(call.asked))
 
@@ -188,6 +191,7 @@ class Live(_Session):
                         original=e.original.digest,
                         mask=None if e.mask is None else np.packbits(e.mask, axis=1).tobytes(),
                         activation=e.activation,
+                        hypothesis=e.hypothesis,
                     )
                     for e in effect.entries
                 ),

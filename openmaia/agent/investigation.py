@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from functools import cache
 
 from openmaia.agent.bench import Bench, Experiment
+from openmaia.agent.confirm import confirm
+from openmaia.agent.evidence import assess, refused, said, sent_back
 from openmaia.agent.options import Options
 from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
 from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
+from openmaia.store.evidence import Confirmation
 from openmaia.store.journal import Journal
 from openmaia.store.records import Record, Stop, Turn
 from openmaia.tasks.grammar import Parsed, parse
@@ -38,6 +41,7 @@ class Investigation:
     ):
         self.unit, self.task, self.services, self.options = unit, task, services, options
         self.replicate, self.journal = replicate, journal
+        self.rule = task.rule.overridden(options.evidence)
         self.conversation = f"{unit}/{replicate}"
         self.run_seed = (
             seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
@@ -55,11 +59,13 @@ class Investigation:
         self.bench = Bench(
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
-        self.opening = (system(task.instructions(api_text(options.user_tools, unit.scope))), user(task.question(unit)))
+        instructions = task.instructions(api_text(options.user_tools, unit.scope, options.without))
+        self.opening = (system(instructions), user(task.question(unit, self.rule)))
         self.turns: list[Turn] = []
         self.notes = notes
         self.started = time.time()
         self.last: Parsed | None = None
+        self.confirmation: Confirmation | None = None
 
     def __enter__(self) -> "Investigation":
         return self
@@ -88,9 +94,14 @@ class Investigation:
         turn = dataclasses.replace(turn, spent=self.services.ledger.since(before))
         self.turns.append(turn)
         self.bench.completed(turn)
-        if not self.ended:  # the last turn is in the record, which is published next
-            self.journal.append(turn)
+        self.journal.append(turn)
         return turn
+
+    def confirm(self) -> None:
+        """The loop's own test of the answer. Where it fails the answer is in the journal."""
+        self.confirmation = confirm(
+            self.unit, self.last, self.turns, self.services, self.run_seed, self.rule, self.task.answer
+        )
 
     @property
     def ended(self) -> bool:
@@ -98,7 +109,12 @@ class Investigation:
 
     @property
     def _answered(self) -> bool:
-        return self.last is not None and self.last.description is not None
+        return self.last is not None and self.last.description is not None and not self._refused(len(self.turns))
+
+    def _refused(self, count: int) -> str:
+        """What is said to an answer in the last of so many turns that comes too early; "" where it is taken."""
+        wanting = refused(self.rule, self.turns[:count], self.task.answer, self.options.soft_turns)
+        return self.task.missing.replace("{missing}", said(wanting)) if wanting else ""
 
     @property
     def _limit(self) -> str:
@@ -130,6 +146,8 @@ class Investigation:
             config=self.options.config,
             started=self.started,
             notes=self.notes,
+            evidence=assess(self.rule, self.turns, self.task.answer, sent_back(self.turns, self.task.answer)),
+            confirmation=self.confirmation,
         )
 
     def messages(self) -> list[Message]:
@@ -149,7 +167,9 @@ class Investigation:
         return self.services.backbone.reply([chat])[0]
 
     def _shown(self, turn: Turn) -> Iterator[Part]:
-        if not turn.code:
+        if refusal := self._refused(turn.index + 1):
+            yield refusal
+        elif not turn.code:
             problem = parse(turn.reply, self.task.answer).problem
             yield f"{problem}\n{self.task.no_code}" if problem else self.task.no_code
         elif not turn.observation:
@@ -202,6 +222,7 @@ def surroundings(
         describe_prompt=task.describe,
         summarize_prompt=task.summarize,
         user_tools=options.user_tools,
+        without=options.without,
         rendering=task.rendering,
     )
 

@@ -31,7 +31,7 @@ def investigate(
     watch: Watch = lambda turn: None,
     spares: Spares | None = None,
 ) -> Record:
-    """Ask, experiment, show the outcome, until the agent answers or a limit is reached.
+    """Ask, experiment, show the outcome, until the agent answers or a limit is reached; then test the answer.
 
     Completed turns found in the journal are not repeated. Raises ServiceError or SandboxError where something of ours
     failed; the journal then holds what was completed. spares: where its sandbox comes from, and goes back to untouched.
@@ -50,4 +50,5 @@ def _conduct(investigation: Investigation, watch: Watch) -> Record:
         investigation.resume()
         while not investigation.ended:
             watch(investigation.turn())
+        investigation.confirm()
         return investigation.record()

@@ -9,7 +9,8 @@ from openmaia.sandbox import Limits as SandboxLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """config: resolved, for the record. backbone: its name in the record. user_tools: by name."""
+    """config: resolved, for the record. backbone: its name in the record. user_tools: by name. evidence: what replaces
+    parts of the task's stopping rule. without: instruments that the agent does not get."""
 
     config: dict[str, Any]
     backbone: str
@@ -23,3 +24,5 @@ class Options:
     sandbox: SandboxLimits
     allow_none: bool
     user_tools: Mapping[str, Callable[..., Any]]
+    evidence: Mapping[str, int | None]
+    without: tuple[str, ...] = ()

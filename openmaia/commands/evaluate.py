@@ -68,6 +68,7 @@ def _evaluate(path: str, run: "Run") -> None:
     from openmaia.schema import Config as Settings
     from openmaia.terminal.evaluation import show_evaluation
     from openmaia.terminal.progress import Terminal
+    from openmaia.terminal.reliability import show_reliability
     from openmaia.terminal.tables import table
 
     settings: Settings = load([f"{path}/config.yaml"])
@@ -81,3 +82,4 @@ def _evaluate(path: str, run: "Run") -> None:
     run.write_summary()
     table(run, settings.evaluate.bootstrap)
     show_evaluation(run, settings.evaluate.bootstrap)
+    show_reliability(run)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openmaia.evaluate import bootstrap
+from openmaia.evaluate import bootstrap, certainty
 from openmaia.evaluate.bootstrap import Draws, Interval
 from openmaia.evaluate.claims import Claim, claims
 from openmaia.evaluate.protocol import Design, Instruments, Progress, try_claims
@@ -41,6 +41,7 @@ def evaluate(run: Run, instruments: Instruments, design: Design, progress: Progr
         done += 1
         progress(done, len(owed))
     _score(run, owed)
+    certainty.keep(run, instruments.asker)
 
 
 def _score(run: Run, owed: Sequence[Claim]) -> None:
@@ -54,6 +55,11 @@ def _score(run: Run, owed: Sequence[Claim]) -> None:
             run.write_evaluation(_owed(claim), to_parquet(Evaluation(trial=whole, others=partners(whole, light))))
     for claim in owed:
         run.delete_trial(_owed(claim))
+
+
+def trials(run: Run) -> list[Trial]:
+    """Of everything that was evaluated, without images."""
+    return [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
 
 
 def _trial(run: Run, owed: Owed, *, light: bool) -> Trial:
@@ -117,7 +123,7 @@ def pooled(run: Run, resamples: int) -> Pooled:
 
 def evaluations(run: Run) -> list[Evaluation]:
     """All of them, without images."""
-    every = [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
+    every = trials(run)
     return [Evaluation(trial=trial, others=partners(trial, every)) for trial in every]
 
 

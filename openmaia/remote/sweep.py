@@ -55,24 +55,28 @@ def sweep(config: Config, view: View) -> Outcome:
     return sweeps([config], view)[0]
 
 
-def sweeps(configs: Sequence[Config], view: View) -> list[Outcome]:
-    """Runs what any of them owes. configs: equal in their machine sections and in what the pools are made from
+def sweeps(configs: Sequence[Config], view: View, *, evaluating: bool = True) -> list[Outcome]:
+    """Runs what any of them owes. evaluating: their descriptions are tested, too. configs: equal in their machine sections and in what the pools are made from
     (openmaia.config.load_sweeps sees to it)."""
     runs = [Run.create(config) for config in configs]
-    open_ones = [at for at, run in enumerate(runs) if not is_complete(run)]
+    open_ones = [at for at, run in enumerate(runs) if not is_complete(run, evaluating=evaluating)]
     if open_ones:
-        with ExitStack() as held:
+        with ExitStack() as open_now:
             for at in open_ones:
-                held.enter_context(_lease(runs[at]))
-            watched = [Watched(view, held.enter_context(start(configs[at], runs[at], view.say))) for at in open_ones]
-            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched)
+                open_now.enter_context(held(runs[at]))
+            watched = [
+                Watched(view, open_now.enter_context(start(configs[at], runs[at], view.say))) for at in open_ones
+            ]
+            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched, evaluating)
     return [
         Outcome(run=run, done=len(run.files.names("records")), was_complete=at not in open_ones)
         for at, run in enumerate(runs)
     ]
 
 
-def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched]) -> None:
+def _carry_out(
+    configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched], evaluating: bool
+) -> None:
     view.say("starting Ray and loading the models")
     libraries = [build.library(config, view.say) for config in configs]
     with cluster(configs[0]):
@@ -92,8 +96,8 @@ def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watch
                 for config, run, each, store in zip(configs, runs, pools, stores, strict=True)
             ]
             _investigate(jobs, view, watched)
-            for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True):
-                _evaluate(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
+            for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True) if evaluating else ():
+                evaluate_job(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
     for run in runs:
         run.write_summary()
 
@@ -102,10 +106,10 @@ def _stage(name: str, run: Run, runs: Sequence[Run]) -> str:
     return f"{name} {run.name}" if len(runs) > 1 else name
 
 
-def is_complete(run: Run) -> bool:
+def is_complete(run: Run, *, evaluating: bool = True) -> bool:
     if not run.planned() or next(run.to_do(), None) is not None:
         return False
-    return run.done() <= run.evaluated()
+    return not evaluating or run.done() <= run.evaluated()
 
 
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
@@ -145,7 +149,7 @@ def _said(result: Result) -> str:
     return f"{result.owed.unit}: {', '.join(result.summary['labels']) or '(abstained)'}"
 
 
-def _evaluate(job: Job, store: ExemplarStore, library: Library, progress: Callable[[int, int], None]) -> None:
+def evaluate_job(job: Job, store: ExemplarStore, library: Library, progress: Callable[[int, int], None]) -> None:
     if job.run.done() <= job.run.evaluated():
         return
     generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
@@ -154,7 +158,7 @@ def _evaluate(job: Job, store: ExemplarStore, library: Library, progress: Callab
 
 
 @contextmanager
-def _lease(run: Run) -> Iterator[None]:
+def held(run: Run) -> Iterator[None]:
     """Held and renewed while the run is driven. Raises UsageError where another driver takes over."""
     lease = run.take_lease()
     ended = threading.Event()

@@ -21,6 +21,7 @@ from openmaia.figures.charts import short
 from openmaia.report.agents import Figure
 from openmaia.report.agents import Shown as ShownAgents
 from openmaia.report.conversation import Shown
+from openmaia.report.evidence import Shown as Proof
 from openmaia.report.papers import Papers
 from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
@@ -34,6 +35,7 @@ TEMPLATES = (
     "figure.svg.j2",
     "figures.html.j2",
     "index.html.j2",
+    "reliability.html.j2",
     "papers.html.j2",
     "sheet.html.j2",
     "unit.html.j2",
@@ -86,7 +88,13 @@ def index_page(
 
 
 def unit_page(
-    row: Row, record: Record, scored: Scored | None, turns: Sequence[Shown], strip: Sequence[str], near: Neighbours
+    row: Row,
+    record: Record,
+    proof: Proof,
+    scored: Scored | None,
+    turns: Sequence[Shown],
+    strip: Sequence[str],
+    near: Neighbours,
 ) -> bytes:
     return _rendered(
         "unit.html.j2",
@@ -94,6 +102,7 @@ def unit_page(
         row=row,
         record=record,
         costs=costs([row.header]),
+        proof=proof,
         scored=scored,
         turns=turns,
         strip=strip,

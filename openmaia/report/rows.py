@@ -1,16 +1,19 @@
 """What the index says: a row per unit, and the numbers of a run as a whole."""
 
 import urllib.parse
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from openmaia.costs.totals import Costs, costs
-from openmaia.evaluate.bootstrap import Interval
+from openmaia.evaluate.bootstrap import Interval, mean_interval
+from openmaia.evaluate.certainty import Reliability, kept
 from openmaia.evaluate.run import Pooled, pooled
 from openmaia.figures.agents import Agents, agents
 from openmaia.figures.charts import Compared, Pairs, pairs
+from openmaia.figures.coverage import Coverage, coverage
 from openmaia.store.files import safe
 from openmaia.store.run import Owed, Run
 from openmaia.units import Unit
@@ -60,7 +63,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """own, other: mean AUCs, None where nothing is evaluated. costs: of the finished investigations."""
+    """own, other: mean AUCs, None where nothing is evaluated. costs: of the finished investigations. confirmed: mean AUC of
+    the loop's own tests, None without any. stood: how many answers stand how against their stopping rule."""
 
     name: str
     rows: tuple[Row, ...]
@@ -77,6 +81,10 @@ class Summary:
     agents: Agents
     pairs: Pairs
     costs: Costs
+    reliability: Reliability
+    coverage: Coverage | None
+    confirmed: Interval | None
+    stood: Counter[str]
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[Row, ...]:
@@ -107,6 +115,7 @@ def summary(run: Run, name: str, found: Sequence[Row]) -> Summary:
     paired = [row for row in scored if row.difference is not None]
     whole = pooled(run, config["evaluate"]["bootstrap"]) if scored else None
     others = [row.scores["auc_other"] for row in paired]
+    reliable = kept(run)
     return Summary(
         name=name,
         rows=tuple(found),
@@ -123,7 +132,17 @@ def summary(run: Run, name: str, found: Sequence[Row]) -> Summary:
         agents=agents([row.header for row in done]),
         pairs=pairs([_compared(row) for row in paired]),
         costs=costs([row.header for row in done]),
+        reliability=reliable,
+        coverage=coverage(reliable.selective),
+        confirmed=_confirmed(done),
+        stood=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
     )
+
+
+def _confirmed(done: Sequence[Row]) -> Interval | None:
+    """Mean over units of the AUC in the loop's own test."""
+    values = [row.header["confirm_auc"] for row in done if row.header["confirm_auc"] is not None]
+    return mean_interval(values, 2000) if values else None
 
 
 def _compared(row: Row) -> Compared:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from openmaia.errors import StoreError
-from openmaia.report import agents
+from openmaia.report import agents, evidence
 from openmaia.report import papers as beside
 from openmaia.report.captions import Captions
 from openmaia.report.conversation import conversation
@@ -172,7 +172,8 @@ def _written(files: Files, page: Page, notes: dict[str, Any]) -> Written:
 
 def _unit(page: Page, record: Record, scored: Scored | None, strip: Sequence[str], thumbnails: Thumbnails) -> bytes:
     viewer = Viewer(record.pictures, Captions.of(record), thumbnails)
-    return unit_page(page.row, record, scored, list(conversation(record.turns, viewer)), strip, page.near)
+    turns = list(conversation(record.turns, viewer))
+    return unit_page(page.row, record, evidence.shown(record, thumbnails), scored, turns, strip, page.near)
 
 
 def _without_damaged(found: Summary, written: dict[str, Written]) -> Summary:

@@ -1,7 +1,7 @@
 """Records and turns as Parquet: one row per turn, the rest of the record in the file's metadata."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, Literal, cast
 
@@ -12,13 +12,22 @@ from openmaia.images import Picture
 from openmaia.messages import Part
 from openmaia.services import Spent
 from openmaia.store import tables
+from openmaia.store.evidence import Confirmation, confirmation_of, evidence_of, plain
 from openmaia.store.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
 from openmaia.units import Unit
 
 Quality = Literal["exact", "webp"]
 
 _PART = pa.struct([("text", pa.string()), ("picture", pa.string())])
-_ENTRY = pa.struct([("id", pa.string()), ("original", pa.string()), ("mask", pa.binary()), ("activation", pa.string())])
+_ENTRY = pa.struct(
+    [
+        ("id", pa.string()),
+        ("original", pa.string()),
+        ("mask", pa.binary()),
+        ("activation", pa.string()),
+        ("hypothesis", pa.string()),
+    ]
+)
 _CALL = pa.struct(
     [
         ("ordinal", pa.int32()),
@@ -62,6 +71,9 @@ _SCHEMA = pa.schema(
     ]
 )
 
+CONFIRMING = -1
+"""The index of the row that holds the pictures of the test behind the last turn."""
+
 MISFIT = (IndexError, KeyError, TypeError, ValueError)
 
 
@@ -83,7 +95,15 @@ def write_record(record: Record) -> bytes:
     """For keeping: pictures as WebP, with the digest of the exact pixels."""
     header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
-    return tables.dump([_row(turn, "webp") for turn in record.turns], _SCHEMA, header)
+    header |= {"evidence": plain(record.evidence), "confirmation": plain(record.confirmation)}
+    rows = [_row(turn, "webp") for turn in record.turns]
+    return tables.dump([*rows, *_confirming(record.confirmation)], _SCHEMA, header)
+
+
+def _confirming(confirmation: Confirmation | None) -> list[dict[str, Any]]:
+    if confirmation is None:
+        return []
+    return [dict.fromkeys(_SCHEMA.names) | {"index": CONFIRMING, "pictures": _pictures(confirmation.pictures, "webp")}]
 
 
 def read_record(data: bytes) -> Record:
@@ -103,7 +123,11 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
         if key in known
     }
     values["unit"], values["stop"] = Unit(**header["unit"]), Stop(header["stop"])
-    values["turns"] = hydrated([_turn(row) for row in rows])
+    values["turns"] = hydrated([_turn(row) for row in rows if row["index"] != CONFIRMING])
+    values["evidence"] = evidence_of(header["evidence"])
+    if values["confirmation"] is not None:
+        kept = [p for row in rows if row["index"] == CONFIRMING for p in row["pictures"]]
+        values["confirmation"] = confirmation_of(header["confirmation"], {p["digest"]: Kept(**p) for p in kept})
     return Record(**values)
 
 
@@ -149,6 +173,8 @@ def summary(record: Record) -> dict[str, Any]:
         "spent": {service: asdict(spent) for service, spent in sorted(record.spent.items())},
         "backbone": record.backbone,
         "sandbox": record.sandbox,
+        "evidence": record.evidence.state,
+        "confirm_auc": record.confirmation.auc() if record.confirmation else None,
     }
 
 
@@ -164,11 +190,15 @@ def _row(turn: Turn, quality: Quality) -> dict[str, Any]:
     ]
     row["observation"] = [_part(p) for p in turn.observation]
     row["spent"] = [{"service": service} | asdict(spent) for service, spent in sorted(turn.spent.items())]
-    row["pictures"] = [
-        {"digest": digest, "data": p.data if quality == "exact" else p.webp(), "sources": p.sources, "recipe": p.recipe}
-        for digest, p in sorted(turn.pictures.items())
-    ]
+    row["pictures"] = _pictures(turn.pictures, quality)
     return row
+
+
+def _pictures(pictures: Mapping[str, Picture], quality: Quality) -> list[dict[str, Any]]:
+    return [
+        {"digest": digest, "data": p.data if quality == "exact" else p.webp(), "sources": p.sources, "recipe": p.recipe}
+        for digest, p in sorted(pictures.items())
+    ]
 
 
 def _part(part: Part) -> dict[str, str | None]:

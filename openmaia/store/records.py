@@ -9,9 +9,10 @@ from typing import Any
 from openmaia.images import Picture
 from openmaia.messages import Part
 from openmaia.services import Spent
+from openmaia.store.evidence import Confirmation, Evidence, plain
 from openmaia.units import Unit
 
-VERSION = 3
+VERSION = 4
 
 
 class Stop(StrEnum):
@@ -29,12 +30,14 @@ class Stop(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEntry:
     """An image under the name by which the agent knew it. original: a digest, leading into Turn.pictures. mask: one bit
-    per pixel, packed row by row; None where there is none."""
+    per pixel, packed row by row; None where there is none. hypothesis: which one it was said to test, in the agent's
+    words, "not …" for a negative control."""
 
     id: str
     original: str
     mask: bytes | None
     activation: dict[str, float | bool] | None
+    hypothesis: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,8 @@ class Turn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """description: "" where there is none. cause: which limit, or what a replay found. config: resolved, as a dict.
-    prompts: the opening messages. notes: what a reader must know (a lower sandbox level, a restart)."""
+    prompts: the opening messages. notes: what a reader must know (a lower sandbox level, a restart). evidence: what the
+    answer rests on. confirmation: the loop's own test of it, None where there was none."""
 
     unit: Unit
     replicate: int
@@ -110,6 +114,8 @@ class Record:
     config: dict[str, Any]
     started: float
     notes: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+    confirmation: Confirmation | None = None
     version: int = VERSION
 
     @property
@@ -124,9 +130,9 @@ class Record:
     def spent(self) -> dict[str, Spent]:
         """What each service spent on the whole investigation; a turn that was resumed counts once."""
         total: dict[str, Spent] = {}
-        for turn in self.turns:
-            for service, spent in turn.spent.items():
-                total[service] = total.get(service, Spent()) + spent
+        parts = [turn.spent for turn in self.turns] + ([self.confirmation.spent] if self.confirmation else [])
+        for service, spent in (item for part in parts for item in part.items()):
+            total[service] = total.get(service, Spent()) + spent
         return total
 
     @property
@@ -155,7 +161,8 @@ class Record:
 
     @property
     def pictures(self) -> dict[str, Picture]:
-        return {digest: picture for turn in self.turns for digest, picture in turn.pictures.items()}
+        found = {digest: picture for turn in self.turns for digest, picture in turn.pictures.items()}
+        return found | (self.confirmation.pictures if self.confirmation else {})
 
 
 def _words(text: str) -> str:
@@ -174,6 +181,8 @@ def comparable(record: Record) -> dict[str, Any]:
         "replicate": record.replicate,
         "answer": (record.stop.value, record.cause, record.description, list(record.labels)),
         "prompts": list(record.prompts),
+        "evidence": plain(record.evidence),
+        "confirmation": (plain(record.confirmation) or {}).get("shots"),
         "turns": [
             {
                 "reply": turn.reply,

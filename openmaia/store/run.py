@@ -49,6 +49,8 @@ _SUMMARY = pa.schema(
         ],
         ("backbone", pa.string()),
         ("sandbox", pa.string()),
+        ("evidence", pa.string()),
+        ("confirm_auc", pa.float64()),
         ("outcome", pa.string()),
         ("positive", pa.float64()),
         ("neutral", pa.float64()),

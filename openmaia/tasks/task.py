@@ -1,9 +1,13 @@
-"""A task is a folder: prompts, and task.yaml with the grammar of its answer, its scope and how masks are drawn.
+"""A task is a folder: prompts, and task.yaml with the grammar of its answer, its scope, its stopping rule and how
+masks are drawn.
 
 system.md     who the agent is; {api} stands for what it can call
 user.md       the question; {layer} and {unit} stand for what is asked about
 final.md      said when experiments are used up
 no_code.md    said to a message that holds neither an experiment nor an answer
+evidence.md   the stopping rule as the agent reads it, where one is required: {experiments}, {controls}, {replicates} are its
+              numbers, and a line about what is not required is left out
+missing.md    said to an answer that comes too early; {missing} stands for what it lacks
 describe.md   what a fresh viewer is asked about one image, summarize.md about several
 """
 
@@ -19,33 +23,40 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.errors import UsageError
 from openmaia.images import Rendering
 from openmaia.tasks.grammar import Answer
+from openmaia.tasks.rule import Rule
 from openmaia.units import Scope, Unit
 
 Kind = TypeVar("Kind", bound=StrEnum)
 
-FILES = ("system", "user", "final", "no_code", "describe", "summarize")
+FILES = ("system", "user", "final", "no_code", "evidence", "missing", "describe", "summarize")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """scope: what one investigation is about. rendering: how `.masked` shows where a unit responds."""
+    """scope: what one investigation is about. rule: what an answer has to rest on. rendering: how `.masked` shows where a
+    unit responds."""
 
     name: str
     system: str
     user: str
     final: str
     no_code: str
+    evidence: str
+    missing: str
     describe: str
     summarize: str
     answer: Answer
     scope: Scope
+    rule: Rule
     rendering: Rendering
 
     def instructions(self, api: str) -> str:
         return self.system.replace("{api}", api)
 
-    def question(self, unit: Unit) -> str:
-        return self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
+    def question(self, unit: Unit, rule: Rule) -> str:
+        asked = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
+        stated = rule.stated(self.evidence)
+        return f"{asked}\n{stated}" if stated else asked
 
 
 @dataclass
@@ -57,12 +68,21 @@ class _AnswerFile:
 
 
 @dataclass
+class _EvidenceFile:
+    experiments: int = 0
+    controls: int = 0
+    replicates: int = 0
+    confirm: int = 0
+
+
+@dataclass
 class _File:
     """task.yaml."""
 
     scope: str = "unit"
     rendering: str = "darken"
     answer: _AnswerFile = field(default_factory=_AnswerFile)
+    evidence: _EvidenceFile = field(default_factory=_EvidenceFile)
 
 
 def load(name: str) -> Task:
@@ -90,6 +110,7 @@ def load(name: str) -> Task:
     return Task(
         name=folder.name,
         answer=answer,
+        rule=_rule(found.evidence, f"{folder}/task.yaml: evidence"),
         scope=_member(Scope, found.scope, f"{folder}/task.yaml: scope"),
         rendering=_member(Rendering, found.rendering, f"{folder}/task.yaml: rendering"),
         **texts,
@@ -110,6 +131,13 @@ def _file(path: Path) -> _File:
     except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise UsageError(f"{path}: {str(error).splitlines()[0]}") from error
     return found
+
+
+def _rule(given: _EvidenceFile, key: str) -> Rule:
+    for name, value in vars(given).items():
+        if value < 0:
+            raise UsageError(f"{key}.{name}={value}; expected 0 (not required) or more")
+    return Rule(**vars(given))
 
 
 def _member(kind: type[Kind], given: str, key: str) -> Kind:

@@ -15,6 +15,7 @@ from rich.text import Text
 from openmaia.store.run import Owed, Run
 from openmaia.store.state import Counts, Running, counts
 from openmaia.terminal.progress import console
+from openmaia.terminal.reliability import show_reliability
 from openmaia.terminal.tables import table
 
 EVERY = 2.0
@@ -32,6 +33,7 @@ def show_once(run: Run, resamples: int) -> None:
     console.print(drawn(run, found), highlight=False)
     if found.done:
         table(run, resamples, overall=found.evaluated <= MANY)
+        show_reliability(run)
 
 
 def watch(run: Run) -> None:

@@ -15,12 +15,13 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """mask: (height, width), where the unit rose above its threshold; None for a picture it has not been shown or a
-    layer without space. activation: the unit's answer as the agent sees it (value, percentile, z, fired)."""
+    layer without space. activation: the unit's answer as the agent sees it (value, percentile, z, fired). hypothesis: which one it was said to test."""
 
     id: str
     original: Picture
     mask: Mask | None = None
     activation: dict[str, float | bool] | None = None
+    hypothesis: str = ""
 
 
 class Album:
@@ -36,9 +37,14 @@ class Album:
         return Picture.of(rendered(entry.original.pixels, entry.mask, self._rendering), entry.original.sources)
 
     def add(
-        self, original: Picture, mask: Mask | None = None, activation: dict[str, float | bool] | None = None
+        self,
+        original: Picture,
+        mask: Mask | None = None,
+        activation: dict[str, float | bool] | None = None,
+        hypothesis: str = "",
     ) -> Entry:
-        entry = Entry(id=f"image-{len(self.entries) + 1}", original=original, mask=mask, activation=activation)
+        name = f"image-{len(self.entries) + 1}"
+        entry = Entry(id=name, original=original, mask=mask, activation=activation, hypothesis=hypothesis)
         self.entries[entry.id] = entry
         return entry
 

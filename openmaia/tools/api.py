@@ -93,11 +93,13 @@ class System:
     def __init__(self, call: Call, *unit: Any):
         self._call, self._unit = call, unit
 
-    def call_neuron(self, images: list[Any]) -> tuple[Any, ...]:
+    def call_neuron(self, images: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """Show images to the unit.
 
         images: a list of images from the tools, or Pillow images, or uint8 arrays (height, width, 3). The original is
-        shown to the unit unless you pass `image.masked`.
+        shown to the unit unless you pass `image.masked`. hypothesis: which entry of your hypothesis list the images test,
+        such as "H1", or "not H1" for negative controls of it; or a list with one for each image. Images that were drawn
+        for a hypothesis need none.
         Returns (activations, images): one number per image, and the same images with their `.masked` rendering. Each
         number is a float that also has `.percentile` (share of dataset pictures that excite the unit less, 0 to 100),
         `.z` (standard deviations above the dataset's mean) and `.fired`; printing it shows the percentile.
@@ -105,13 +107,15 @@ class System:
         >>> activations, images = system.call_neuron(tools.text2image(["a dog on grass", "grass"]))
         >>> tools.display(*[part for pair in zip(activations, images) for part in pair])
         """
-        answers = self._call("call_neuron", [_wire(image) for image in _listed(images)], *self._unit)
+        wired = [_wire(image) for image in _listed(images)]
+        unit = self._unit if hypothesis is None else (*(self._unit or (None, None)), _tests(hypothesis))
+        answers = self._call("call_neuron", wired, *unit)
         seen = [_image(self._call, answer) for answer in answers]
         return [image.activation for image in seen], seen
 
-    def neuron(self, images: list[Any]) -> tuple[Any, ...]:
+    def neuron(self, images: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """The same as call_neuron."""
-        return self.call_neuron(images)
+        return self.call_neuron(images, hypothesis)
 
 
 class Network:
@@ -153,18 +157,19 @@ class Tools:
         activations = [image.activation for image in images]
         return (activations, images) if as_lists else list(zip(activations, images, strict=True))
 
-    def text2image(self, prompts: list[Any]) -> list[Any]:
+    def text2image(self, prompts: list[Any], hypothesis: Any = None) -> list[Any]:
         """Draw one image per prompt. A repeated prompt gives a new image each time; words that could not be drawn are
-        reported in the output of the experiment."""
-        return [_image(self._call, answer) for answer in self._call("text2image", _texts(prompts))]
+        reported in the output of the experiment. hypothesis: what they test, as for call_neuron."""
+        return [_image(self._call, answer) for answer in self._call("text2image", _texts(prompts), *_named(hypothesis))]
 
-    def edit_images(self, images: list[Any], instructions: list[Any]) -> tuple[Any, ...]:
+    def edit_images(self, images: list[Any], instructions: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """Edit each image by its instruction, for example "replace the dog with a cat" or "change the background to
         grass". images: a list of images (the original is edited unless you pass `image.masked`) or of prompts, which
-        are drawn first. Returns (images, captions), in turn the original and its edit: original, edited, original, …
+        are drawn first. hypothesis: what the edited ones test, as for call_neuron.
+        Returns (images, captions), in turn the original and its edit: original, edited, original, …
         """
         wired = [image if isinstance(image, str) else _wire(image) for image in _listed(images)]
-        answers = self._call("edit_images", wired, _texts(instructions))
+        answers = self._call("edit_images", wired, _texts(instructions), *_named(hypothesis))
         return [_image(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
 
     def describe_images(self, images: list[Any], titles: Any = None) -> str:
@@ -239,6 +244,16 @@ def _texts(values: Any) -> list[Any]:
     if isinstance(values, str):
         return [values]
     return [str(value) for value in values]
+
+
+def _named(hypothesis: Any) -> tuple[Any, ...]:
+    return () if hypothesis is None else (_tests(hypothesis),)
+
+
+def _tests(hypothesis: Any) -> Any:
+    if isinstance(hypothesis, (list, tuple)):
+        return [None if name is None else str(name) for name in cast("list[Any]", hypothesis)]
+    return str(hypothesis)
 
 
 def _shown(item: Any) -> Any:

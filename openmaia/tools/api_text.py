@@ -2,30 +2,44 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from openmaia.tools import api
 from openmaia.units import Scope
 
+WITHHELD = "Not available in this investigation: "
 
-def api_text(user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT) -> str:
+
+def api_text(
+    user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
+) -> str:
+    """without: tools that there are not; what is said of them, and every example with one of them, is left out."""
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
     sections = [
-        *map(_class, names, systems),
-        _class("tools", api.Tools),
+        *(_class(name, kind, without) for name, kind in zip(names, systems, strict=True)),
+        _class("tools", api.Tools, without),
         _doc("images", inspect.getdoc(api.Image) or ""),
     ]
     if user_tools:
         own = (_function(f"tools.{name}", function) for name, function in user_tools.items())
         sections.insert(-1, "\n".join(own))
-    return "\n\n".join(sections)
+    text = "\n\n".join(sections)
+    if not without:
+        return text
+    named = [f"tools.{name}" for name in without]
+    parts = [list(lines) for _, lines in groupby(text.splitlines(), lambda line: line.strip()[:3] in (">>>", "..."))]
+    kept = [line for part in parts if not any(f"{name}(" in line for name in named for line in part) for line in part]
+    return "\n".join([*kept, "", f"{WITHHELD}{', '.join(named)}."])
 
 
-def _class(name: str, kind: type) -> str:
+def _class(name: str, kind: type, without: Sequence[str]) -> str:
     methods = [(key, value) for key, value in vars(kind).items() if inspect.isfunction(value) and key[0] != "_"]
-    named = [_function(f"{name}.{key}", value) for key, value in methods if key == value.__name__]
+    named = [
+        _function(f"{name}.{key}", value) for key, value in methods if key == value.__name__ and key not in without
+    ]
     return _doc(f"`{name}`", inspect.getdoc(kind) or "") + "\n\n" + "\n\n".join(named)
 
 

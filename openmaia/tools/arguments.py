@@ -44,6 +44,14 @@ def text(value: Any) -> str:
     return value
 
 
+def hypotheses(given: Any, count: int) -> list[str]:
+    """Which hypothesis each of so many images tests: one name for all, or a list with one, or none, for each."""
+    listed: list[Any] = list_of(given) if isinstance(given, list) else [given] * count
+    if len(listed) != count:
+        raise ToolError(f"hypothesis: {len(listed)} names for {count} images; give one for all, or one for each")
+    return ["" if name is None else text(str(name)).strip() for name in listed]
+
+
 def view(name: Any) -> str:
     if name not in ("", "original", "masked"):
         raise ToolError(f"view {brief(name)}; expected original or masked")

@@ -25,7 +25,7 @@ from openmaia.services import (
     UnitExemplars,
 )
 from openmaia.tools.album import Album, Entry, Mask
-from openmaia.tools.arguments import brief, list_of, named_values, own_picture, text, texts, view
+from openmaia.tools.arguments import brief, hypotheses, list_of, named_values, own_picture, text, texts, view
 from openmaia.tools.seeds import seed
 from openmaia.tools.subjects import Subjects
 from openmaia.units import Unit
@@ -33,7 +33,8 @@ from openmaia.units import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the toolbox of one investigation is made from. unit: a whole layer or network where the task is about one."""
+    """What the toolbox of one investigation is made from. unit: a whole layer or network where the task is about one.
+    without: tools that there are not."""
 
     unit: Unit
     services: Services
@@ -44,6 +45,7 @@ class Surroundings:
     describe_prompt: str
     summarize_prompt: str
     user_tools: Mapping[str, Callable[..., Any]]
+    without: tuple[str, ...] = ()
     rendering: Rendering = Rendering.DARKEN
 
 
@@ -80,7 +82,7 @@ class Toolbox:
     def call(self, name: str, args: Sequence[Any]) -> tuple[Any, Effect]:
         """One tool call: its result and its effect. Raises ToolError for what the agent did wrong."""
         tool = self._tools.get(name)
-        if tool is None:
+        if tool is None or name in self.around.without:
             raise ToolError(f"there is no tool {brief(name)}")
         self._effect = Effect()
         try:
@@ -99,12 +101,25 @@ class Toolbox:
     def _layers(self) -> dict[str, int]:
         return dict(self.subjects.layers)
 
-    def _call_neuron(self, images: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
+    def _call_neuron(
+        self, images: Any, layer: Any = None, index: Any = None, hypothesis: Any = None
+    ) -> list[dict[str, Any]]:
         unit = self.subjects.unit(layer, index)
-        pictures = [self._picture(image, "original") for image in self._images(images)]
+        given = self._images(images)
+        pictures = [self._picture(image, "original") for image in given]
+        tests = [
+            named or self._tested(image) for image, named in zip(given, hypotheses(hypothesis, len(given)), strict=True)
+        ]
         answers = self.around.services.target.probe([Probe(unit=unit, picture=p) for p in pictures])
         known = self.subjects.exemplars(unit)
-        return [self._answer(self._seen(p, a.value, a, known)) for p, a in zip(pictures, answers, strict=True)]
+        return [
+            self._answer(self._seen(picture, answer, known, tested))
+            for picture, answer, tested in zip(pictures, answers, tests, strict=True)
+        ]
+
+    def _tested(self, image: Any) -> str:
+        """What an image was drawn for."""
+        return "" if "png" in image else self.album.get(image.get("image")).hypothesis
 
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
         units = self.subjects.units(layer)
@@ -121,15 +136,18 @@ class Toolbox:
         known = self.subjects.exemplars(self.subjects.unit(layer, index))
         return [self._answer(self._exemplar(exemplar, known)) for exemplar in known.of_kind(kind)]
 
-    def _text2image(self, prompts: Any) -> list[dict[str, Any]]:
-        drawn = self._draw(texts(self._images(prompts), "text2image"))
-        return [self._answer(self._add(one.picture)) for one in drawn]
+    def _text2image(self, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+        wanted = texts(self._images(prompts), "text2image")
+        tests = hypotheses(hypothesis, len(wanted))
+        drawn = self._draw(wanted)
+        return [self._answer(self._drawn(one, tested)) for one, tested in zip(drawn, tests, strict=True)]
 
-    def _edit_images(self, images: Any, instructions: Any) -> list[dict[str, Any]]:
+    def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
         orders = texts(self._images(instructions), "edit_images")
         wanted = self._images(images)
         if len(wanted) != len(orders):
             raise ToolError(f"edit_images: {len(wanted)} images but {len(orders)} instructions; give one for each")
+        tests = hypotheses(hypothesis, len(wanted))
         drawn = iter(self._draw([text(image) for image in wanted if isinstance(image, str)]))
         bases = [next(drawn).picture if isinstance(i, str) else self._picture(i, "original") for i in wanted]
         requests = [
@@ -138,11 +156,11 @@ class Toolbox:
         ]
         edited = self.around.services.editor.edit(requests)
         answers: list[dict[str, Any]] = []
-        for image, base, order, result in zip(wanted, bases, orders, edited, strict=True):
+        for image, base, order, result, tested in zip(wanted, bases, orders, edited, tests, strict=True):
             self._report(result, order)
             caption = image if isinstance(image, str) else "original"
             answers.append({"image": self._answer(self._add(base)), "caption": caption})
-            answers.append({"image": self._answer(self._add(result.picture)), "caption": order})
+            answers.append({"image": self._answer(self._drawn(result, tested)), "caption": order})
         return answers
 
     def _describe_images(self, images: Any, titles: Any) -> str:
@@ -199,6 +217,8 @@ class Toolbox:
     # -- help for them -----------------------------------------------------------------------------------------------
 
     def _draw(self, prompts: list[str]) -> list[Drawn]:
+        if prompts and "text2image" in self.around.without:
+            raise ToolError("prompts cannot be drawn here; give images")
         requests = [Generation(prompt=prompt, seed=self._seed(prompt)) for prompt in prompts]
         drawn = self.around.services.generator.generate(requests) if requests else []
         for prompt, one in zip(prompts, drawn, strict=True):
@@ -228,9 +248,13 @@ class Toolbox:
         ]
         return [reply.text.strip() for reply in self.around.services.backbone.reply(chats)]
 
-    def _seen(self, picture: Picture, value: float, activation: Activation, known: UnitExemplars) -> Entry:
-        mask = _mask(picture, activation.map, activation.box, known.threshold)
-        return self._add(picture, mask, _height(value, activation.map, known))
+    def _seen(self, picture: Picture, answer: Activation, known: UnitExemplars, tested: str) -> Entry:
+        mask = _mask(picture, answer.map, answer.box, known.threshold)
+        return self._add(picture, mask, _height(answer.value, answer.map, known), tested)
+
+    def _drawn(self, drawn: Drawn, tested: str) -> Entry:
+        """A picture that lacks what was asked for tests nothing."""
+        return self._add(drawn.picture, hypothesis="" if drawn.undrawn else tested)
 
     def _exemplar(self, exemplar: Exemplar, known: UnitExemplars) -> Entry:
         width, height = exemplar.picture.size
@@ -238,9 +262,13 @@ class Toolbox:
         return self._add(exemplar.picture, mask, _height(exemplar.activation, exemplar.map, known))
 
     def _add(
-        self, original: Picture, mask: Mask | None = None, activation: dict[str, float | bool] | None = None
+        self,
+        original: Picture,
+        mask: Mask | None = None,
+        activation: dict[str, float | bool] | None = None,
+        hypothesis: str = "",
     ) -> Entry:
-        added = self.album.add(original, mask, activation)
+        added = self.album.add(original, mask, activation, hypothesis)
         self._effect.entries.append(added)
         return added
 

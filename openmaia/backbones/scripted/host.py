@@ -40,7 +40,7 @@ looked_at = {{
 }}
 for start in range(0, len(prompts), 100):
     part = prompts[start:start + 100]
-    activations, images = system.call_neuron(tools.text2image(part))
+    activations, images = system.call_neuron(tools.text2image(part{tests}))
     for prompt, activation, image in zip(part, activations, images):
         print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
         if prompt in looked_at:
@@ -62,6 +62,9 @@ for base, order, before, after in zip(bases, orders, activations[0::2], activati
 tools.display(*images[:6])
 """
 
+AGAIN = 12
+"""Pictures of the screening that are repeated where a rule wants more experiments before nothing is claimed."""
+
 
 class ScriptedBackbone:
     """seed and conversation of a request change nothing: all that is random is in the pictures."""
@@ -80,23 +83,25 @@ class ScriptedBackbone:
 
     def _experiment(self, messages: Sequence[Message]) -> str:
         seen = read(messages)
-        if seen.replies > 8 or (seen.is_last_call and not seen.of("screen")):
+        if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
             return _write([], answer_text="[DESCRIPTION]: NONE")
-        if not seen.exemplars:
+        if not seen.exemplars and "dataset_exemplars" not in seen.withheld:
             return _write([], code=EXEMPLARS)
+        if "text2image" in seen.withheld:
+            return _write([], answer_text=_looks_like(self._first_guesses(seen)[:1]))
         if not seen.of("screen"):
             return _write(self._first_guesses(seen), code=_measure("screen", [shot.prompt for shot in screen()]))
         candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
         if not candidates:
-            return _write([], answer_text="[DESCRIPTION]: NONE")
-        if not seen.of("control") and not seen.is_last_call:
-            wanted = [p for h in candidates for group in design.groups(h, candidates) for p in group]
-            code = _measure("control", wanted, design.looked_at(candidates))
+            again = _measure("screen", [shot.prompt for shot in screen()[:AGAIN]]) if seen.lacks_evidence else ""
+            return _write([], code=again, answer_text="[DESCRIPTION]: NONE")
+        if seen.lacks_evidence or not (seen.of("control") or seen.is_last_call):
+            code = _controls(candidates, design.looked_at(candidates))
             return _write([h.name for h in candidates], code=code)
         found = _judge(seen, candidates)
         others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
         kept = answer(found, reach(seen.of("screen"), others), self._shown_beside(seen, candidates))
-        if kept and not seen.of("edit") and not seen.is_last_call:
+        if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
             return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
         kept = _confirmed(kept, seen)
         return _write([f.hypothesis.name for f in kept], answer_text=_answer_text(kept))
@@ -179,8 +184,20 @@ def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
     return ([found for found in kept if stands(found)] or list(kept[:1]))[:MOST]
 
 
-def _measure(stage: str, wanted: Sequence[str], looked_at: Sequence[str] = ()) -> str:
-    return MEASURE.format(stage=stage, prompts=_listing(wanted), looked_at=_listing(looked_at or [""]))
+def _controls(candidates: Sequence[Hypothesis], looked_at: Sequence[str]) -> str:
+    """Each picture says which hypothesis it tests, and whether it is a control of it."""
+    shots = [
+        (prompt, f"not {h.name}" if at else h.name)
+        for h in candidates
+        for at, group in enumerate(design.groups(h, candidates))
+        for prompt in group
+    ]
+    tests = f"tests = [\n    {_listing([test for _, test in shots])},\n]\n"
+    return tests + _measure("control", [p for p, _ in shots], looked_at, ", tests[start:start + 100]")
+
+
+def _measure(stage: str, wanted: Sequence[str], looked_at: Sequence[str] = (), tests: str = "") -> str:
+    return MEASURE.format(stage=stage, prompts=_listing(wanted), looked_at=_listing(looked_at or [""]), tests=tests)
 
 
 def _listing(items: Sequence[str]) -> str:
@@ -191,6 +208,13 @@ def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> st
     listed = "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1))
     body = f"[CODE]:\n```python\n{code}```" if code else answer_text
     return f"[HYPOTHESIS LIST]:\n{listed}\n\n{body}" if listed else body
+
+
+def _looks_like(guesses: Sequence[str]) -> str:
+    """All that can be said without an image of one's own."""
+    if not guesses:
+        return "[DESCRIPTION]: NONE"
+    return f"[DESCRIPTION]: The pictures that excite the unit most show {guesses[0]}.\n[LABEL 1]: {guesses[0]}"
 
 
 def _answer_text(kept: Sequence[Finding]) -> str:

@@ -13,6 +13,9 @@ MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) \(.*?\) \
 VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 UNDRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
 
+SENT_BACK = "[EVIDENCE]:"
+WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
+
 
 @dataclass(slots=True)
 class Shown:
@@ -45,13 +48,16 @@ class Edited:
 
 @dataclass(slots=True)
 class Transcript:
-    """measured: by stage, (what was shown, activation). looks: at controls, by prompt. undrawn: prompts that the generator could not draw as asked."""
+    """measured: by stage, (what was shown, activation). looks: at controls, by prompt. undrawn: prompts that the generator could not draw as asked. withheld: instruments that there are not. sent_back: answers that came too early; lacks_evidence: so the latest."""
 
     exemplars: list[Shown] = field(default_factory=list[Shown])
     looks: dict[str, list[Look]] = field(default_factory=dict[str, list[Look]])
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
     undrawn: set[str] = field(default_factory=set[str])
+    withheld: frozenset[str] = frozenset()
     replies: int = 0
+    sent_back: int = 0
+    lacks_evidence: bool = False
     is_last_call: bool = False
 
     def looks_at(self, prompt: str) -> list[Look]:
@@ -75,10 +81,14 @@ class Transcript:
 
 def read(messages: Sequence[Message]) -> Transcript:
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
+    found = WITHHELD.search(messages[0].text) if messages else None
+    transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", found[1])) if found else frozenset()
     for message in messages[2:]:
         if message.role is Role.USER:
             _observe(message, transcript)
     last = messages[-1].text if transcript.replies else ""
+    transcript.sent_back = sum(SENT_BACK in message.text for message in messages[2:] if message.role is Role.USER)
+    transcript.lacks_evidence = SENT_BACK in last
     transcript.is_last_call = "[DESCRIPTION]" in last
     return transcript
 

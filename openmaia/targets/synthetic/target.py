@@ -42,12 +42,13 @@ class SyntheticTarget:
         segmenter: str,
         preset: str,
         *,
+        listed: units.Units | None = None,
         box_threshold: float | None = None,
         cached: int = CACHED,
         threads: int = 1,
     ):
         """detector: a Grounding DINO model, by hub id or folder. segmenter: a SAM model likewise, or empty for boxes as
-        masks. preset: `repo` or `paper`. box_threshold: in place of the preset's own, for a detector whose scores have
+        masks. preset: `repo` or `paper`. listed: units of one's own in place of the preset's. box_threshold: in place of the preset's own, for a detector whose scores have
         another scale. Raises UsageError."""
         if preset not in PRESETS:
             raise UsageError(f"target.units={preset!r} is not known; expected {' or '.join(PRESETS)}")
@@ -56,13 +57,14 @@ class SyntheticTarget:
         torch.backends.cudnn.allow_tf32 = False
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._rules = PRESETS[preset]
-        self._units = units.read(self._rules.units)
+        self._units = units.read(self._rules.units) if listed is None else listed
         threshold = self._rules.box_threshold if box_threshold is None else box_threshold
         self._detector = Detector(detector, threshold, device)
         self._segmenter: Segmenter = SamSegmenter(segmenter, device) if segmenter else BoxSegmenter()
         self._cached = cached
         self._cache: OrderedDict[Key, Found] = OrderedDict()
         parts = ("synthetic 1", preset, threshold, self._detector.digest, self._segmenter.digest)
+        parts += (sorted(listed.items()),) if listed is not None else ()
         self._info = TargetInfo(
             name=name,
             layers={layer: len(listed) for layer, listed in self._units.items()},
