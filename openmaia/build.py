@@ -17,11 +17,11 @@ from openmaia.store.exemplars import ExemplarStore
 from openmaia.tools.api import Tools
 
 if TYPE_CHECKING:
-    from openmaia.targets.closed_form import ClosedFormTarget
+    from openmaia.targets.closed_form import ClosedFormClasses, ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
     from openmaia.targets.synthetic.target import SyntheticTarget
 
-    ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget
+    ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget | ClosedFormClasses
 
 Role = Literal["target", "generator", "editor", "backbone"]
 Say = Callable[[str], None]
@@ -61,8 +61,10 @@ def target(config: Config) -> "ReadableTarget":
                 config.target.name, config.target.detector, config.target.segmenter, config.target.units
             )
         case "closed_form":
-            from openmaia.targets.closed_form import ClosedFormTarget
+            from openmaia.targets.closed_form import ClosedFormClasses, ClosedFormTarget
 
+            if config.target.family == "biased":
+                return ClosedFormClasses(config.target.name)
             return ClosedFormTarget(config.target.name, family=config.target.family, shuffled=config.target.shuffled)
         case kind:
             raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")

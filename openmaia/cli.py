@@ -2,6 +2,7 @@
 
 import typer
 
+from openmaia.commands.bias import bias
 from openmaia.commands.common import fail
 from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, investigate, exemplars, evaluate, report, show, dashboard, import_maia, export_maia, doctor):
+for command in (run, investigate, exemplars, evaluate, bias, report, show, dashboard, import_maia, export_maia, doctor):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(submit, name="submit")
 

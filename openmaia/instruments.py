@@ -30,14 +30,14 @@ def instruments(
 ) -> Instruments:
     """What an evaluation works with; writer and judge are in this process. store, pictures: exemplars and pictures, as far as
     there are any."""
-    asker = _asker(config)
+    model = asker(config)
     layers = sorted(read.info().layers)
     return Instruments(
         generator=made,
         target=read,
-        writer=_writer(config, asker),
-        asker=asker,
-        judge=_judge(config, asker),
+        writer=_writer(config, model),
+        asker=model,
+        judge=judge(config, model),
         pictures=() if pictures is None else test_pictures(pictures, config.evaluate.pictures, config.generator.size),
         scales={} if store is None else scales(store, read.info(), layers),
     )
@@ -49,7 +49,8 @@ def design(config: Config, at_once: int = 1) -> Design:
     return Design(preset=preset, n=asked.n, seed=config.seed, random=asked.n, detect=asked.detect, at_once=at_once)
 
 
-def _asker(config: Config) -> Asker | None:
+def asker(config: Config) -> Asker | None:
+    """The language model that writes prompts, None where rules do."""
     if config.evaluate.writer.kind == "rules":
         return None
     spoken = replace(config, backbone=config.evaluate.writer)
@@ -70,9 +71,10 @@ def _writer(config: Config, asker: Asker | None) -> Writer:
             return PublishedWriter(asker, "pairing")
 
 
-def _judge(config: Config, asker: Asker | None) -> Judge | None:
-    if config.evaluate.judge == "auto" and asker is not None:
-        return ModelJudge(asker)
+def judge(config: Config, model: Asker | None) -> Judge | None:
+    """Who says what a picture shows. model: the writer's."""
+    if config.evaluate.judge == "auto" and model is not None:
+        return ModelJudge(model)
     is_scripted = config.backbone.kind == "scripted"
     if config.evaluate.judge == "none" or (config.evaluate.judge == "auto" and not is_scripted):
         return None

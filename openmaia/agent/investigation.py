@@ -8,6 +8,7 @@ from functools import cache
 
 from openmaia.agent.bench import Bench, Experiment
 from openmaia.agent.options import Options
+from openmaia.errors import UsageError
 from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
 from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
@@ -19,7 +20,7 @@ from openmaia.tools import api
 from openmaia.tools.api_text import api_text
 from openmaia.tools.seeds import seed
 from openmaia.tools.toolbox import Surroundings, Toolbox
-from openmaia.units import Unit
+from openmaia.units import OUTPUT, Unit
 
 
 class Investigation:
@@ -55,7 +56,10 @@ class Investigation:
         self.bench = Bench(
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
-        self.opening = (system(task.instructions(api_text(options.user_tools, unit.scope))), user(task.question(unit)))
+        self.opening = (
+            system(task.instructions(api_text(options.user_tools, unit.scope))),
+            user(task.question(unit, lambda: class_of(unit, services))),
+        )
         self.turns: list[Turn] = []
         self.notes = notes
         self.started = time.time()
@@ -187,6 +191,17 @@ class Investigation:
             experiment_seconds=experiment.seconds,
             pictures=experiment.pictures,
         )
+
+
+def class_of(unit: Unit, services: Services) -> str:
+    """Raises UsageError for a unit that is no class, or none that has a name."""
+    classes = services.target.info().classes
+    if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):
+        raise UsageError(
+            f"the task asks about a class, and {unit} is none that has a name; give classes of a classifier as "
+            f"units={OUTPUT}=NAME,NAME with {OUTPUT} among target.layers"
+        )
+    return classes[unit.index]
 
 
 def surroundings(

@@ -50,29 +50,43 @@ class Outcome:
         return self.run.failures()
 
 
-def sweep(config: Config, view: View) -> Outcome:
-    """Runs what is owed. Raises UsageError for what the user can mend."""
-    return sweeps([config], view)[0]
+Test = Callable[[Job, ExemplarStore, Library, Callable[[int, int], None]], None]
 
 
-def sweeps(configs: Sequence[Config], view: View) -> list[Outcome]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testing:
+    """How what agents found out is put to the test, while the pools are there. is_done: whether no record lacks its test."""
+
+    test: Test
+    is_done: Callable[[Run], bool]
+
+
+def sweep(config: Config, view: View, testing: Testing | None = None) -> Outcome:
+    """Runs what is owed. testing: None for the predictive protocol. Raises UsageError for what the user can mend."""
+    return sweeps([config], view, testing)[0]
+
+
+def sweeps(configs: Sequence[Config], view: View, testing: Testing | None = None) -> list[Outcome]:
     """Runs what any of them owes. configs: equal in their machine sections and in what the pools are made from
     (openmaia.config.load_sweeps sees to it)."""
+    testing = testing or PREDICTIVE
     runs = [Run.create(config) for config in configs]
-    open_ones = [at for at, run in enumerate(runs) if not is_complete(run)]
+    open_ones = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if open_ones:
         with ExitStack() as held:
             for at in open_ones:
                 held.enter_context(_lease(runs[at]))
             watched = [Watched(view, held.enter_context(start(configs[at], runs[at], view.say))) for at in open_ones]
-            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched)
+            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched, testing)
     return [
         Outcome(run=run, done=len(run.files.names("records")), was_complete=at not in open_ones)
         for at, run in enumerate(runs)
     ]
 
 
-def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched]) -> None:
+def _carry_out(
+    configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched], testing: Testing
+) -> None:
     view.say("starting Ray and loading the models")
     libraries = [build.library(config, view.say) for config in configs]
     with cluster(configs[0]):
@@ -93,7 +107,7 @@ def _carry_out(configs: Sequence[Config], runs: Sequence[Run], view: View, watch
             ]
             _investigate(jobs, view, watched)
             for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True):
-                _evaluate(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
+                testing.test(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
     for run in runs:
         run.write_summary()
 
@@ -102,10 +116,8 @@ def _stage(name: str, run: Run, runs: Sequence[Run]) -> str:
     return f"{name} {run.name}" if len(runs) > 1 else name
 
 
-def is_complete(run: Run) -> bool:
-    if not run.planned() or next(run.to_do(), None) is not None:
-        return False
-    return run.done() <= run.evaluated()
+def is_complete(run: Run, testing: Testing) -> bool:
+    return bool(run.planned()) and next(run.to_do(), None) is None and testing.is_done(run)
 
 
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
@@ -151,6 +163,9 @@ def _evaluate(job: Job, store: ExemplarStore, library: Library, progress: Callab
     generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
     tested = instruments(job.config, generator, target, store, library)
     evaluate(job.run, tested, design(job.config, job.config.ray.investigations), progress)
+
+
+PREDICTIVE = Testing(test=_evaluate, is_done=lambda run: run.done() <= run.evaluated())
 
 
 @contextmanager

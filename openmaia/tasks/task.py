@@ -1,12 +1,13 @@
 """A task is a folder: prompts, and task.yaml with the grammar of its answer, its scope and how masks are drawn.
 
 system.md     who the agent is; {api} stands for what it can call
-user.md       the question; {layer} and {unit} stand for what is asked about
+user.md       the question; {layer} and {unit} stand for what is asked about, {class} for the name of an output's class
 final.md      said when experiments are used up
 no_code.md    said to a message that holds neither an experiment nor an answer
 describe.md   what a fresh viewer is asked about one image, summarize.md about several
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -44,8 +45,10 @@ class Task:
     def instructions(self, api: str) -> str:
         return self.system.replace("{api}", api)
 
-    def question(self, unit: Unit) -> str:
-        return self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
+    def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
+        """class_name: asked where the question names the class."""
+        said = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
+        return said.replace("{class}", class_name()) if "{class}" in said else said
 
 
 @dataclass

@@ -230,7 +230,8 @@ class Toolbox:
 
     def _seen(self, picture: Picture, value: float, activation: Activation, known: UnitExemplars) -> Entry:
         mask = _mask(picture, activation.map, activation.box, known.threshold)
-        return self._add(picture, mask, _height(value, activation.map, known))
+        height = _height(value, activation.map, known)
+        return self._add(picture, mask, height if activation.raw is None else height | {"raw": activation.raw})
 
     def _exemplar(self, exemplar: Exemplar, known: UnitExemplars) -> Entry:
         width, height = exemplar.picture.size
