@@ -59,7 +59,9 @@ def write_pages(run: Run, verdicts: Sequence[Verdict]) -> None:
     thumbnails = Thumbnails(PAGE_BYTES)
     cards = [card for one in examined(run) for card in _cards(one, verdicts, pages, thumbnails)]
     order = sorted(cards, key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
-    galleries = [read_gallery(data) for owed in sorted(run.all_beside(FAILURES)) if (data := run.beside(FAILURES, owed))]
+    galleries = [
+        read_gallery(data) for owed in sorted(run.all_beside(FAILURES)) if (data := run.beside(FAILURES, owed))
+    ]
     config = run.config()
     facts: dict[str, Any] = {
         "run": run.name,
@@ -76,9 +78,7 @@ def write_pages(run: Run, verdicts: Sequence[Verdict]) -> None:
         run.files.write(f"report/{GALLERY}", application_page(PACKAGE, "failures.html.j2", modes=modes, **facts))
 
 
-def _cards(
-    one: Examined, verdicts: Sequence[Verdict], pages: Mapping[Owed, str], thumbnails: Thumbnails
-) -> list[Card]:
+def _cards(one: Examined, verdicts: Sequence[Verdict], pages: Mapping[Owed, str], thumbnails: Thumbnails) -> list[Card]:
     own = [verdict for verdict in verdicts if verdict.owed == one.owed]
     return [_card(at, verdict, one, pages[one.owed], thumbnails) for at, verdict in enumerate(own)]
 
@@ -93,7 +93,7 @@ def _card(at: int, verdict: Verdict, one: Examined, page: str, thumbnails: Thumb
     return Card(
         verdict=verdict,
         page=page,
-        strips=strips([(name, name == "with", values) for name, values in groups.items()]),
+        strips=strips(groups),
         strongest=_tiles(order[:PAIRS], thumbnails),
         weakest=_tiles(weakest, thumbnails),
     )
