@@ -59,7 +59,7 @@ class Answer:
     seconds: tuple[float, float]
 
 
-def overrides(smoke: bool) -> tuple[str, ...]:
+def overrides() -> tuple[str, ...]:
     return (
         "pictures.limit=40",
         "units=all",
@@ -69,12 +69,14 @@ def overrides(smoke: bool) -> tuple[str, ...]:
         f"target.layers=[{OUTPUT}]",
         "task.name=bias",
         "exemplars.dataset=few",
-        *(["limits.turns=8"] if smoke else []),
+        # A machine that is busy with something else must not end an investigation.
+        "sandbox.seconds=600",
+        "limits.minutes=600",
     )
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    given, every = overrides(smoke), classifiers()
+    given, every = overrides(), classifiers()
     # Those of one class one after the other: they are shown many of the same pictures.
     order = sorted(range(len(every)), key=lambda index: (every[index].name, index))
     wanted = _few(every) if smoke else order

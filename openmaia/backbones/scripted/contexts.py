@@ -64,7 +64,7 @@ def reply(messages: Sequence[Message]) -> str:
     if said is None:
         return NONE
     name = said["name"].strip()
-    seen = "".join(message.text for message in messages[2:] if message.role is Role.USER)
+    seen = "\n".join(message.text for message in messages[2:] if message.role is Role.USER)
     undrawn = {found["prompt"][1:-1] for found in UNDRAWN.finditer(seen)}
     measured: dict[str, list[tuple[str, float]]] = {"screen": [], "confirm": []}
     asked = Counter[str]()
