@@ -4,18 +4,25 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from openmaia import build, exemplars
+from openmaia.agent import investigate
 from openmaia.generators.collage import paint
 from openmaia.images import Picture
 from openmaia.services import LayerProbe, Probe
 from openmaia.targets.closed_form import ClosedFormClasses
 from openmaia.targets.closed_form.classes import STRENGTHS, classifiers
 from openmaia.targets.closed_form.seen import Seen
+from openmaia.tasks.task import load
 from openmaia.units import OUTPUT, Unit
 from tests.conftest import REPOSITORY
+from tests.test_loop import code, configured, pictures, said
+
+__all__ = ["pictures"]
 
 EVERY = classifiers()
 
@@ -66,6 +73,20 @@ def test_they_answer_as_outputs_with_probability_and_logit():
     assert one.raw is not None
     assert one.value == pytest.approx(1 / (1 + np.exp(-one.raw)), rel=1e-4)
     assert target.respond([LayerProbe(layer=OUTPUT, picture=picture)])[0][5] == one.value
+
+
+def test_agents_see_the_logit_behind_a_probability(pictures: Path, exemplars_folder: Path, tmp_path: Path):
+    look = code(
+        "one = system.call_neuron(tools.text2image(['a red circle']))[0][0]\n"
+        "print(abs(float(one) - 1 / (1 + 2.718281828459045**-one.raw)) < 1e-4)"
+    )
+    given = ("target.family=biased", "target.name=biased", "target.layers=[output]")
+    config = configured(pictures, exemplars_folder, tmp_path, (look, "[BIAS]: NONE"), given)
+    services = build.services(config, exemplars.make(config, [OUTPUT]))
+    unit = Unit(target="biased", layer=OUTPUT, index=0)
+    record = investigate(unit, load("bias"), services, build.options(config))
+    assert said(record, 0) == "True\n"
+    assert f"The class is: {EVERY[0].name}\n" in record.prompts[1]
 
 
 @pytest.mark.slow

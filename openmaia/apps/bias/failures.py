@@ -78,7 +78,10 @@ def _found(
     prone = [pair.having if with_context else pair.without for pair in sound]
     others = [pair.without if with_context else pair.having for pair in sound]
     said, said_of_others = (_said(sides, unit, matcher) for sides in (prone, others))
-    is_wrong = (lambda one: one != name) if kind == "missed" else (lambda one: one == name)
+
+    def is_wrong(one: str) -> bool:
+        return (one != name) == (kind == "missed")
+
     wrong = [Wrong(side=side, said=one) for side, one in zip(prone, said, strict=True) if is_wrong(one)]
     ordered = sorted(wrong, key=lambda one: one.value if kind == "missed" else -one.value)
     return Failures(

@@ -98,5 +98,5 @@ def _find_failures(
             one for verdict in supported for one in failures(verdict, writer, matcher, design.failures, design.seed)
         ]
     except Unanswered:
-        return  # a writer that will not write has no gallery; another command may have a better one
+        return  # without prompts there is no gallery; the verdict stands
     run.write_beside(FAILURES, owed, dump_gallery(owed, supported[0].name, found))
