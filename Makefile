@@ -44,7 +44,7 @@ science: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.science $(if $(only),only=$(only))
 
-# What the applications find of what is known to be there: prints figures, at most an hour on two cores.
+# What the applications find of what is known to be there: writes tests/applications/RESULTS.md.
 applications: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.applications $(if $(only),only=$(only))

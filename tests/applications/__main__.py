@@ -1,4 +1,4 @@
-"""Measures the applications against known truths and prints the figures, with how long they took.
+"""Measures the applications against known truths and writes RESULTS.md, with how long it took.
 
 python -m tests.applications [only=bias] [smoke=1]
 """
@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+from tests.applications import results
 from tests.benchmarks.__main__ import machine
 from tests.science.setting import REPOSITORY
 
@@ -26,6 +27,8 @@ def main() -> None:
     for part in only.split(","):
         began = time.monotonic()
         figures[part] = _measured(part, smoke) | {"took_s": round(time.monotonic() - began, 1)}
+        if not smoke:
+            results.write(figures[part], figures["machine"])
     print(json.dumps(figures))
 
 
