@@ -77,7 +77,7 @@ def _falls(metric: str, whole: Scores, changed: Scores) -> bool:
 
 @cache
 def measured() -> Verdicts:
-    """As they stand in sanity.json (`python -m tests.benchmarks only=sanity` measures them again)."""
+    """As they stand in sanity.json (`make science only=sanity` measures them again)."""
     return json.loads((files("openmaia.evaluate") / "sanity.json").read_text())
 
 
