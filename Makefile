@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench science gpu cluster-test clean
+.PHONY: setup demo test lint bench science applications gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -43,6 +43,11 @@ bench: setup
 science: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.science $(if $(only),only=$(only))
+
+# What the applications find of what is known to be there: writes tests/applications/RESULTS.md.
+applications: setup
+	@$(BIN)/python -m tests.prepare
+	@$(BIN)/python -m tests.applications $(if $(only),only=$(only))
 
 gpu: setup
 	$(BIN)/pytest -m gpu

@@ -17,12 +17,12 @@ from openmaia.store.exemplars import ExemplarStore
 from openmaia.tools.api import Tools
 
 if TYPE_CHECKING:
-    from openmaia.targets.closed_form import ClosedFormTarget
+    from openmaia.targets.closed_form import ClosedFormClasses, ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
     from openmaia.targets.synthetic.target import SyntheticTarget
     from openmaia.targets.synthetic.units import Units
 
-    ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget
+    ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget | ClosedFormClasses
 
 Role = Literal["target", "generator", "editor", "backbone"]
 Say = Callable[[str], None]
@@ -63,8 +63,10 @@ def target(config: Config) -> "ReadableTarget":
                 named.name, named.detector, named.segmenter, named.units, listed=synthetic_units(config)
             )
         case "closed_form":
-            from openmaia.targets.closed_form import ClosedFormTarget
+            from openmaia.targets.closed_form import ClosedFormClasses, ClosedFormTarget
 
+            if config.target.family == "biased":
+                return ClosedFormClasses(config.target.name)
             return ClosedFormTarget(config.target.name, family=config.target.family, shuffled=config.target.shuffled)
         case kind:
             raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")

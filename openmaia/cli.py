@@ -3,6 +3,7 @@
 import typer
 
 from openmaia.commands.ablate import ablate
+from openmaia.commands.bias import bias
 from openmaia.commands.common import fail
 from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
@@ -31,6 +32,7 @@ for command in (
     exemplars,
     evaluate,
     ablate,
+    bias,
     report,
     figures,
     show,

@@ -44,10 +44,11 @@ POSITIVE = (
     "sandbox.processes sandbox.output_bytes sandbox.scratch_mb sandbox.frame_mb evaluate.n evaluate.bootstrap "
     "ray.investigations ray.investigations_per_process ray.memory_mb backbone.context_tokens backbone.images_per_prompt "
     "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction "
+    "bias.pairs bias.rate "
     "tracking.every tracking.start_seconds tracking.finish_seconds job.nodes job.cpus job.memory_gb job.hours"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
-    "retries evaluate.pictures evaluate.detect ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
+    "retries evaluate.pictures evaluate.detect bias.smallest bias.failures ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
     "ray.wait_seconds job.gpus pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]
 
@@ -271,7 +272,7 @@ def _refuse_out_of_range(merged: DictConfig) -> None:
         for key in (f"task.evidence.{name}" for name in ("experiments", "controls", "replicates", "confirm"))
         if (OmegaConf.select(merged, key) or 0) < 0
     ]
-    wrong += [("exemplars.quantile", "at most 1")] if values["exemplars.quantile"] > 1 else []
+    wrong += [(key, "at most 1") for key in ("exemplars.quantile", "bias.rate") if values[key] > 1]
     for key, wanted in wrong:
         raise UsageError(f"{key}={OmegaConf.select(merged, key)} is out of range; give a value {wanted}")
 

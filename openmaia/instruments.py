@@ -37,7 +37,7 @@ def instruments(
         target=read,
         writer=_writer(config, spoken),
         asker=spoken,
-        judge=_judge(config, spoken),
+        judge=judge(config, spoken),
         pictures=() if pictures is None else test_pictures(pictures, config.evaluate.pictures, config.generator.size),
         scales={} if store is None else scales(store, read.info(), layers),
     )
@@ -71,9 +71,10 @@ def _writer(config: Config, asker: Asker | None) -> Writer:
             return PublishedWriter(asker, "pairing")
 
 
-def _judge(config: Config, asker: Asker | None) -> Judge | None:
-    if config.evaluate.judge == "auto" and asker is not None:
-        return ModelJudge(asker)
+def judge(config: Config, model: Asker | None) -> Judge | None:
+    """Who says what a picture shows. model: the writer's."""
+    if config.evaluate.judge == "auto" and model is not None:
+        return ModelJudge(model)
     if config.evaluate.judge == "detector":
         from openmaia.targets.synthetic.judge import DetectorJudge
 

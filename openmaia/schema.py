@@ -53,7 +53,8 @@ class TargetConfig:
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     """synthetic only: other units than those of the papers, under the same formulas."""
     family: str = "small"
-    """closed_form only: `small`, twelve exact units; `held_out` and `development`, hundreds of graded, noisy ones."""
+    """closed_form only: `small`, twelve exact units; `held_out` and `development`, hundreds of graded, noisy ones;
+    `biased`, 96 classifiers, half of them with a planted bias."""
     shuffled: bool = False
     """closed_form only, a control: every picture gets the answer to another one, so that nothing can be found out."""
 
@@ -227,6 +228,23 @@ class EvaluateConfig:
 
 
 @dataclass
+class BiasConfig:
+    """`openmaia bias`: how what an agent claims is tested."""
+
+    pairs: int = 40
+    """Matched pictures with and without each claimed context."""
+    smallest: float = 0.02
+    """Difference of mean probabilities below which no bias is called supported."""
+    rate: float = 0.05
+    """Of false discoveries among the biases of a run that are supported (Benjamini and Hochberg)."""
+    failures: int = 40
+    """Pairs in which pictures are looked for that the classifier gets wrong, for each bias that stood; 0 for none."""
+    detector: str = ""
+    """A Grounding DINO by hub id or folder, which confirms that the class is there in pictures whose generator does not
+    know. Empty: evaluate.judge does."""
+
+
+@dataclass
 class PoolConfig:
     replicas: int = 1
     max_batch: int = 16
@@ -343,6 +361,7 @@ class Config:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    bias: BiasConfig = field(default_factory=BiasConfig)
     retries: int = 1
     """How often a failed unit is tried again within one run of the command."""
     pools: PoolsConfig = field(default_factory=PoolsConfig)

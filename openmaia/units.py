@@ -24,6 +24,9 @@ class Scope(StrEnum):
 WHOLE = -1
 """The index of a layer as a whole."""
 
+OUTPUT = "output"
+"""The layer that is a network's final output. Its units may be named by their classes."""
+
 NETWORK = "*"
 """The layer of a network as a whole."""
 
@@ -62,6 +65,8 @@ class TargetInfo:
     """(height, width) of the network's own preprocessing."""
     mask_threshold: float | None = None
     """Where a mask begins, for a target that knows; elsewhere it is a quantile of the unit's activations."""
+    classes: tuple[str, ...] = ()
+    """Names of the units of OUTPUT, where it is a classifier's and they are known. Two classes may have one name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +77,8 @@ class Selection:
 
 
 def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
-    """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `all`, or a JSON file -> units in order.
+    """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or a JSON file -> units in
+    order.
 
     Where the scope is a layer, names of layers are enough: `layer3:layer4` or `all`; of a network there is nothing to choose.
 
@@ -160,6 +166,9 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
     indices: list[int] = []
     for piece in part.split(","):
         span = re.fullmatch(r"\s*(\d{1,15})(?:-(\d{1,15}))?\s*", piece)
+        if not span and layer == OUTPUT:
+            indices.extend(_of_class(piece.strip(), info))
+            continue
         if not span:
             raise UsageError(
                 f"units: {piece[:40]!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20"
@@ -171,6 +180,22 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
             raise UsageError(f"unit {last} is out of range: layer {layer!r} of {info.name} has units 0 to {count - 1}")
         indices.extend(range(first, last + 1))
     return indices
+
+
+def _of_class(name: str, info: TargetInfo) -> list[int]:
+    """All outputs of that name, case aside."""
+    if not info.classes:
+        raise UsageError(
+            f"units: {name[:40]!r} of layer {OUTPUT!r} is no index, and the names of {info.name}'s classes are not known; "
+            f"give indices, such as {OUTPUT}=291"
+        )
+    found = [index for index, known in enumerate(info.classes) if known.casefold() == name.casefold()]
+    if not found:
+        near = difflib.get_close_matches(name, list(dict.fromkeys(info.classes)), n=3, cutoff=0.0)
+        raise UsageError(
+            f"units: {info.name} has no class {name[:40]!r}; the nearest of its {len(info.classes)} are {', '.join(near)}"
+        )
+    return found
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
@@ -200,7 +225,17 @@ def count(spec: str, layers: Sequence[str]) -> int | None:
         if found := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
             drawn[layer] = max(drawn.get(layer, 0), int(found[1]))
         else:
-            named.update((layer, index) for index in _indices(part, layer, info))
+            named.update(_counted(part, layer, info))
     if any(layer in drawn for layer, _ in named):
         return None  # whether a drawn unit is one of those that are named as well
     return len(named) + sum(drawn.values())
+
+
+def _counted(part: str, layer: str, info: TargetInfo) -> Iterable[tuple[str, int]]:
+    """A class counts as one output: which it is only the target knows."""
+    pieces = [piece.strip() for piece in part.split(",")]
+    classes = [piece for piece in pieces if layer == OUTPUT and piece and not piece[0].isdigit()]
+    rest = ",".join(piece for piece in pieces if piece not in classes)
+    yield from ((layer, -1 - at) for at in range(len(set(classes))))
+    if rest or not classes:
+        yield from ((layer, index) for index in _indices(rest, layer, info))

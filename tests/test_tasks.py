@@ -128,6 +128,19 @@ def test_a_bias_is_the_answer_of_the_bias_task_and_a_description_is_none():
     assert parse("[BIAS]: NONE", answer).description == ""
 
 
+def test_the_question_about_a_bias_names_the_class():
+    unit = Unit(target="net", layer="output", index=3)
+    assert "The class is: tiger cat\n" in load("bias").question(unit, lambda: "tiger cat")
+
+
+def test_a_unit_that_is_no_class_cannot_be_asked_about_biases(pictures: Path, exemplars_folder: Path, tmp_path: Path):
+    unit = Unit(target="closed_form", layer="mono", index=0)
+    with pytest.raises(
+        UsageError, match=r"closed_form/mono/0 is none that has a name; give classes .* units=output=NAME"
+    ):
+        run(unit, "bias", pictures, exemplars_folder, tmp_path, "[BIAS]: NONE")
+
+
 def test_headings_of_other_tasks_hold_nothing_back():
     assert parse("[DESCRIPTION]: a\n[BIAS]: b\n[LABEL 1]: c", Answer()).labels == ("c",)
 

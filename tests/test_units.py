@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.errors import UsageError
-from openmaia.units import TargetInfo, Unit, select
+from openmaia.units import TargetInfo, Unit, count, select
 
 INFO = TargetInfo(name="net", layers={"layer3": 40, "layer4": 300, "output": 10}, digest="d", input_size=(224, 224))
 
@@ -177,3 +177,31 @@ def test_a_unit_reads_as_a_path():
 def test_units_sort_by_number():
     units = [Unit(target="t", layer="l", index=index) for index in (10, 9, 100)]
     assert [unit.index for unit in sorted(units)] == [9, 10, 100]
+
+
+CLASSES = TargetInfo(
+    name="net", layers={"output": 4}, digest="0", input_size=(8, 8), classes=("pig", "tiger cat", "crane", "crane")
+)
+
+
+def test_outputs_are_chosen_by_the_names_of_their_classes():
+    assert [u.index for u in select("output=tiger cat, Pig,3", CLASSES).units] == [1, 0, 3]
+
+
+def test_two_classes_of_one_name_are_both_meant():
+    assert [u.index for u in select("output=crane", CLASSES).units] == [2, 3]
+
+
+def test_a_class_that_the_network_does_not_have_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match=r"net has no class 'tiger'; the nearest of its 4 are tiger cat"):
+        select("output=tiger", CLASSES)
+
+
+def test_where_classes_have_no_names_indices_are_asked_for():
+    info = TargetInfo(name="net", layers={"output": 4}, digest="0", input_size=(8, 8))
+    with pytest.raises(UsageError, match="names of net's classes are not known; give indices"):
+        select("output=pig", info)
+
+
+def test_classes_are_counted_without_the_network():
+    assert count("output=pig,tiger cat,3-4:a=1", ["output", "a"]) == 5

@@ -10,6 +10,7 @@ from openmaia.agent.bench import Bench, Experiment
 from openmaia.agent.confirm import confirm
 from openmaia.agent.evidence import assess, refused, said, sent_back
 from openmaia.agent.options import Options
+from openmaia.errors import UsageError
 from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
 from openmaia.sandbox.spares import Spares
 from openmaia.services import Services
@@ -22,7 +23,7 @@ from openmaia.tools import api
 from openmaia.tools.api_text import api_text
 from openmaia.tools.seeds import seed
 from openmaia.tools.toolbox import Surroundings, Toolbox
-from openmaia.units import Unit
+from openmaia.units import OUTPUT, Unit
 
 
 class Investigation:
@@ -60,7 +61,8 @@ class Investigation:
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
         instructions = task.instructions(api_text(options.user_tools, unit.scope, options.without))
-        self.opening = (system(instructions), user(task.question(unit, self.rule)))
+        question = task.question(unit, self.rule, lambda: class_of(unit, services))
+        self.opening = (system(instructions), user(question))
         self.turns: list[Turn] = []
         self.notes = notes
         self.started = time.time()
@@ -207,6 +209,17 @@ class Investigation:
             experiment_seconds=experiment.seconds,
             pictures=experiment.pictures,
         )
+
+
+def class_of(unit: Unit, services: Services) -> str:
+    """Raises UsageError for a unit that is no class, or none that has a name."""
+    classes = services.target.info().classes
+    if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):
+        raise UsageError(
+            f"the task asks about a class, and {unit} is none that has a name; give classes of a classifier as "
+            f"units={OUTPUT}=NAME,NAME with {OUTPUT} among target.layers"
+        )
+    return classes[unit.index]
 
 
 def surroundings(

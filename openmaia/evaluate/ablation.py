@@ -7,6 +7,7 @@ of one generator, whichever one the agent had.
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -61,7 +62,8 @@ class Measured:
 def rows(runs: Mapping[str, Run], resamples: int) -> list[Row]:
     """runs: by tool set. Only units that all of them have evaluated are compared."""
     found = {name: _measured(trials(run), resamples) for name, run in runs.items()}
-    common = set.intersection(*(set(one.counted) for one in found.values())) if found else set[str]()
+    counts = Counter(unit for one in found.values() for unit in one.counted)
+    common = [unit for unit, count in counts.items() if count == len(found)]
     return [_row(name, one, found.get(FULL) if name != FULL else None, sorted(common)) for name, one in found.items()]
 
 

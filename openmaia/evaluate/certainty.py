@@ -1,10 +1,11 @@
 """The reliability of a run: agreement of its replicates, and what their certainty is worth. Kept in the run directory."""
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -74,11 +75,11 @@ def kept(run: Run) -> Reliability:
     document: dict[str, Any] = json.loads(run.files.read(FILE) or b"{}")
     return Reliability(
         agreements=tuple(
-            Agreement(**_intervals(one) | {"by_unit": {Unit(**unit): value for unit, value in one["by_unit"]}})
+            Agreement(**_intervals(one, by_unit={Unit(**unit): value for unit, value in one["by_unit"]}))
             for one in document.get("agreements", [])
         ),
         selective=tuple(
-            Selective(**_intervals(one) | {"risks": tuple((at, Interval.of(i)) for at, i in one["risks"])})
+            Selective(**_intervals(one, risks=tuple((at, Interval.of(i)) for at, i in one["risks"])))
             for one in document.get("selective", [])
         ),
     )
@@ -93,10 +94,11 @@ def _number(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-def _intervals(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists of three are intervals; a number that was none is none again."""
-    made: dict[str, Any] = {}
+def _intervals(one: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+    """Lists of three are intervals; a number that was none is none again. others: what stands in place of the document's."""
+    made: dict[str, Any] = dict(others)
     for name, value in one.items():
-        is_interval = isinstance(value, list) and name not in ("by_unit", "risks")
-        made[name] = Interval.of(value) if is_interval else float("nan") if value is None else value
+        if name not in others:
+            is_interval = isinstance(value, list)
+            made[name] = Interval.of(cast(list[Any], value)) if is_interval else math.nan if value is None else value
     return made

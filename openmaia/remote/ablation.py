@@ -7,7 +7,7 @@ from openmaia import build
 from openmaia.remote.cluster import cluster
 from openmaia.remote.investigator import Job
 from openmaia.remote.services import shared
-from openmaia.remote.sweep import evaluate_job, held, sweeps
+from openmaia.remote.sweep import UNTESTED, evaluate_job, held, sweeps
 from openmaia.remote.view import View
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
@@ -21,7 +21,7 @@ def ablation(configs: Mapping[str, Config], view: View) -> dict[str, Run]:
     outcomes = sweeps(list(alike.values()), view)
     runs = {name: outcome.run for name, outcome in zip(alike, outcomes, strict=True)}
     for name in configs.keys() - alike.keys():
-        outcome = sweeps([configs[name]], view, evaluating=False)[0]
+        outcome = sweeps([configs[name]], view, UNTESTED)[0]
         runs[name] = outcome.run
         _evaluate(full, outcome.run, view)
     return {name: runs[name] for name in configs}

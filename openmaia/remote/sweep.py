@@ -50,16 +50,28 @@ class Outcome:
         return self.run.failures()
 
 
-def sweep(config: Config, view: View) -> Outcome:
-    """Runs what is owed. Raises UsageError for what the user can mend."""
-    return sweeps([config], view)[0]
+Test = Callable[[Job, ExemplarStore, Library, Callable[[int, int], None]], None]
 
 
-def sweeps(configs: Sequence[Config], view: View, *, evaluating: bool = True) -> list[Outcome]:
-    """Runs what any of them owes. evaluating: their descriptions are tested, too. configs: equal in their machine sections and in what the pools are made from
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testing:
+    """How what agents found out is put to the test, while the pools are there. is_done: whether no record lacks its test."""
+
+    test: Test
+    is_done: Callable[[Run], bool]
+
+
+def sweep(config: Config, view: View, testing: Testing | None = None) -> Outcome:
+    """Runs what is owed. testing: None for the predictive protocol. Raises UsageError for what the user can mend."""
+    return sweeps([config], view, testing)[0]
+
+
+def sweeps(configs: Sequence[Config], view: View, testing: Testing | None = None) -> list[Outcome]:
+    """Runs what any of them owes. configs: equal in their machine sections and in what the pools are made from
     (openmaia.config.load_sweeps sees to it)."""
+    testing = testing or PREDICTIVE
     runs = [Run.create(config) for config in configs]
-    open_ones = [at for at, run in enumerate(runs) if not is_complete(run, evaluating=evaluating)]
+    open_ones = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if open_ones:
         with ExitStack() as open_now:
             for at in open_ones:
@@ -67,7 +79,7 @@ def sweeps(configs: Sequence[Config], view: View, *, evaluating: bool = True) ->
             watched = [
                 Watched(view, open_now.enter_context(start(configs[at], runs[at], view.say))) for at in open_ones
             ]
-            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched, evaluating)
+            _carry_out([configs[at] for at in open_ones], [runs[at] for at in open_ones], view, watched, testing)
     return [
         Outcome(run=run, done=len(run.files.names("records")), was_complete=at not in open_ones)
         for at, run in enumerate(runs)
@@ -75,7 +87,7 @@ def sweeps(configs: Sequence[Config], view: View, *, evaluating: bool = True) ->
 
 
 def _carry_out(
-    configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched], evaluating: bool
+    configs: Sequence[Config], runs: Sequence[Run], view: View, watched: Sequence[Watched], testing: Testing
 ) -> None:
     view.say("starting Ray and loading the models")
     libraries = [build.library(config, view.say) for config in configs]
@@ -96,8 +108,8 @@ def _carry_out(
                 for config, run, each, store in zip(configs, runs, pools, stores, strict=True)
             ]
             _investigate(jobs, view, watched)
-            for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True) if evaluating else ():
-                evaluate_job(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
+            for job, store, library, one in zip(jobs, stores, libraries, watched, strict=True):
+                testing.test(job, store, library, partial(one.progress, _stage("evaluation", job.run, runs)))
     for run in runs:
         run.write_summary()
 
@@ -106,10 +118,8 @@ def _stage(name: str, run: Run, runs: Sequence[Run]) -> str:
     return f"{name} {run.name}" if len(runs) > 1 else name
 
 
-def is_complete(run: Run, *, evaluating: bool = True) -> bool:
-    if not run.planned() or next(run.to_do(), None) is not None:
-        return False
-    return not evaluating or run.done() <= run.evaluated()
+def is_complete(run: Run, testing: Testing) -> bool:
+    return bool(run.planned()) and next(run.to_do(), None) is None and testing.is_done(run)
 
 
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
@@ -155,6 +165,11 @@ def evaluate_job(job: Job, store: ExemplarStore, library: Library, progress: Cal
     generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
     tested = instruments(job.config, generator, target, store, library)
     evaluate(job.run, tested, design(job.config, job.config.ray.investigations), progress)
+
+
+PREDICTIVE = Testing(test=evaluate_job, is_done=lambda run: run.done() <= run.evaluated())
+UNTESTED = Testing(test=lambda job, store, library, progress: None, is_done=lambda run: True)
+"""For runs that are tested elsewhere."""
 
 
 @contextmanager

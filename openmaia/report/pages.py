@@ -45,6 +45,10 @@ TEMPLATES = (
 )
 
 
+APPLICATIONS = "applications"
+"""Folder below report/ for pages of applications. The index links to each by its file name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetLinks:
     """Of one run. layers: layer -> its contact sheets, each with its file and what it shows. missing: why some are not
@@ -67,8 +71,10 @@ def index_page(
     strips: Mapping[str, Sequence[str]],
     exemplars: Mapping[str, SheetLinks],
     agents: Mapping[str, ShownAgents],
+    applications: Sequence[tuple[str, str]] = (),
 ) -> bytes:
-    """strips: data URIs of exemplars by page. exemplars, agents: by the run's name."""
+    """strips: data URIs of exemplars by page. exemplars, agents: by the run's name. applications: address and title of
+    each of their pages."""
     rows = [row for summary in summaries for row in summary.rows]
     present = {row.stop for row in rows}
     return _rendered(
@@ -80,6 +86,7 @@ def index_page(
         strips=strips,
         exemplars=exemplars,
         agents=agents,
+        applications=applications,
         layers=sorted({row.unit.layer for row in rows}),
         stops=[stop for stop in STOPS if stop in present],
         blind={name: warning(name) for name in ("auc", "auc_minus_other", "difference")},
@@ -155,21 +162,29 @@ def damaged_page(row: Row, damage: str) -> bytes:
     return _rendered("damaged.html.j2", policy=_policy(""), row=row, damage=damage, top="../" * row.page.count("/"))
 
 
+def application_page(package: str, template: str, **values: Any) -> bytes:
+    """A page of an application, from the templates in its own package; base.html.j2 and the macros of the figures are those
+    of every page, and so is the style."""
+    return _rendered(template, package, policy=_policy(""), **values)
+
+
 @cache
 def design() -> str:
     """The digest of how pages look: those of another design are written anew."""
     return hashlib.sha256("".join(_source(name) for name in TEMPLATES).encode()).hexdigest()[:16]
 
 
-def _rendered(template: str, **values: Any) -> bytes:
+def _rendered(template: str, package: str = "openmaia.report", **values: Any) -> bytes:
     values = {"style": Markup(_source("style.css"))} | values
-    return _environment().get_template(template).render(values).encode("utf-8", errors="replace")
+    return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader("openmaia.report"),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(name) for name in dict.fromkeys((package, "openmaia.report"))]
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

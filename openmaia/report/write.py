@@ -1,6 +1,7 @@
 """Writes the pages of one or several runs into the first one's directory; what is up to date stays as it is."""
 
 import json
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,7 +15,16 @@ from openmaia.report import papers as beside
 from openmaia.report.captions import Captions
 from openmaia.report.conversation import conversation
 from openmaia.report.observation import Viewer
-from openmaia.report.pages import Neighbours, damaged_page, design, figure_svg, index_page, papers_page, unit_page
+from openmaia.report.pages import (
+    APPLICATIONS,
+    Neighbours,
+    damaged_page,
+    design,
+    figure_svg,
+    index_page,
+    papers_page,
+    unit_page,
+)
 from openmaia.report.rows import Row, Summary, rows, summary
 from openmaia.report.scored import Scored, read
 from openmaia.report.sheets import Sheet, of_run
@@ -86,8 +96,14 @@ def write_report(runs: Sequence[Run]) -> Path:
     papers = beside.papers([(run, name) for run, name, _ in shown_as])
     beside.write(files, papers)
     files.write(f"report/{beside.PAGE}", papers_page(papers))
-    files.write("report/index.html", index_page(shown, strips, links, figures))
+    files.write("report/index.html", index_page(shown, strips, links, figures, _applications(files)))
     return Path(files.path("report/index.html"))
+
+
+def _applications(files: Files) -> list[tuple[str, str]]:
+    """Pages that applications have written into the report: address and title."""
+    pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}") if name.endswith(".html")]
+    return [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages]
 
 
 def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:

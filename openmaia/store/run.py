@@ -273,6 +273,18 @@ class Run:
         names = self.files.names("evaluation")
         return {_parse(name): tables.header(self.files, name)["scores"] for name in names}
 
+    # -- what applications keep beside the records -------------------------------------------------------------------
+
+    def write_beside(self, folder: str, owed: Owed, data: bytes) -> None:
+        """folder: of the application, such as `bias`."""
+        self.files.write(f"{folder}/{_name(owed)}.parquet", data)
+
+    def beside(self, folder: str, owed: Owed) -> bytes | None:
+        return self.files.read(f"{folder}/{_name(owed)}.parquet")
+
+    def all_beside(self, folder: str) -> set[Owed]:
+        return {_parse(name) for name in self.files.names(folder)}
+
     # -- one driver per run ------------------------------------------------------------------------------------------
 
     def take_lease(self) -> Lease:

@@ -9,9 +9,7 @@ from torch import nn
 
 from openmaia.errors import HostDead, ServiceError, UsageError
 from openmaia.targets.maps import Evidence, Layout, Shape, first_tensor, layout
-
-OUTPUT = "output"
-"""The name of the layer that is the network's final output."""
+from openmaia.units import OUTPUT
 
 UNFIT = (RuntimeError, AssertionError, ValueError, IndexError)
 """What networks raise when an input has a size that they are not made for."""

@@ -14,10 +14,10 @@ from openmaia.errors import UsageError
 from openmaia.images import Picture, Pixels
 from openmaia.services import Activation, LayerProbe, Map, Probe
 from openmaia.targets.directions import SUFFIX, read_directions
-from openmaia.targets.forward import OUTPUT, Forward, equal_sizes
+from openmaia.targets.forward import Forward, equal_sizes
 from openmaia.targets.maps import Response, spatial
 from openmaia.targets.preprocess import Box, Network
-from openmaia.units import TargetInfo, Unit, unknown_layer
+from openmaia.units import OUTPUT, TargetInfo, Unit, unknown_layer
 
 LOGITS = "output (raw)"
 """Where the logits behind the probabilities are kept; no layer that can be asked for."""
@@ -174,7 +174,12 @@ class NetworkTarget:
             layers={layer: counts[layer] for layer in self._layers} | of_directions,
             digest=weights_digest([*state, *(item for of in self._directions.values() for item in of.state())]),
             input_size=self._network.preprocess.size,
+            classes=self._classes(counts),
         )
+
+    def _classes(self, counts: Mapping[str, int]) -> tuple[str, ...]:
+        labels = self._network.labels
+        return labels if self._network.classifies and counts.get(OUTPUT) == len(labels) else ()
 
 
 def _resolved(

@@ -2,7 +2,7 @@
 masks are drawn.
 
 system.md     who the agent is; {api} stands for what it can call
-user.md       the question; {layer} and {unit} stand for what is asked about
+user.md       the question; {layer} and {unit} stand for what is asked about, {class} for the name of an output's class
 final.md      said when experiments are used up
 no_code.md    said to a message that holds neither an experiment nor an answer
 evidence.md   the stopping rule as the agent reads it, where one is required: {experiments}, {controls}, {replicates} are its
@@ -11,6 +11,7 @@ missing.md    said to an answer that comes too early; {missing} stands for what 
 describe.md   what a fresh viewer is asked about one image, summarize.md about several
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -53,8 +54,11 @@ class Task:
     def instructions(self, api: str) -> str:
         return self.system.replace("{api}", api)
 
-    def question(self, unit: Unit, rule: Rule) -> str:
+    def question(self, unit: Unit, rule: Rule, class_name: Callable[[], str] = lambda: "") -> str:
+        """class_name: asked where the question names the class."""
         asked = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
+        if "{class}" in asked:
+            asked = asked.replace("{class}", class_name())
         stated = rule.stated(self.evidence)
         return f"{asked}\n{stated}" if stated else asked
 

@@ -17,16 +17,20 @@ class Activation(float):
     """A number that also knows how high it is for this unit.
 
     percentile: share (0 to 100) of the dataset's pictures that excite the unit less, ties counting half. z: standard deviations above the
-    mean over those pictures. fired: whether the unit rose above its mask threshold anywhere in the image.
+    mean over those pictures. fired: whether the unit rose above its mask threshold anywhere in the image. raw: of a
+    class whose activation is a probability, the logit behind it; None elsewhere.
     """
 
     percentile: float
     z: float
     fired: bool
+    raw: float | None
 
-    def __new__(cls, value: float, percentile: float = 0.0, z: float = 0.0, fired: bool = False) -> "Activation":
+    def __new__(
+        cls, value: float, percentile: float = 0.0, z: float = 0.0, fired: bool = False, raw: float | None = None
+    ) -> "Activation":
         self = super().__new__(cls, value)
-        self.percentile, self.z, self.fired = percentile, z, fired
+        self.percentile, self.z, self.fired, self.raw = percentile, z, fired, raw
         return self
 
     def __repr__(self) -> str:
@@ -102,7 +106,8 @@ class System:
         for a hypothesis need none.
         Returns (activations, images): one number per image, and the same images with their `.masked` rendering. Each
         number is a float that also has `.percentile` (share of dataset pictures that excite the unit less, 0 to 100),
-        `.z` (standard deviations above the dataset's mean) and `.fired`; printing it shows the percentile.
+        `.z` (standard deviations above the dataset's mean), `.fired`, and `.raw` (the logit behind a class's
+        probability); printing it shows the percentile.
 
         >>> activations, images = system.call_neuron(tools.text2image(["a dog on grass", "grass"]))
         >>> tools.display(*[part for pair in zip(activations, images) for part in pair])

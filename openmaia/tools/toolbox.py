@@ -250,7 +250,8 @@ class Toolbox:
 
     def _seen(self, picture: Picture, answer: Activation, known: UnitExemplars, tested: str) -> Entry:
         mask = _mask(picture, answer.map, answer.box, known.threshold)
-        return self._add(picture, mask, _height(answer.value, answer.map, known), tested)
+        height = _height(answer.value, answer.map, known)
+        return self._add(picture, mask, height if answer.raw is None else height | {"raw": answer.raw}, tested)
 
     def _drawn(self, drawn: Drawn, tested: str) -> Entry:
         """A picture that lacks what was asked for tests nothing."""

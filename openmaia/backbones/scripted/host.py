@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
-from openmaia.backbones.scripted import design
+from openmaia.backbones.scripted import contexts, design
 from openmaia.backbones.scripted.judge import (
     MOST,
     RETAINED,
@@ -82,6 +82,8 @@ class ScriptedBackbone:
         return Reply(text=text, prompt_tokens=heard, generated_tokens=len(text.split()))
 
     def _experiment(self, messages: Sequence[Message]) -> str:
+        if len(messages) > 1 and contexts.TASK in messages[1].text:
+            return contexts.reply(messages)
         seen = read(messages)
         if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
             return _write([], answer_text="[DESCRIPTION]: NONE")

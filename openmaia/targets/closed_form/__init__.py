@@ -3,6 +3,7 @@
 Their detectors serve nowhere else: not in the experimenter's eyes, not in its vocabulary, not in the evaluation.
 """
 
+from openmaia.targets.closed_form.classifying import ClosedFormClasses
 from openmaia.targets.closed_form.target import ClosedFormTarget, layers
 
-__all__ = ["ClosedFormTarget", "layers"]
+__all__ = ["ClosedFormClasses", "ClosedFormTarget", "layers"]

@@ -49,12 +49,10 @@ OUTSIDE = {
 def thing(classes: str) -> Detector:
     """The probability of a group of classes, laid where the classes' own weights find it (class activation mapping of
     Zhou et al. 2016, relative to its strongest place)."""
-    indices = np.array(
-        [i for span in classes.split(",") for i in range(int(span.split("-")[0]), int(span.split("-")[-1]) + 1)]
-    )
+    indices = _indices(classes)
 
     def detect(seen: Seen) -> Plane:
-        probabilities, features = _looked(seen)
+        probabilities, features, _ = _looked(seen)
         evidence = float(probabilities[indices].sum())
         strongest = indices[int(probabilities[indices].argmax())]
         there = np.maximum(np.tensordot(_weights()[strongest], features, axes=1), 0)
@@ -65,8 +63,22 @@ def thing(classes: str) -> Detector:
     return detect
 
 
-def _looked(seen: Seen) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Class probabilities (1000,) and the last features (channels, h, w), once per picture."""
+def strongest(seen: Seen, classes: str) -> float:
+    """The highest logit of a group of classes: unlike a probability it does not fall because something else is there."""
+    return float(_looked(seen)[2][_indices(classes)].max())
+
+
+@cache
+def _indices(classes: str) -> npt.NDArray[np.int64]:
+    spans = [span.split("-") for span in classes.split(",")]
+    return np.array([index for span in spans for index in range(int(span[0]), int(span[-1]) + 1)])
+
+
+Found = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.float32]]
+
+
+def _looked(seen: Seen) -> Found:
+    """Class probabilities (1000,), the last features (channels, h, w), and logits (1000,), once per picture."""
     kept = seen.memo.get(NETWORK)
     if kept is None:
         network = _network()
@@ -74,7 +86,7 @@ def _looked(seen: Seen) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32
         with torch.inference_mode():
             features = network.module.extract_features(network.preprocess.tensor(view)[None])
             logits = network.module._fc(features.mean(dim=(2, 3)))
-        kept = logits.softmax(dim=1)[0].numpy(), features[0].numpy()
+        kept = logits.softmax(dim=1)[0].numpy(), features[0].numpy(), logits[0].numpy()
         seen.memo[NETWORK] = kept
     return kept
 

@@ -30,7 +30,7 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
         case "development" | "held_out":
             return {mode: units(family, mode) for mode in MODES}
         case _:
-            raise UsageError(f"target.family={family!r} is not known; expected small, development or held_out")
+            raise UsageError(f"target.family={family!r} is not known; expected small, development, held_out or biased")
 
 
 class ClosedFormTarget:

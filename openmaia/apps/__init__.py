@@ -1,0 +1,1 @@
+"""Applications: an agent's answers turned into something to act on, and tested."""
