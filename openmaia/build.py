@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,9 @@ from openmaia.tools.api import Tools
 if TYPE_CHECKING:
     from openmaia.targets.closed_form import ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
+    from openmaia.targets.preprocess import Network
     from openmaia.targets.synthetic.target import SyntheticTarget
+    from openmaia.training.classifier import Trainable, Trainer
 
     ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget
 
@@ -50,9 +53,8 @@ def target(config: Config) -> "ReadableTarget":
     match config.target.kind:
         case "network":
             from openmaia.targets.hooked import NetworkTarget
-            from openmaia.targets.networks import load
 
-            network = load(config.target.network, config.target.weights, _preset(config))
+            network = _network(config, config.target.weights)
             return NetworkTarget(config.target.name, network, config.target.layers, directions=config.target.directions)
         case "synthetic":
             from openmaia.targets.synthetic.target import SyntheticTarget
@@ -66,6 +68,34 @@ def target(config: Config) -> "ReadableTarget":
             return ClosedFormTarget(config.target.name, family=config.target.family, shuffled=config.target.shuffled)
         case kind:
             raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")
+
+
+def _network(config: Config, weights: str) -> "Network":
+    from openmaia.targets.networks import load
+
+    network = load(config.target.network, weights, _preset(config))
+    side = config.target.size
+    return replace(network, preprocess=replace(network.preprocess, size=(side, side))) if side else network
+
+
+def trainer(config: Config) -> "Trainer":
+    """Trains the target's network as a classifier of its own, and reads it."""
+    from openmaia.training.classifier import Recipe, Trainer
+
+    def network(weights: str) -> "Trainable":
+        found = _network(config, weights)
+        return found.module, lambda pixels: found.preprocess.tensor(found.preprocess.view(pixels)[0])
+
+    asked = config.spurious
+    recipe = Recipe(
+        epochs=asked.epochs,
+        rate=asked.rate,
+        weight_decay=asked.weight_decay,
+        dropout=asked.dropout,
+        batch=asked.batch,
+        threads=asked.threads,
+    )
+    return Trainer(network, recipe)
 
 
 def _preset(config: Config) -> Literal["weights", "published"]:

@@ -12,6 +12,7 @@ from openmaia.commands.investigate import investigate
 from openmaia.commands.report import report
 from openmaia.commands.run import run
 from openmaia.commands.show import show
+from openmaia.commands.spurious import spurious
 from openmaia.commands.submit import submit
 from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.signals import end_on_signals
@@ -23,7 +24,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, investigate, exemplars, evaluate, report, show, dashboard, import_maia, export_maia, doctor):
+for command in (
+    run, investigate, exemplars, evaluate, report, spurious, show, dashboard, import_maia, export_maia, doctor,
+):  # fmt: skip
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(submit, name="submit")
 

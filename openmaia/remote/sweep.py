@@ -105,7 +105,12 @@ def _stage(name: str, run: Run, runs: Sequence[Run]) -> str:
 def is_complete(run: Run) -> bool:
     if not run.planned() or next(run.to_do(), None) is not None:
         return False
-    return run.done() <= run.evaluated()
+    return _is_verdict(run) or run.done() <= run.evaluated()
+
+
+def _is_verdict(run: Run) -> bool:
+    """A choice between given answers says nothing that pictures could be drawn of, and is not tested with any."""
+    return bool(load(run.config()["task"]["name"]).answer.choices)
 
 
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
@@ -146,7 +151,7 @@ def _said(result: Result) -> str:
 
 
 def _evaluate(job: Job, store: ExemplarStore, library: Library, progress: Callable[[int, int], None]) -> None:
-    if job.run.done() <= job.run.evaluated():
+    if _is_verdict(job.run) or job.run.done() <= job.run.evaluated():
         return
     generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
     tested = instruments(job.config, generator, target, store, library)

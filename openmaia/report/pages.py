@@ -32,6 +32,7 @@ TEMPLATES = (
     "figures.html.j2",
     "index.html.j2",
     "sheet.html.j2",
+    "spurious.html.j2",
     "unit.html.j2",
     "figure.css",
     "style.css",
@@ -134,6 +135,11 @@ def figure_svg(figure: Figure) -> bytes:
 
 def damaged_page(row: Row, damage: str) -> bytes:
     return _rendered("damaged.html.j2", policy=_policy(""), row=row, damage=damage, top="../" * row.page.count("/"))
+
+
+def application_page(template: str, **values: Any) -> bytes:
+    """A page of an application, in the style of the others. template: one of this package's."""
+    return _rendered(template, policy=_policy(""), **values)
 
 
 @cache

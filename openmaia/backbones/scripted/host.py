@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
-from openmaia.backbones.scripted import design
+from openmaia.backbones.scripted import design, spurious
 from openmaia.backbones.scripted.judge import (
     MOST,
     RETAINED,
@@ -80,6 +80,8 @@ class ScriptedBackbone:
 
     def _experiment(self, messages: Sequence[Message]) -> str:
         seen = read(messages)
+        if spurious.is_asked(messages):
+            return spurious.reply(seen, messages[-1], self.eyes)
         if seen.replies > 8 or (seen.is_last_call and not seen.of("screen")):
             return _write([], answer_text="[DESCRIPTION]: NONE")
         if not seen.exemplars:

@@ -1,0 +1,1 @@
+"""What the agents' findings are good for: applications that end in something one can act on."""
