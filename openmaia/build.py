@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from openmaia.targets.hooked import NetworkTarget
     from openmaia.targets.preprocess import Network
     from openmaia.targets.synthetic.target import SyntheticTarget
-    from openmaia.training.classifier import Trainable, Trainer
 
     ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget
 
@@ -54,8 +53,8 @@ def target(config: Config) -> "ReadableTarget":
         case "network":
             from openmaia.targets.hooked import NetworkTarget
 
-            network = _network(config, config.target.weights)
-            return NetworkTarget(config.target.name, network, config.target.layers, directions=config.target.directions)
+            read = network(config, config.target.weights)
+            return NetworkTarget(config.target.name, read, config.target.layers, directions=config.target.directions)
         case "synthetic":
             from openmaia.targets.synthetic.target import SyntheticTarget
 
@@ -70,32 +69,13 @@ def target(config: Config) -> "ReadableTarget":
             raise _unknown("target.kind", kind, "network", "synthetic", "closed_form")
 
 
-def _network(config: Config, weights: str) -> "Network":
+def network(config: Config, weights: str) -> "Network":
+    """The target's, with these weights in place of its own unless they are empty."""
     from openmaia.targets.networks import load
 
-    network = load(config.target.network, weights, _preset(config))
+    found = load(config.target.network, weights, _preset(config))
     side = config.target.size
-    return replace(network, preprocess=replace(network.preprocess, size=(side, side))) if side else network
-
-
-def trainer(config: Config) -> "Trainer":
-    """Trains the target's network as a classifier of its own, and reads it."""
-    from openmaia.training.classifier import Recipe, Trainer
-
-    def network(weights: str) -> "Trainable":
-        found = _network(config, weights)
-        return found.module, lambda pixels: found.preprocess.tensor(found.preprocess.view(pixels)[0])
-
-    asked = config.spurious
-    recipe = Recipe(
-        epochs=asked.epochs,
-        rate=asked.rate,
-        weight_decay=asked.weight_decay,
-        dropout=asked.dropout,
-        batch=asked.batch,
-        threads=asked.threads,
-    )
-    return Trainer(network, recipe)
+    return replace(found, preprocess=replace(found.preprocess, size=(side, side))) if side else found
 
 
 def _preset(config: Config) -> Literal["weights", "published"]:

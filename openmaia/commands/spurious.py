@@ -2,8 +2,15 @@
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from openmaia.commands.common import Config, stoppable
+from openmaia.commands.common import Config, fail, stoppable
+from openmaia.commands.report import write as write_pages
+
+if TYPE_CHECKING:
+    from openmaia.schema import Config as Settings
+    from openmaia.store.run import Run
+    from openmaia.terminal.progress import Terminal
 
 
 def spurious(config: Config) -> None:
@@ -15,7 +22,7 @@ def spurious(config: Config) -> None:
     from openmaia.apps.spurious.study import Instruments, conduct
     from openmaia.apps.spurious.table import table
     from openmaia.config import load
-    from openmaia.remote.sweep import sweep
+    from openmaia.instruments import trainer
     from openmaia.store.files import Files
     from openmaia.terminal.progress import Terminal
     from openmaia.terminal.spurious import show
@@ -28,8 +35,8 @@ def spurious(config: Config) -> None:
             root = folder(settings)
             draw(Files(str(root)), asked, build.generator(settings), partial(terminal.progress, "drawing"))
         use = Instruments(
-            trainer=build.trainer(settings),
-            investigate=lambda judging: sweep(judging, terminal).run,
+            trainer=trainer(settings),
+            investigate=lambda judging: investigated(judging, terminal),
             target=build.target,
             generator=lambda: build.generator(settings),
             progress=terminal.progress,
@@ -41,3 +48,14 @@ def spurious(config: Config) -> None:
     )
     show(found)
     print(f"report: {page}")
+    if failed := sum(len(one.verdicts.failed) for one in outcomes):
+        fail(f"{failed} units could not be judged, and count as not kept; the same command tries them again", 1)
+
+
+def investigated(judging: "Settings", terminal: "Terminal") -> "Run":
+    """Every unit judged, with a page for each conversation."""
+    from openmaia.remote.sweep import sweep
+
+    run = sweep(judging, terminal).run
+    write_pages([run.files.root])
+    return run

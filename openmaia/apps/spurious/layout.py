@@ -6,6 +6,7 @@ In training each class is nearly always in one place (the one-to-one shift), in 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def check(asked: SpuriousConfig) -> None:
 
 def owed(asked: SpuriousConfig) -> dict[Cell, int]:
     """How many pictures of each cell are used."""
-    wanted = _train(asked)
+    wanted = training(asked)
     for cell in _pool_cells(asked):
         wanted[cell] = wanted.get(cell, 0) + _pool(asked)
     for cell in _test(asked):
@@ -104,7 +105,7 @@ def divide(root: Path, asked: SpuriousConfig, seed: int) -> Splits:
     def examples(cell: Cell, paths: Sequence[str]) -> list[Example]:
         return [Example(path=path, label=index[cell.label], location=cell.location) for path in paths]
 
-    learnt = [one for cell, count in _train(asked).items() for one in examples(cell, found.get(cell, [])[:count])]
+    learnt = [one for cell, count in training(asked).items() for one in examples(cell, found.get(cell, [])[:count])]
     pool = {cell: found[cell][-_pool(asked) :] for cell in _pool_cells(asked)}
     test = [
         one
@@ -131,11 +132,20 @@ def content(root: Path, examples: Sequence[Example]) -> str:
     """SHA-256 over labels and the bytes of the files."""
     total = hashlib.sha256()
     for one in examples:
-        total.update(f"{one.label} {one.location} ".encode() + hashlib.sha256((root / one.path).read_bytes()).digest())
+        status = (root / one.path).stat()
+        total.update(f"{one.label} {one.location} ".encode())
+        total.update(_file_digest(root / one.path, status.st_size, status.st_mtime_ns))
     return total.hexdigest()
 
 
-def _train(asked: SpuriousConfig) -> dict[Cell, int]:
+@cache
+def _file_digest(path: Path, size: int, changed: int) -> bytes:
+    """Read once, unless it was changed meanwhile: every classifier asks for the same files."""
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+def training(asked: SpuriousConfig) -> dict[Cell, int]:
+    """How many training pictures, validation included, each cell gives."""
     counts: dict[Cell, int] = {}
     for environment, share in zip(ENVIRONMENTS, asked.shares, strict=True):
         usual = int(asked.per_cell * share)

@@ -77,15 +77,16 @@ def with_units(features: Floats, labels: Labels, count: int, tolerance: float) -
     path = _Path(features, labels, tolerance)
     below = strength = path.first
     model = path.at(strength)
-    for _ in range(STEPS):
+    most = int((np.abs(features).max(axis=0) > 0).sum())
+    for _ in range(STEPS if most >= count else 0):
         if len(model.units) >= count:
             break
         below, strength = strength, strength * FACTOR
         model = path.at(strength)
-    else:
+    if len(model.units) < count:
         raise UsageError(
-            f"l1 gives at most {len(model.units)} units a weight, and {count} are asked for; lower spurious.units, or give a "
-            "network whose last layer has more features that differ between pictures"
+            f"{count} units are to be chosen by l1, and {most} features of the last layer differ between pictures at all, of which "
+            f"it gives {len(model.units)} a weight; lower spurious.units, or give a network with more of them"
         )
     for _ in range(HALVINGS):
         if len(model.units) == count:

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +15,9 @@ import numpy.typing as npt
 from openmaia.apps.spurious import factorial, layout, scoring, sparse
 from openmaia.apps.spurious.layout import Example
 from openmaia.apps.spurious.scoring import Score, Seen
-from openmaia.apps.spurious.verdicts import Verdicts, verdicts
+from openmaia.apps.spurious.verdicts import Verdicts, judging, verdicts, with_weights
 from openmaia.errors import UsageError
-from openmaia.schema import Config, TaskConfig
+from openmaia.schema import Config
 from openmaia.services import Generator, Target
 from openmaia.store.files import Files
 from openmaia.store.run import Run
@@ -149,9 +149,17 @@ class _Study:
     def judged(self, checkpoint: Path, examples: Sequence[Example], units: Sequence[int], width: int) -> Verdicts:
         """By the agent. It gets a folder with the unbalanced validation pictures and no other part of the tree."""
         folder = self._shown(examples)
-        config = judging(self._config, self._seed, checkpoint, folder, units)
+        dataset = _digest(checkpoint.stem, folder.name, self._config.exemplars.k, self._config.exemplars.quantile)
+        config = judging(self._config, self._seed, checkpoint, folder, dataset, units)
+        layer = config.target.layers[0]
+        has = self._use.target(config).info().layers[layer]
+        if has != width:
+            raise UsageError(
+                f"target.layers=[{layer}] has {has} units, and the last linear layer is given {width} features; name the layer "
+                "before it, such as layer4 of resnet18"
+            )
         run = self._use.investigate(config)
-        found = verdicts(run, config.target.name, config.target.layers[0], units)
+        found = verdicts(run, config.target.name, layer, units)
         self._kept.write("verdicts.json", json.dumps(found.as_dict()).encode())
         return found
 
@@ -164,7 +172,7 @@ class _Study:
         )
 
         def probe() -> list[int]:
-            config = _of_checkpoint(self._config, checkpoint)
+            config = with_weights(self._config, checkpoint)
             layer = config.target.layers[0]
             shown = factorial.pictures(self._asked, self._use.generator(), self._config.seed)
             return factorial.selective(factorial.responses(self._use.target(config), layer, shown), units)
@@ -219,28 +227,6 @@ class _Study:
 
     def _paths(self, examples: Sequence[Example]) -> list[Path]:
         return [self._root / one.path for one in examples]
-
-
-def judging(config: Config, seed: int, checkpoint: Path, shown: Path, units: Sequence[int]) -> Config:
-    """The config of the agent's run: one investigation per unit, exemplars from the folder given and nowhere else."""
-    one = _of_checkpoint(config, checkpoint)
-    dataset = _digest(checkpoint.stem, shown.name, config.exemplars.k, config.exemplars.quantile)[:16]
-    return replace(
-        one,
-        name="judging",
-        units=f"{config.target.layers[0]}={','.join(map(str, units))}",
-        task=TaskConfig(name="spurious"),
-        exemplars=replace(config.exemplars, folder=str(shown), dataset=dataset),
-        paths=replace(config.paths, runs=f"{config.paths.runs}/{config.name}/seed-{seed}"),
-    )
-
-
-def _of_checkpoint(config: Config, checkpoint: Path) -> Config:
-    if len(config.target.layers) != 1:
-        raise UsageError(
-            f"target.layers={list(config.target.layers)}: give the one layer whose units the last layer is given, such as layer4"
-        )
-    return replace(config, target=replace(config.target, weights=str(checkpoint)))
 
 
 def _accuracy(logits: Floats, seen: Seen) -> float:
