@@ -158,7 +158,7 @@ def test_l1_chooses_as_many_units_as_asked_and_those_that_tell_the_classes_apart
 
 def test_fewer_units_than_asked_for_are_refused():
     features, labels = _planted(informative=2, noise=1)
-    with pytest.raises(UsageError, match="50 units are to be chosen by l1, and 3 features"):
+    with pytest.raises(UsageError, match="50 units are to be chosen by l1, and only 3 features"):
         sparse.with_units(features, labels, 50, 1e-3)
 
 

@@ -105,10 +105,10 @@ def png(chart: Intervals, title: str, own: str, other: str) -> bytes:
             draw.line(at(mark.spread[0], y, mark.spread[1], y), (172, 192, 240), 7 * SCALE)
         if mark.interval:
             draw.line(at(mark.interval[0], y, mark.interval[1], y), OWN, 2 * SCALE)
-        if mark.other is not None:
-            _diamond(draw, mark.other, y)
         if mark.value is not None:
             _dot(draw, mark.value, y)
+        if mark.other is not None:
+            _diamond(draw, mark.other, y)
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
@@ -119,5 +119,6 @@ def _dot(draw: ImageDraw.ImageDraw, x: float, y: float) -> None:
 
 
 def _diamond(draw: ImageDraw.ImageDraw, x: float, y: float) -> None:
-    corners = [(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]
-    draw.polygon([(a * SCALE, b * SCALE) for a, b in corners], "white", OTHER, 2 * SCALE)
+    """Hollow, and larger than a dot: both are seen where they meet."""
+    corners = [(x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)]
+    draw.polygon([(a * SCALE, b * SCALE) for a, b in corners], None, OTHER, 2 * SCALE)

@@ -84,9 +84,10 @@ def with_units(features: Floats, labels: Labels, count: int, tolerance: float) -
         below, strength = strength, strength * FACTOR
         model = path.at(strength)
     if len(model.units) < count:
+        has = f"{most} features of the last layer differ between pictures"
         raise UsageError(
-            f"{count} units are to be chosen by l1, and {most} features of the last layer differ between pictures at all, of which "
-            f"it gives {len(model.units)} a weight; lower spurious.units, or give a network with more of them"
+            f"{count} units are to be chosen by l1, and only {has if most < count else f'{len(model.units)} get a weight'}; "
+            "lower spurious.units, or give a network with more of them"
         )
     for _ in range(HALVINGS):
         if len(model.units) == count:
