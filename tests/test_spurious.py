@@ -276,7 +276,7 @@ def _sources(folder: Path, label: str) -> list[str]:
     pictures = folder / "pictures"
     pictures.mkdir(exist_ok=True)
     Image.effect_noise((16, 16), 50).convert("RGB").save(pictures / "noise.png")
-    history = replayed(folder / "history.json", [reply.format(label) for reply in LOOK_AND_SAY])
+    history = replayed(folder / "history.json", [LOOK_AND_SAY[0], *[LOOK_AND_SAY[1].format(label)] * 2])
     return [
         str(SMALL), "target.network=tests.networks:small_classifier", "target.layers=[features]", "target.size=32",
         "target.name=small", "generator.size=32", "pictures.kind=folder", f"pictures.folder={pictures}",
@@ -284,6 +284,7 @@ def _sources(folder: Path, label: str) -> list[str]:
         f"paths.runs={folder / 'runs'}", f"paths.exemplars={folder / 'exemplars'}", "exemplars.k=4", "spurious.units=3",
         "spurious.per_cell=8", "spurious.pool=64", "spurious.balanced=32", "spurious.trials=1", "spurious.splits=1",
         "spurious.draws=3", "spurious.probe=0", "spurious.validation=0.5", "spurious.rate=0.01", "spurious.batch=8",
+        "limits.turns=3", "limits.soft_turns=2",
     ]  # fmt: skip
 
 
