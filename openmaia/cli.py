@@ -7,6 +7,7 @@ from openmaia.commands.dashboard import dashboard
 from openmaia.commands.doctor import doctor
 from openmaia.commands.evaluate import evaluate
 from openmaia.commands.exemplars import exemplars
+from openmaia.commands.figures import figures
 from openmaia.commands.interchange import export_maia, import_maia
 from openmaia.commands.investigate import investigate
 from openmaia.commands.report import report
@@ -25,8 +26,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    run, investigate, exemplars, evaluate, report, spurious, show, dashboard, import_maia, export_maia, doctor,
-):  # fmt: skip
+    run,
+    investigate,
+    exemplars,
+    evaluate,
+    report,
+    figures,
+    spurious,
+    show,
+    dashboard,
+    import_maia,
+    export_maia,
+    doctor,
+):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(submit, name="submit")
 

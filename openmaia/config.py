@@ -25,7 +25,7 @@ SHARED = (*MACHINE_SECTIONS, "pictures", "generator", "editor", "backbone")
 
 PRESETS = ("labels", "paper", "repo", "pairing")
 WRITERS = ("rules", *SERVED, "replay")
-JUDGES = ("auto", "eyes", "none")
+JUDGES = ("auto", "eyes", "detector", "none")
 
 FREE = (
     "backbone.vllm.arguments",
@@ -226,6 +226,11 @@ def _refuse_writer(config: Config) -> None:
         raise UsageError(f"evaluate.preset={preset!r} is not known; expected {' or '.join(PRESETS)}")
     if config.evaluate.judge not in JUDGES:
         raise UsageError(f"evaluate.judge={config.evaluate.judge!r} is not known; expected {' or '.join(JUDGES)}")
+    if config.evaluate.judge == "detector" and config.target.kind == "synthetic":
+        raise UsageError(
+            "evaluate.judge=detector would judge synthetic units by the detector that they are made of; "
+            "give a language model as evaluate.writer, or evaluate.judge=none"
+        )
     if writer.kind not in WRITERS:
         raise UsageError(f"evaluate.writer.kind={writer.kind!r} is not known; expected {' or '.join(WRITERS)}")
     if writer.kind in SERVED and not writer.model:

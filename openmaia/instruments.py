@@ -33,14 +33,14 @@ def instruments(
 ) -> Instruments:
     """What an evaluation works with; writer and judge are in this process. store, pictures: exemplars and pictures, as far as
     there are any."""
-    asker = _asker(config)
+    spoken = asker(config)
     layers = sorted(read.info().layers)
     return Instruments(
         generator=made,
         target=read,
-        writer=_writer(config, asker),
-        asker=asker,
-        judge=_judge(config, asker),
+        writer=_writer(config, spoken),
+        asker=spoken,
+        judge=_judge(config, spoken),
         pictures=() if pictures is None else test_pictures(pictures, config.evaluate.pictures, config.generator.size),
         scales={} if store is None else scales(store, read.info(), layers),
     )
@@ -52,11 +52,12 @@ def design(config: Config, at_once: int = 1) -> Design:
     return Design(preset=preset, n=asked.n, seed=config.seed, random=asked.n, detect=asked.detect, at_once=at_once)
 
 
-def _asker(config: Config) -> Asker | None:
+def asker(config: Config) -> Asker | None:
+    """Of evaluate.writer, None where that is no language model."""
     if config.evaluate.writer.kind == "rules":
         return None
-    spoken = replace(config, backbone=config.evaluate.writer)
-    return Asker(build.backbone(spoken), build.backbone_name(spoken))
+    as_backbone = replace(config, backbone=config.evaluate.writer)
+    return Asker(build.backbone(as_backbone), build.backbone_name(as_backbone))
 
 
 def _writer(config: Config, asker: Asker | None) -> Writer:
@@ -76,6 +77,10 @@ def _writer(config: Config, asker: Asker | None) -> Writer:
 def _judge(config: Config, asker: Asker | None) -> Judge | None:
     if config.evaluate.judge == "auto" and asker is not None:
         return ModelJudge(asker)
+    if config.evaluate.judge == "detector":
+        from openmaia.targets.synthetic.judge import DetectorJudge
+
+        return DetectorJudge(config.evaluate.detector, config.evaluate.segmenter)
     is_scripted = config.backbone.kind == "scripted"
     if config.evaluate.judge == "none" or (config.evaluate.judge == "auto" and not is_scripted):
         return None

@@ -191,7 +191,11 @@ class EvaluateConfig:
     """Of them, how many a judge marks for each description; 0 leaves detection out."""
     judge: str = "auto"
     """Who says what a picture shows. auto: the writer where it is a language model, otherwise the eyes of a scripted
-    backbone; eyes: those in any case; none: nobody, and there is no detection."""
+    backbone; eyes: those in any case; detector: Grounding DINO, which also knows where, so that there is a mask IoU; none:
+    nobody, and there is no detection."""
+    detector: str = "IDEA-Research/grounding-dino-tiny"
+    segmenter: str = ""
+    """Of the judge `detector`, such as facebook/sam-vit-huge; empty: boxes are the regions."""
     writer: BackboneConfig = field(default_factory=lambda: BackboneConfig(kind="rules"))
     """Who writes the prompts. rules: no language model; vllm, openai, anthropic, replay: as for the backbone. Preset paper
     wants another model than the agent's."""

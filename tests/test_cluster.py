@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -35,6 +34,8 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     token = folder / "token"
     token.write_text("0123456789abcdef" * 4)
     environment = os.environ | {
+        # As in a shell in which the environment is active: jobs say `python`.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -58,7 +59,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(10)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -173,6 +174,6 @@ def test_a_job_does_not_carry_runs_exemplars_and_environments(head: dict[str, st
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     look = "import os; print('carried', sorted(os.path.join(*at) for d, _, fs in os.walk('.') for at in [(d, f) for f in fs]))"
-    done = submit(head, sys.executable, "-c", shlex.quote(look), folder=tmp_path)
+    done = submit(head, sys.executable, "-c", look, folder=tmp_path)
     carried = next(line for line in done.stdout.splitlines() if line.startswith("carried"))
     assert carried == "carried ['./.gitignore', './configs/a', './exemplars/README.md', './openmaia/a']"

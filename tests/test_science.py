@@ -20,7 +20,7 @@ def test_a_part_runs_and_gives_its_figures(part: str, settings: list[str]):
     expected = {
         "ground_truth": {"mono", "or", "and", "shuffled", "exhaustive"},
         "real": {"units", "positive_share", "auc", "auc_other", "difference", "identification", "baselines"},
-        "sanity": set[str](),
+        "sanity": {"auc", "auc_worst", "top1"},
     }
     assert expected[part] <= found[part].keys()
     assert found["made"][part]["machine"]

@@ -86,13 +86,21 @@ def draws(measure: str, unit: str, positive: Group, neutral: Group, resamples: i
     return Draws(unit=unit, value=whole, draws=found)
 
 
+def level(unit: str, group: Group, resamples: int, seed: int = 0) -> Draws:
+    """The mean of one group, which may not be empty."""
+    values, weight = np.asarray(group.values, dtype=np.float64), group.weights(resamples, seed)
+    return Draws(unit=unit, value=float(values.mean()), draws=weight @ values / weight.sum(axis=1))
+
+
 def constant(unit: str, value: float, resamples: int) -> Draws:
     """A number that no choice of prompts changes, such as that of an abstention."""
-    return Draws(unit=unit, value=value, draws=np.full(resamples, value))
+    return Draws(unit=unit, value=value, draws=np.broadcast_to(np.float64(value), resamples))
 
 
 def mean_of(found: Sequence[Draws], unit: str) -> Draws:
     """Of several numbers of one unit."""
+    if len(found) == 1:
+        return Draws(unit=unit, value=found[0].value, draws=found[0].draws)
     return Draws(
         unit=unit,
         value=float(np.mean([one.value for one in found])),

@@ -5,7 +5,7 @@ the number of those that it stands for.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.evaluate.judges import Judge, Verdict
+from openmaia.evaluate.masks import Locator, mask_iou
 from openmaia.evaluate.statistics import Values
 from openmaia.images import Picture
+from openmaia.services import Activation
 
 Marks = npt.NDArray[np.bool_]
 
@@ -114,10 +116,16 @@ def metrics(marks: Marks, activations: Values, weight: Values) -> dict[str, floa
 
 
 def detect(
-    labels: Sequence[str], pictures: Sequence[Picture], activations: Values, judge: Judge, count: int
+    labels: Sequence[str],
+    pictures: Sequence[Picture],
+    activations: Values,
+    judge: Judge,
+    count: int,
+    probe: Callable[[Sequence[Picture]], Sequence[Activation]] | None = None,
 ) -> Mapping[str, Any]:
     """activations: of the unit to the pictures, (pictures,). count: pictures to be judged. What the judge does not know is
-    left out, and counted; with fewer than half known there are no scores."""
+    left out, and counted; with fewer than half known there are no scores. probe: answers with the unit's maps, asked for
+    where the judge knows places too (masks.Locator), for mask_iou."""
     drawn = sample(activations, [picture.digest for picture in pictures], count)
     chosen = [pictures[at] for at in drawn.at]
     verdicts = judge.judge(chosen, labels)
@@ -133,4 +141,6 @@ def detect(
     if len(known) * 2 > len(marks):
         values = np.array([activations[drawn.at[at]] for at in known])
         found |= metrics(np.array([marks[at] is True for at in known]), values, drawn.weight[known])
+    if probe is not None and isinstance(judge, Locator):
+        found["mask_iou"] = mask_iou(chosen, judge.locate(chosen, labels), probe(chosen), drawn.weight)
     return found

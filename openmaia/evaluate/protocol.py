@@ -19,7 +19,7 @@ from openmaia.evaluate.trials import Control, Scale, Trial
 from openmaia.evaluate.writers import PUBLISHED, Preset, Shot, Writer
 from openmaia.images import Picture
 from openmaia.pictures.vocabulary import find
-from openmaia.services import Generation, Generator, LayerProbe, Target
+from openmaia.services import Activation, Generation, Generator, LayerProbe, Probe, Target
 from openmaia.tools.seeds import seed
 from openmaia.units import Unit
 
@@ -192,4 +192,8 @@ def _detected(claim: Claim, controls: Controls, instruments: Instruments, design
         return {}
     labels = [label for label in claim.labels if label.strip()] or [claim.description]
     activations = controls.pool[claim.unit.layer][:, claim.unit.index]
-    return detect(labels, instruments.pictures, activations, instruments.judge, design.detect)
+
+    def probe(pictures: Sequence[Picture]) -> Sequence[Activation]:
+        return instruments.target.probe([Probe(unit=claim.unit, picture=picture) for picture in pictures])
+
+    return detect(labels, instruments.pictures, activations, instruments.judge, design.detect, probe)

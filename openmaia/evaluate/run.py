@@ -98,15 +98,14 @@ class Pooled:
 
 def pooled(run: Run, resamples: int) -> Pooled:
     """Kept in the run directory until another evaluation is added."""
-    stamp = hashlib.sha256(dumps([resamples, [str(owed) for owed in sorted(run.evaluated())]]).encode()).hexdigest()
+    now = stamp(run, resamples)
     kept = json.loads(run.files.read(SUMMARY) or b"{}")
-    if kept.get("stamp") == stamp:
+    if kept.get("stamp") == now:
         measures = {name: Interval.of(values) for name, values in kept["measures"].items()}
         return Pooled(units=kept["units"], outcomes=kept["outcomes"], measures=measures, found=kept["found"])
-    every = [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
-    made = pool([Evaluation(trial=trial, others=partners(trial, every)) for trial in every], resamples)
+    made = pool(evaluations(run), resamples)
     document: dict[str, Any] = {
-        "stamp": stamp,
+        "stamp": now,
         "units": made.units,
         "outcomes": made.outcomes,
         "measures": {name: one.as_list() for name, one in made.measures.items()},
@@ -114,6 +113,17 @@ def pooled(run: Run, resamples: int) -> Pooled:
     }
     run.files.write(SUMMARY, json.dumps(document).encode())
     return made
+
+
+def evaluations(run: Run) -> list[Evaluation]:
+    """All of them, without images."""
+    every = [_trial(run, owed, light=True) for owed in sorted(run.evaluated())]
+    return [Evaluation(trial=trial, others=partners(trial, every)) for trial in every]
+
+
+def stamp(run: Run, resamples: int) -> str:
+    """Changes with what is evaluated."""
+    return hashlib.sha256(dumps([resamples, [str(owed) for owed in sorted(run.evaluated())]]).encode()).hexdigest()
 
 
 def differences(run: Run, resamples: int) -> Interval:
@@ -126,7 +136,7 @@ def pool(evaluations: Sequence[Evaluation], resamples: int, seed: int = 0) -> Po
     counted = [one for one in evaluations if one.trial.outcome in COUNTED]
     tested = [one for one in counted if one.trial.outcome == "tested"]
     scores = {id(one): one.scores for one in counted}
-    own = {id(one): _auc(one, resamples, seed) for one in counted}
+    own = {id(one): own_auc(one, resamples, seed) for one in counted}
     other = {id(one): _other(one, resamples, seed) for one in counted if one.others}
     minus = [own[key].minus(other[key]) for key in other]
     measures = {
@@ -158,7 +168,8 @@ def _name(evaluation: Evaluation) -> str:
     return str(evaluation.trial.claim.unit)
 
 
-def _auc(one: Evaluation, resamples: int, seed: int) -> Draws:
+def own_auc(one: Evaluation, resamples: int, seed: int) -> Draws:
+    """Chance where nothing was tested."""
     found = (
         bootstrap.draws("auc", _name(one), *one.groups(), resamples, seed) if one.trial.outcome == "tested" else None
     )

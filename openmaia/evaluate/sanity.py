@@ -77,12 +77,39 @@ def _falls(metric: str, whole: Scores, changed: Scores) -> bool:
 
 @cache
 def measured() -> Verdicts:
-    """As they stand in sanity.json (`python -m tests.benchmarks only=sanity` measures them again)."""
+    """As they stand in sanity.json (`make science only=sanity` measures them again)."""
     return json.loads((files("openmaia.evaluate") / "sanity.json").read_text())
+
+
+ALIKE = {"auc_minus_other": "auc"}
+"""The images of other units stay what they are when a label is left out, so that the difference falls where the AUC does."""
+
+NAMES = {
+    "auc": "AUC",
+    "auc_minus_other": "the paired difference of AUCs",
+    "auc_worst": "AUC of the worst label",
+    "auc_unrelated": "AUC against unrelated prompts",
+    "auc_random": "AUC against photographs",
+    "difference": "positive minus neutral activation",
+    "z_difference": "mean difference in deviations",
+    "d": "Cohen's d",
+    "mad": "MAD as CoSy",
+    "top1": "highest of its layer",
+    "top5": "among the five highest",
+    "detection_auprc": "detection: AUPRC",
+    "detection_f1": "detection: F1",
+    "detection_correlation": "detection: correlation",
+    "detection_iou": "detection: graded IoU",
+}
 
 
 def warning(metric: str) -> str:
     """What is to be said wherever a metric is shown: "" where it passes both tests or was not put to them."""
-    name = metric if metric in METRICS else metric.removeprefix("z_")
+    name = ALIKE.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     failed = [test.replace("_", " ") for test, passes in measured().get(name, {}).items() if not passes]
     return f"blind to {' and '.join(failed)}s" if failed else ""
+
+
+def notes(metrics: Sequence[str]) -> list[str]:
+    """For a line below several of them: what each that fails is called, and what it does not notice."""
+    return [f"{NAMES[name]} is {said}" for name in metrics if (said := warning(name))]

@@ -75,6 +75,14 @@ def mann_whitney_p(positive: Sequence[float], neutral: Sequence[float]) -> float
     return float(stats.mannwhitneyu(positive, neutral, alternative="greater").pvalue)
 
 
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """95 % interval of a share of n independent trials (Wilson 1927), which has a width also at 0 and 1 and for n = 1. The
+    share need not be a whole number of trials (else as scipy.stats.binomtest has it)."""
+    z = float(stats.norm.ppf(0.975))
+    centre, half = share + z * z / (2 * n), z * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
+    return max((centre - half) / (1 + z * z / n), 0.0), min((centre + half) / (1 + z * z / n), 1.0)
+
+
 def discoveries(p: Sequence[float]) -> list[float]:
     """p-values of a sweep adjusted for the false discovery rate, after Benjamini and Hochberg
     (scipy.stats.false_discovery_control): a unit counts as found at 5 % where its value is at most 0.05."""

@@ -25,6 +25,9 @@ SPOKEN = {2: "twice", 3: "three times"}
 SHORT = 0.1
 """Seconds. Where batches take less, a second one is sent along, so that the replica need not wait for the next."""
 
+FULL = 1.0
+"""Seconds. Where batches take less, a second one is sent along if it is full already: to wait would not make it fuller."""
+
 AGAIN = 30.0
 """Seconds until a replica that could not be started is tried again, while others serve."""
 
@@ -134,10 +137,11 @@ class Serving:
 
     def _batch(self, replica: Served) -> list[Item]:
         # Engines that batch by themselves get requests as they come.
-        room = self._hosting.at_once or (2 if replica.pace < SHORT else 1)
+        limit = 1 if self._hosting.at_once else self._hosting.pool.max_batch
+        hurried = replica.pace < SHORT or (replica.pace < FULL and len(self.line) >= limit)
+        room = self._hosting.at_once or (2 if hurried else 1)
         if replica.exclusive or replica.under_way >= room or replica.gone.is_set():
             return []
-        limit = 1 if self._hosting.at_once else self._hosting.pool.max_batch
         return self.line.take(limit, lambda item: self.homes.is_at(item, replica.index), idle=replica.under_way == 0)
 
     def _send(self, replica: Served, batch: list[Item]) -> None:

@@ -1,4 +1,5 @@
-"""From view models to HTML. Autoescape is on; the only markup that passes it are the two files of our own below."""
+"""From view models to HTML. Autoescape is on; the only markup that passes it are the two files of our own below, and the
+papers' figures, which another template with autoescape has drawn."""
 
 import base64
 import hashlib
@@ -15,10 +16,12 @@ import jinja2
 from markupsafe import Markup
 
 from openmaia.costs.totals import costs
+from openmaia.evaluate.sanity import NAMES, measured, warning
 from openmaia.figures.charts import short
 from openmaia.report.agents import Figure
 from openmaia.report.agents import Shown as ShownAgents
 from openmaia.report.conversation import Shown
+from openmaia.report.papers import Papers
 from openmaia.report.rows import STOPS, Row, Summary
 from openmaia.report.scored import Scored
 from openmaia.report.strips import ShownStrip
@@ -31,6 +34,7 @@ TEMPLATES = (
     "figure.svg.j2",
     "figures.html.j2",
     "index.html.j2",
+    "papers.html.j2",
     "sheet.html.j2",
     "spurious.html.j2",
     "unit.html.j2",
@@ -77,6 +81,8 @@ def index_page(
         agents=agents,
         layers=sorted({row.unit.layer for row in rows}),
         stops=[stop for stop in STOPS if stop in present],
+        blind={name: warning(name) for name in ("auc", "auc_minus_other", "difference")},
+        sanity=[(NAMES[name], tests) for name, tests in measured().items()],
     )
 
 
@@ -125,6 +131,10 @@ def sheet_page(
         top=top,
         is_masked=any(tile.masked is not None for row in rows for tile in row.tiles),
     )
+
+
+def papers_page(papers: Papers) -> bytes:
+    return _rendered("papers.html.j2", policy=_policy(""), papers=papers)
 
 
 def figure_svg(figure: Figure) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.evaluate.sanity import warning
+from openmaia.evaluate.sanity import notes
 from openmaia.evaluate.writers import ROLES
 from openmaia.figures.charts import Strips, strips
 from openmaia.images import Picture
@@ -12,6 +12,12 @@ from openmaia.report.thumbnails import Thumbnails
 from openmaia.store import tables
 
 SIDE = 128
+
+SHOWN = (
+    "auc", "auc_worst", "auc_unrelated", "auc_random", "top1",
+    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou",
+)  # fmt: skip
+"""Metrics on a unit's page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +64,9 @@ def read(data: bytes, thumbnails: Thumbnails) -> Scored:
         )
 
     positive, neutral = ([tested(row) for row in rows if row["role"] == role] for role in ROLES)
-    return Scored(scores=scores, pairs=_paired(positive, neutral), strips=strips(_groups(rows)), blind=_blind())
-
-
-def _blind() -> tuple[str, ...]:
-    names = {"auc": "AUC", "auc_worst": "AUC of the worst label", "top1": "highest of its layer"}
-    return tuple(f"{what} is {said}" for name, what in names.items() if (said := warning(name)))
+    return Scored(
+        scores=scores, pairs=_paired(positive, neutral), strips=strips(_groups(rows)), blind=tuple(notes(SHOWN))
+    )
 
 
 def _verdict(row: dict[str, Any]) -> str:

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 from openmaia.errors import StoreError
 from openmaia.report import agents
+from openmaia.report import papers as beside
 from openmaia.report.captions import Captions
 from openmaia.report.conversation import conversation
 from openmaia.report.observation import Viewer
-from openmaia.report.pages import Neighbours, damaged_page, design, figure_svg, index_page, unit_page
+from openmaia.report.pages import Neighbours, damaged_page, design, figure_svg, index_page, papers_page, unit_page
 from openmaia.report.rows import Row, Summary, rows, summary
 from openmaia.report.scored import Scored, read
 from openmaia.report.sheets import Sheet, of_run
@@ -52,10 +53,11 @@ def write_report(runs: Sequence[Run]) -> Path:
     if not runs:
         raise ValueError("no run was given; give at least one to report on")
     files = runs[0].files
-    named = list(_named(runs))
-    summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in named]
+    shown_as = list(_folders(runs))
+    summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in shown_as]
     exemplars = {
-        name: of_run(run, name, folder, found.rows) for (run, name, folder), found in zip(named, summaries, strict=True)
+        name: of_run(run, name, folder, found.rows)
+        for (run, name, folder), found in zip(shown_as, summaries, strict=True)
     }
     pages = [page for run, found in zip(runs, summaries, strict=True) for page in _pages(run, found)]
     sheets = [sheet for found in exemplars.values() for sheet in found.sheets]
@@ -77,22 +79,31 @@ def write_report(runs: Sequence[Run]) -> Path:
     links = {name: found.links for name, found in exemplars.items()}
     figures = {
         found.name: agents.shown(found.agents, f"{folder.removesuffix('units/')}figures/")
-        for (_, _, folder), found in zip(named, shown, strict=True)
+        for (_, _, folder), found in zip(shown_as, shown, strict=True)
     }
     for one in figures.values():
         agents.write(files, one, {figure.name: figure_svg(figure) for figure in one.figures})
+    papers = beside.papers([(run, name) for run, name, _ in shown_as])
+    beside.write(files, papers)
+    files.write(f"report/{beside.PAGE}", papers_page(papers))
     files.write("report/index.html", index_page(shown, strips, links, figures))
     return Path(files.path("report/index.html"))
 
 
-def _named(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
-    """Each run with a name and a folder of its own; runs of one name in different places are numbered."""
+def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
+    """Each run with a name of its own; runs of one name in different places are numbered."""
     taken: set[str] = set()
     for run in runs:
         same = sum(name == run.name or name.startswith(f"{run.name} (") for name in taken)
         name = f"{run.name} ({same + 1})" if same else run.name
-        yield run, name, f"runs/{safe(name)}/units/" if taken else "units/"
+        yield run, name
         taken.add(name)
+
+
+def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
+    """The first run's pages lie in units/, those of the others in folders of their own."""
+    for at, (run, name) in enumerate(named(runs)):
+        yield run, name, f"runs/{safe(name)}/units/" if at else "units/"
 
 
 def _pages(run: Run, found: Summary) -> Iterator[Page]:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from openmaia.doctor import Finding
 from openmaia.evaluate.run import differences
+from openmaia.evaluate.sanity import notes
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.store.run import Run
 from openmaia.store.state import counts, rows
@@ -37,6 +38,8 @@ def table(run: Run, resamples: int, *, overall: bool = True) -> None:
             f"{found.planned - LONGEST} units more: openmaia show {escape(run.files.root)} --json, or summary.parquet there",
             highlight=False,
         )
+    if any(row["auc"] is not None for row in rows(run, found, LONGEST)):
+        _sanity("auc", "auc_minus_other", "difference")
     if not overall:
         return
     difference = differences(run, resamples)
@@ -49,6 +52,11 @@ def table(run: Run, resamples: int, *, overall: bool = True) -> None:
     sizes = run.files.sizes("records")
     if sizes:
         console.print(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit", highlight=False)
+
+
+def _sanity(*metrics: str) -> None:
+    if said := notes(metrics):
+        console.print(f"by our sanity tests {'; '.join(said)}", highlight=False, style="dim")
 
 
 _COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (

@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("sweep", "pool", "many", "footprint", "affinity", "exemplars", "eyes", "sanity")
+PARTS = ("sweep", "pool", "many", "footprint", "affinity", "exemplars", "eyes")
 REPOSITORY = Path(__file__).parent.parent.parent
 OUT = REPOSITORY / "bench.json"
 

@@ -11,7 +11,7 @@ from openmaia.config import load
 from openmaia.errors import UsageError
 from openmaia.evaluate.protocol import Design, Instruments
 from openmaia.evaluate.run import differences, evaluate, pooled
-from openmaia.evaluate.sanity import METRICS, measured, warning
+from openmaia.evaluate.sanity import METRICS, measured, notes, warning
 from openmaia.evaluate.writers import RuleWriter
 from openmaia.generators.collage import CollageGenerator
 from openmaia.pictures.library import Library
@@ -167,3 +167,15 @@ def test_every_metric_was_put_to_both_tests():
 def test_a_metric_that_fails_says_so_and_one_that_passes_does_not():
     for name, tests in measured().items():
         assert bool(warning(name)) == (not all(tests.values()))
+
+
+def test_the_paired_difference_is_marked_as_the_auc_that_it_is_made_of():
+    assert warning("auc_minus_other") == warning("auc")
+
+
+def test_every_metric_that_fails_has_a_name_for_its_note():
+    failing = [name for name in METRICS if warning(name)]
+    assert failing
+    assert [note.endswith(warning(name)) for note, name in zip(notes(METRICS), failing, strict=True)] == [True] * len(
+        failing
+    )

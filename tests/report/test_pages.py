@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.evaluate.sanity import NAMES, measured, warning
 from openmaia.report import write_report
 from openmaia.report.thumbnails import PREFIX
 from openmaia.store.run import Run
@@ -24,7 +25,7 @@ def pages(root: Path) -> list[Path]:
 
 def unit_pages(made: Run) -> list[Path]:
     assert made.files.local
-    return [path for path in pages(made.files.local) if path.name != "index.html"]
+    return [path for path in pages(made.files.local) if path.name not in ("index.html", "papers.html")]
 
 
 @pytest.fixture(scope="module", params=["plain", "hostile"])
@@ -176,7 +177,7 @@ def test_several_runs_share_a_table_and_keep_their_pages_apart(tmp_path: Path):
     index = write_report([one, two])
     page = Page(index.read_text())
     assert {row["data-run"] for row in page.all("tr")[1:]} == {"tiny", "tiny (2)"}
-    assert len(pages(tmp_path / "a/tiny")) == 1 + 6
+    assert len(pages(tmp_path / "a/tiny")) == 2 + 6
     assert not (tmp_path / "b/tiny/report").exists()
     for link in page.all("a"):
         assert (index.parent / urllib.parse.unquote(link["href"])).is_file()
@@ -189,3 +190,21 @@ def test_a_page_has_a_bounded_weight(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = Page(unit_pages(made)[0].read_text())
     assert len(page.all("img")) <= 2
     assert "not kept on this page" in page.text
+
+
+def test_metrics_that_fail_a_sanity_test_are_marked_where_they_are_shown(report: Path):
+    index, page = Page((report / "report" / "index.html").read_text()), Page(next((report / "report" / "units").rglob("0-0.html")).read_text())  # fmt: skip
+    marks = [attributes for _, attributes in index.elements if attributes.get("class") == "blind"]
+    failing = sum(not passes for tests in measured().values() for passes in tests.values())
+    assert len(marks) >= failing + 3
+    assert warning("auc") in index.text
+    assert f"AUC is {warning('auc')}" in page.text
+
+
+def test_the_report_says_which_metrics_pass(report: Path):
+    text = Page((report / "report" / "index.html").read_text()).text
+    for name, tests in measured().items():
+        said = ", ".join(
+            f"{test.replace('_', ' ')} {'passes' if passes else 'fails'}" for test, passes in tests.items()
+        )
+        assert f"{NAMES[name]}: {said}" in text

@@ -1,89 +1,89 @@
-"""The one place where this suite uses the evaluation: what it takes from there, and what it still waits for."""
+"""The one place where this suite uses the evaluation: descriptions of many units, tested in processes of their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from openmaia.evaluate.predictive import Claim, partner, score, stimuli
-
-from openmaia.evaluate.statistics import mean_interval
+from openmaia import build
+from openmaia.evaluate import bootstrap
+from openmaia.evaluate.bootstrap import Interval
+from openmaia.evaluate.claims import Claim
+from openmaia.evaluate.protocol import Design, Instruments, try_claims
+from openmaia.evaluate.run import pool
+from openmaia.evaluate.scores import Evaluation, partners
+from openmaia.evaluate.trials import Trial
 from openmaia.evaluate.truth import proportion
+from openmaia.instruments import instruments
+from openmaia.store.exemplars import ExemplarStore
 from openmaia.units import Unit
 from tests.science import setting
 
 RESAMPLES = 2000
+TOGETHER = 17
+"""Claims that share one computation of the controls."""
+
+Labels = Mapping[Unit, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Test:
-    """A claim to be tested. images: positive ones, and as many neutral."""
-
-    __test__ = False
+class Job:
     config: str
     overrides: tuple[str, ...]
-    unit: Unit
-    labels: tuple[str, ...]
-    other: Unit | None
-    other_labels: tuple[str, ...]
-    images: int
+    claims: tuple[Claim, ...]
+    design: Design
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    unit: Unit
-    auc: float
-    auc_other: float | None
+def evaluated(name: str, overrides: tuple[str, ...], labels: Labels, n: int) -> list[Evaluation]:
+    """In the order of the labels. n: positive images of each description, and as many neutral ones."""
+    claims = [Claim(unit=unit, labels=tuple(said), description="; ".join(said)) for unit, said in labels.items()]
+    design = Design(n=n, seed=setting.config(name, overrides).seed, random=n, detect=0)
+    jobs = [
+        Job(config=name, overrides=overrides, claims=tuple(claims[at : at + TOGETHER]), design=design)
+        for at in range(0, len(claims), TOGETHER)
+    ]
+    trials = [trial for found in setting.shared_out(tried, jobs) for trial in found]
+    return [Evaluation(trial=trial, others=partners(trial, trials)) for trial in trials]
 
 
-def tested(test: Test) -> Scored:
-    services, seed = setting.services(test.config, test.overrides), setting.config(test.config).seed
-    claim = Claim(unit=test.unit, replicate=0, labels=test.labels)
-    made = stimuli(claim, services.generator, test.images, seed)
-    other = None
-    if test.other is not None:
-        foreign = Claim(unit=test.other, replicate=0, labels=test.other_labels)
-        other = (test.other, stimuli(foreign, services.generator, test.images, seed))
-    scores = score(claim, made, other, services.target).scores
-    return Scored(unit=test.unit, auc=scores["auc"], auc_other=scores["auc_other"])
+def tried(job: Job) -> list[Trial]:
+    return list(try_claims(job.claims, _instruments(job), job.design))
 
 
-def partners(labels: Mapping[Unit, Sequence[str]]) -> dict[Unit, Unit]:
-    """Another unit of the layer that has a description, for each."""
-    described = [unit for unit, said in labels.items() if said]
-    found = {unit: partner(unit, described) for unit in labels}
-    return {unit: other for unit, other in found.items() if other is not None}
+def _instruments(job: Job) -> Instruments:
+    """Detection is left out: its judge would be the experimenter's eyes."""
+    overrides = (*job.overrides, "evaluate.judge=none", f"evaluate.pictures={job.design.random}")
+    settings = setting.config(job.config, overrides)
+    services = setting.services(job.config, job.overrides)
+    store = ExemplarStore.at(settings.paths.exemplars, settings.target.name, settings.exemplars.dataset)
+    return instruments(settings, services.generator, services.target, store, build.library(settings))
 
 
-def figures(scores: Sequence[Scored]) -> dict[str, Any]:
+def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     """positive_share: units whose own images excite them more often than the neutral ones do. difference: AUC on a
-    description's own images minus AUC on another unit's."""
-    both = [one for one in scores if one.auc_other is not None]
-    others = [one.auc_other for one in both if one.auc_other is not None]
+    description's own images minus AUC on other units'; intervals over prompts and units crossed. identification: how
+    often an image of a description excites its own unit most among all units of the layer."""
+    whole = pool(found, RESAMPLES).measures
+    scores = [one.scores for one in found]
     return {
-        "positive_share": proportion([one.auc > 0.5 for one in scores]),
-        "auc": interval([one.auc for one in scores]),
-        "auc_other": interval(others),
-        "difference": paired([one.auc for one in both], others),
+        "positive_share": proportion([one["auc"] > 0.5 for one in scores if one["auc"] is not None]),
+        "auc": rounded(whole["auc"]),
+        "auc_other": rounded(whole["auc_other"]),
+        "difference": rounded(whole["auc_minus_other"]),
+        "identification": {
+            "top1": rounded(whole["top1"]),
+            "top5": rounded(whole["top5"]),
+            "chance": round(whole["chance"].mean, 6),
+            "units": sum(one["top1"] is not None for one in scores),
+        },
     }
 
 
-def paired(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    return interval((np.array(one) - np.array(other)).tolist())
+def paired(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> list[float | None]:
+    """Mean difference of AUCs over the same units, with its interval over units."""
+    pairs = [(a.scores["auc"], b.scores["auc"]) for a, b in zip(one, other, strict=True)]
+    return rounded(bootstrap.mean_interval([a - b for a, b in pairs if None not in (a, b)], RESAMPLES))
 
 
-def interval(values: Sequence[float]) -> list[float]:
-    """[mean, low, high] over units."""
-    found = mean_interval(values, RESAMPLES)
-    return [round(value, 4) for value in (found.mean, found.low, found.high)]
-
-
-def identification() -> dict[str, Any] | None:
-    """To be connected to openmaia.evaluate's response matrix: {"top1": [estimate, low, high], "chance": …}."""
-    return None
-
-
-def sanity(smoke: bool) -> dict[str, Any]:
-    """To be connected to openmaia.evaluate.sanity: metric -> {"missing_label": bool, "extra_label": bool}."""
-    del smoke
-    return {}
+def rounded(interval: Interval) -> list[float | None]:
+    """[mean, low, high]"""
+    return [None if value is None else round(value, 4) for value in interval.as_list()]

@@ -9,10 +9,11 @@ import numpy as np
 
 from openmaia import build, exemplars
 from openmaia.agent import investigate
-from openmaia.backbones.scripted import ScriptedBackbone
+from openmaia.backbones.eyes import Eyes
 from openmaia.evaluate.baselines import Means, picture_order
 from openmaia.images import Picture, flatten
 from openmaia.store.records import Record
+from openmaia.targets.networks import classifier
 from openmaia.tasks.task import load as load_task
 from openmaia.units import Unit
 from tests.science import setting
@@ -52,11 +53,16 @@ def _images(record: Record) -> int:
 
 def means(config: str, overrides: tuple[str, ...]) -> Means:
     """With the experimenter's own eyes."""
-    services = setting.services(config, overrides)
-    assert isinstance(services.backbone, ScriptedBackbone)
     return Means(
-        services=services, see=services.backbone.eyes.see, pictures=_pictures(json.dumps([config, *overrides]))
+        services=setting.services(config, overrides),
+        see=_eyes(setting.config(config, overrides).backbone.eyes).see,
+        pictures=_pictures(json.dumps([config, *overrides])),
     )
+
+
+@cache
+def _eyes(network: str) -> Eyes:
+    return Eyes(classifier(network))
 
 
 @cache

@@ -1,6 +1,5 @@
 """The scripted experimenter on EfficientNet-Lite0: what its descriptions predict, beside baselines on equal terms."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -30,15 +29,14 @@ def measure(smoke: bool) -> dict[str, Any]:
     )
     labels: dict[str, dict[Unit, tuple[str, ...]]] = {OWN: {one.unit: one.labels for one in found}}
     labels |= {name: {unit: one[name] for unit, one in zip(wanted, said, strict=True)} for name in named}
-    scores = {name: scored(one, given, smoke) for name, one in labels.items()}
-    own = evaluated.figures(scores[OWN])
-    against = {name: evaluated.paired([s.auc for s in scores[OWN]], [s.auc for s in scores[name]]) for name in named}
-    return own | {
+    scores = {name: evaluated.evaluated(CONFIG, given, one, 2 if smoke else 10) for name, one in labels.items()}
+    against = {name: evaluated.paired(scores[OWN], scores[name]) for name in named}
+    return evaluated.figures(scores[OWN]) | {
         "units": len(wanted),
         "abstained": sum(not one.labels for one in found),
         "baselines": {name: evaluated.figures(scores[name])["auc"] for name in named},
+        "baselines_difference": {name: evaluated.figures(scores[name])["difference"] for name in named},
         "difference_to_baselines": against,
-        "identification": evaluated.identification(),
         "images": budget,
         "cpu_s_per_unit": round(mean(one.seconds for one in found), 2),
     }
@@ -60,20 +58,3 @@ class BaselineJob:
 def labelled(job: BaselineJob) -> dict[str, tuple[str, ...]]:
     own = means(CONFIG, job.overrides)
     return {name: BASELINES[name](job.unit, own, job.budget).labels for name in job.names}
-
-
-def scored(labels: Mapping[Unit, Sequence[str]], given: tuple[str, ...], smoke: bool) -> list[evaluated.Scored]:
-    partners = evaluated.partners(labels)
-    jobs = [
-        evaluated.Test(
-            config=CONFIG,
-            overrides=given,
-            unit=unit,
-            labels=tuple(said),
-            other=partners.get(unit),
-            other_labels=tuple(labels[partners[unit]]) if unit in partners else (),
-            images=2 if smoke else 10,
-        )
-        for unit, said in labels.items()
-    ]
-    return setting.shared_out(evaluated.tested, jobs)

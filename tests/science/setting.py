@@ -2,7 +2,7 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -10,10 +10,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import track
+
 from openmaia import build, exemplars
 from openmaia.config import load
 from openmaia.schema import Config
-from openmaia.services import Activation, Drawn, Generation, Generator, Probe, Services, Target
+from openmaia.services import Activation, Drawn, Generation, Generator, LayerProbe, Probe, Services, Target
 from openmaia.units import TargetInfo, Unit, select
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -54,6 +59,9 @@ class Together:
     def probe(self, probes: Sequence[Probe]) -> list[Activation]:
         return [self._answer(probe) for probe in probes]
 
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return self._target.respond(probes)
+
     def _answer(self, probe: Probe) -> Activation:
         key = probe.picture.digest
         if probe.unit not in self._known.get(key, {}):
@@ -92,10 +100,11 @@ def services(name: str, overrides: tuple[str, ...] = ()) -> Services:
     )
 
 
-def shared_out(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+def shared_out(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """In processes of their own, one item at a time; in order."""
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(work, items))
+        done = pool.map(work, items)
+        return list(track(done, work.__name__, total=len(items), console=Console(stderr=True)))
 
 
 def few(smoke: bool) -> tuple[str, ...]:
