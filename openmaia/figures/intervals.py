@@ -88,19 +88,22 @@ def png(chart: Intervals, title: str, own: str, other: str) -> bytes:
     def at(*places: float) -> list[float]:
         return [place * SCALE for place in places]
 
-    draw.text(at(16, 14), title, INK, fonts[15])
+    def point(x: float, y: float) -> tuple[float, float]:
+        return x * SCALE, y * SCALE
+
+    draw.text(point(16, 14), title, INK, fonts[15])
     _dot(draw, 22, 44)
-    draw.text(at(32, 44), own, SOFT, fonts[11], anchor="lm")
+    draw.text(point(32, 44), own, SOFT, fonts[11], anchor="lm")
     start = 56 + draw.textlength(own, fonts[11]) / SCALE
     _diamond(draw, start, 44)
-    draw.text(at(start + 10, 44), other, SOFT, fonts[11], anchor="lm")
+    draw.text(point(start + 10, 44), other, SOFT, fonts[11], anchor="lm")
     for x, text in chart.ticks:
         draw.line(at(x, above, x, above + chart.height - 22), LINE, SCALE)
-        draw.text(at(x, above + chart.height - 10), text, SOFT, fonts[11], anchor="mm")
+        draw.text(point(x, above + chart.height - 10), text, SOFT, fonts[11], anchor="mm")
     for mark in chart.marks:
         y = above + mark.y
-        draw.text(at(chart.left - 16, y - 7), mark.given.label, INK, fonts[12], anchor="rm")
-        draw.text(at(chart.left - 16, y + 8), mark.given.note, SOFT, fonts[11], anchor="rm")
+        draw.text(point(chart.left - 16, y - 7), mark.given.label, INK, fonts[12], anchor="rm")
+        draw.text(point(chart.left - 16, y + 8), mark.given.note, SOFT, fonts[11], anchor="rm")
         if mark.spread:
             draw.line(at(mark.spread[0], y, mark.spread[1], y), (172, 192, 240), 7 * SCALE)
         if mark.interval:

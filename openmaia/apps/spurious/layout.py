@@ -112,7 +112,7 @@ def divide(root: Path, asked: SpuriousConfig, seed: int) -> Splits:
         for cell in _test(asked)
         for one in examples(cell, [p for p in found[cell] if p not in set(pool.get(cell, []))])
     ]
-    order = np.random.default_rng([seed, 1]).permutation(len(learnt))
+    order: list[int] = np.random.default_rng([seed, 1]).permutation(len(learnt)).tolist()
     held = max(round(asked.validation * len(learnt)), 1)
     splits = Splits(
         train=tuple(learnt[at] for at in sorted(order[held:])),

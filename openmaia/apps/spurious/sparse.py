@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.exceptions import ConvergenceWarning  # pyright: ignore[reportMissingTypeStubs]
+from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMissingTypeStubs]
 
 from openmaia.errors import UsageError
 
