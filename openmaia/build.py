@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from openmaia.tools.api import Tools
 if TYPE_CHECKING:
     from openmaia.targets.closed_form import ClosedFormClasses, ClosedFormTarget
     from openmaia.targets.hooked import NetworkTarget
+    from openmaia.targets.preprocess import Network
     from openmaia.targets.synthetic.target import SyntheticTarget
     from openmaia.targets.synthetic.units import Units
 
@@ -51,10 +53,9 @@ def target(config: Config) -> "ReadableTarget":
     match config.target.kind:
         case "network":
             from openmaia.targets.hooked import NetworkTarget
-            from openmaia.targets.networks import load
 
-            network = load(config.target.network, config.target.weights, _preset(config))
-            return NetworkTarget(config.target.name, network, config.target.layers, directions=config.target.directions)
+            read = network(config, config.target.weights)
+            return NetworkTarget(config.target.name, read, config.target.layers, directions=config.target.directions)
         case "synthetic":
             from openmaia.targets.synthetic.target import SyntheticTarget
 
@@ -78,6 +79,15 @@ def synthetic_units(config: Config) -> "Units | None":
 
     given = config.target.synthetic
     return own(given.mode, given.labels, given.folder) if given.mode or given.labels or given.folder else None
+
+
+def network(config: Config, weights: str) -> "Network":
+    """The target's, with these weights in place of its own unless they are empty."""
+    from openmaia.targets.networks import load
+
+    found = load(config.target.network, weights, _preset(config))
+    side = config.target.size
+    return replace(found, preprocess=replace(found.preprocess, size=(side, side))) if side else found
 
 
 def _preset(config: Config) -> Literal["weights", "published"]:

@@ -15,6 +15,7 @@ from openmaia.commands.investigate import investigate
 from openmaia.commands.report import report
 from openmaia.commands.run import run
 from openmaia.commands.show import show
+from openmaia.commands.spurious import spurious
 from openmaia.commands.submit import submit
 from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.signals import end_on_signals
@@ -35,6 +36,7 @@ for command in (
     bias,
     report,
     figures,
+    spurious,
     show,
     dashboard,
     import_maia,

@@ -45,9 +45,12 @@ POSITIVE = (
     "ray.investigations ray.investigations_per_process ray.memory_mb backbone.context_tokens backbone.images_per_prompt "
     "backbone.concurrency backbone.timeout backbone.tries backbone.vllm.tensor_parallel backbone.vllm.memory_fraction "
     "bias.pairs bias.rate "
+    "spurious.per_cell spurious.epochs spurious.rate spurious.batch spurious.threads spurious.units spurious.draws "
+    "spurious.balanced spurious.pool spurious.trials spurious.splits spurious.tolerance spurious.seeds "
     "tracking.every tracking.start_seconds tracking.finish_seconds job.nodes job.cpus job.memory_gb job.hours"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("replicas", "max_batch", "deadline", "max_waiting")]
 NOT_NEGATIVE = (
+    "target.size spurious.weight_decay spurious.dropout spurious.validation spurious.probe "
     "retries evaluate.pictures evaluate.detect bias.smallest bias.failures ray.exemplar_workers ray.save_seconds pictures.limit exemplars.quantile ray.num_cpus ray.cpus_per_investigation "
     "ray.wait_seconds job.gpus pools.generator.cache_mb pools.generator.spill_mb pools.editor.cache_mb pools.editor.spill_mb"
 ).split() + [f"pools.{role}.{key}" for role in POOLS for key in ("num_cpus", "num_gpus")]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -39,8 +40,12 @@ Progress = Callable[[int, int], None]
 
 
 def dataset(config: Config, pictures: Library) -> list[Item]:
-    """The pictures that exemplars come from: everything of the explore half, each once, in the order of the digests."""
-    items = [*pictures.photos("explore"), *pictures.cutouts("explore"), *pictures.textures("explore")]
+    """The pictures that exemplars come from: everything of the explore half, each once, in the order of the digests; or all
+    of exemplars.folder, where there is one."""
+    if config.exemplars.folder:
+        items = list(Library.open(Path(config.exemplars.folder).expanduser()).items)
+    else:
+        items = [*pictures.photos("explore"), *pictures.cutouts("explore"), *pictures.textures("explore")]
     unique = {item.digest: item for item in items}
     chosen = [unique[digest] for digest in sorted(unique)][: config.pictures.limit or None]
     if not chosen:

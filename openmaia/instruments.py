@@ -1,7 +1,7 @@
-"""From a config to what an evaluation works with."""
+"""From a config to what an evaluation works with, and to what trains a classifier."""
 
 from dataclasses import replace
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from openmaia import build
 from openmaia.evaluate.asking import Asker
@@ -14,6 +14,9 @@ from openmaia.pictures.library import Library
 from openmaia.schema import Config
 from openmaia.services import Generator, Target
 from openmaia.store.exemplars import ExemplarStore
+
+if TYPE_CHECKING:
+    from openmaia.training.classifier import Trainable, Trainer
 
 
 def in_process(config: Config) -> Instruments:
@@ -87,3 +90,23 @@ def judge(config: Config, model: Asker | None) -> Judge | None:
 
     build.refuse_own_eyes(config)
     return EyesJudge(Eyes(classifier(config.backbone.eyes)).see, config.backbone.eyes)
+
+
+def trainer(config: Config) -> "Trainer":
+    """Trains the target's network as a classifier of its own, and reads it."""
+    from openmaia.training.classifier import Recipe, Trainer
+
+    def network(weights: str) -> "Trainable":
+        found = build.network(config, weights)
+        return found.module, lambda pixels: found.preprocess.tensor(found.preprocess.view(pixels)[0])
+
+    asked = config.spurious
+    recipe = Recipe(
+        epochs=asked.epochs,
+        rate=asked.rate,
+        weight_decay=asked.weight_decay,
+        dropout=asked.dropout,
+        batch=asked.batch,
+        threads=asked.threads,
+    )
+    return Trainer(network, recipe)

@@ -41,6 +41,8 @@ class TargetConfig:
     """Named modules of the network; `output` is its final output, read as class probabilities."""
     preprocess: str = "weights"
     """weights: the network's own preprocessing; published: as the published MAIA code does (shorter side, no crop)."""
+    size: int = 0
+    """Pixels per side of the network's input; 0: what its preprocessing says."""
     directions: dict[str, str] = field(default_factory=dict[str, str])
     """Layer -> a safetensors file with `weight` (units, channels) and perhaps `bias`: the layer `LAYER/directions` then
     has a unit for each row, such as a direction or a feature of a sparse autoencoder."""
@@ -74,6 +76,8 @@ class PicturesConfig:
 class ExemplarsConfig:
     dataset: str = ""
     """Names the folder of the exemplars below the target's; empty: pictures.kind."""
+    folder: str = ""
+    """A tree of pictures to take all exemplars from; empty: the explore half of `pictures`."""
     k: int = 15
     quantile: float = 0.99
     """Over all positions of all pictures: the mask threshold of a unit."""
@@ -333,6 +337,56 @@ class TrackingConfig:
 
 
 @dataclass
+class SpuriousConfig:
+    """`openmaia spurious`. The defaults are those of the MAIA paper's experiment on Spawrious O2O-Easy."""
+
+    folder: str = ""
+    """The Spawrious tree, the folder that holds spawrious224; empty: a tree of that layout is drawn by the generator."""
+    classes: list[str] = field(default_factory=lambda: ["bulldog", "dachshund", "labrador", "corgi"])
+    train_locations: list[str] = field(default_factory=lambda: ["desert", "jungle", "dirt", "snow"])
+    """One for each class."""
+    test_locations: list[str] = field(default_factory=lambda: ["dirt", "snow", "desert", "jungle"])
+    """The same places in another order."""
+    filler: str = "beach"
+    """The place of the few training pictures that are not where their class usually is."""
+    other_locations: list[str] = field(default_factory=lambda: ["mountain"])
+    """More places for the factorial probe."""
+    per_cell: int = 3168
+    """Pictures of one class in one place in one environment."""
+    shares: list[float] = field(default_factory=lambda: [0.97, 0.87])
+    """Of a class's training pictures that are in its usual place, by environment."""
+    validation: float = 0.1
+    """Of the training pictures, the share that is held out."""
+    epochs: int = 1
+    rate: float = 1e-4
+    weight_decay: float = 1e-4
+    dropout: float = 0.1
+    """Of the inputs of the last layer."""
+    batch: int = 64
+    """The paper does not say."""
+    threads: int = 2
+    """Of the processor, while the classifier is trained or read."""
+    units: int = 50
+    """Chosen by l1 for the agent to judge."""
+    draws: int = 100
+    """Random subsets."""
+    balanced: int = 320
+    """Pictures of one balanced validation set: equally many of each class in each place."""
+    pool: int = 3200
+    """Pictures that the balanced sets are drawn from."""
+    trials: int = 10
+    """Balanced sets."""
+    splits: int = 5
+    """Halvings of a balanced set that the strength of l1 is tuned on."""
+    tolerance: float = 1e-4
+    """Of scikit-learn's solvers."""
+    probe: int = 4
+    """Pictures of each class in each place for the factorial probe; 0: no probe."""
+    seeds: int = 3
+    """Classifiers that are trained and examined, each with its own split, order and first weights."""
+
+
+@dataclass
 class PathsConfig:
     runs: str = "runs"
     exemplars: str = "exemplars"
@@ -362,6 +416,7 @@ class Config:
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     bias: BiasConfig = field(default_factory=BiasConfig)
+    spurious: SpuriousConfig = field(default_factory=SpuriousConfig)
     retries: int = 1
     """How often a failed unit is tried again within one run of the command."""
     pools: PoolsConfig = field(default_factory=PoolsConfig)

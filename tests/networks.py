@@ -104,3 +104,20 @@ def mortal() -> torch.nn.Module:
 def deadly() -> torch.nn.Module:
     torch.manual_seed(0)
     return Deadly()
+
+
+class SmallClassifier(torch.nn.Module):
+    """`features`: as many maps as its last layer has inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 12, 5, stride=4)
+        self.features = torch.nn.ReLU()
+        self.head = torch.nn.Linear(12, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.features(self.stem(x)).mean(dim=(2, 3)))
+
+
+def small_classifier() -> torch.nn.Module:
+    return SmallClassifier()

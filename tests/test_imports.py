@@ -23,7 +23,7 @@ def loaded(module: str, *names: str) -> list[str]:
         "openmaia.store.run", "openmaia.store.exemplars", "openmaia.tools.toolbox", "openmaia.tools.api_text",
         "openmaia.tasks.task", "openmaia.tasks.grammar", "openmaia.evaluate.run", "openmaia.pictures.library",
         "openmaia.sandbox", "openmaia.generators.collage", "openmaia.build", "openmaia.cli", "openmaia.interchange.maia", "openmaia.interchange.export",
-        "openmaia.tracking", "openmaia.figures.agents",
+        "openmaia.tracking", "openmaia.figures.agents", "openmaia.apps.spurious.study", "openmaia.apps.spurious.page",
     ],
 )  # fmt: skip
 def test_importing_it_loads_nothing_heavy(module: str):

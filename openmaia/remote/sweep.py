@@ -122,6 +122,11 @@ def is_complete(run: Run, testing: Testing) -> bool:
     return bool(run.planned()) and next(run.to_do(), None) is None and testing.is_done(run)
 
 
+def _is_verdict(run: Run) -> bool:
+    """A choice between given answers says nothing that pictures could be drawn of, and is not tested with any."""
+    return bool(load(run.config()["task"]["name"]).answer.choices)
+
+
 def _plan(config: Config, run: Run, view: View, info: TargetInfo) -> list[str]:
     """Settles which units the run is about; gives the layers whose exemplars are needed."""
     selection = select(config.units, info, load(config.task.name).scope)
@@ -160,14 +165,14 @@ def _said(result: Result) -> str:
 
 
 def evaluate_job(job: Job, store: ExemplarStore, library: Library, progress: Callable[[int, int], None]) -> None:
-    if job.run.done() <= job.run.evaluated():
+    if _is_verdict(job.run) or job.run.done() <= job.run.evaluated():
         return
     generator, target = job.pools.generator("evaluation"), job.pools.target("evaluation")
     tested = instruments(job.config, generator, target, store, library)
     evaluate(job.run, tested, design(job.config, job.config.ray.investigations), progress)
 
 
-PREDICTIVE = Testing(test=evaluate_job, is_done=lambda run: run.done() <= run.evaluated())
+PREDICTIVE = Testing(test=evaluate_job, is_done=lambda run: _is_verdict(run) or run.done() <= run.evaluated())
 UNTESTED = Testing(test=lambda job, store, library, progress: None, is_done=lambda run: True)
 """For runs that are tested elsewhere."""
 

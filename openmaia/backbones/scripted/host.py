@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
-from openmaia.backbones.scripted import contexts, design
+from openmaia.backbones.scripted import contexts, design, spurious
 from openmaia.backbones.scripted.judge import (
     MOST,
     RETAINED,
@@ -85,6 +85,8 @@ class ScriptedBackbone:
         if len(messages) > 1 and contexts.TASK in messages[1].text:
             return contexts.reply(messages)
         seen = read(messages)
+        if spurious.is_asked(messages):
+            return spurious.reply(seen, messages[-1], self.eyes)
         if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
             return _write([], answer_text="[DESCRIPTION]: NONE")
         if not seen.exemplars and "dataset_exemplars" not in seen.withheld:

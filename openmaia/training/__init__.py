@@ -1,0 +1,1 @@
+"""Networks that are trained here rather than given: the classifiers whose spurious features are looked for."""
