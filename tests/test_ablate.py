@@ -14,7 +14,7 @@ from tests.sweeping import sources
 
 @pytest.mark.timeout(300)
 def test_tool_sets_run_over_the_same_units_and_are_tested_with_one_generator(tmp_path: Path):
-    given = [*sources(tmp_path), "units=colour=0-1", "ray.num_cpus=2", "evaluate.pictures=0", "exemplars.k=2"]
+    given = [*sources(tmp_path), "units=mono=0-1", "ray.num_cpus=2", "evaluate.pictures=0", "exemplars.k=2"]
     configs = {
         FULL: load([*given, "name=full"]),
         "no-editing": load([*given, "name=less", "without=[edit_images]"]),

@@ -11,6 +11,7 @@ from openmaia.errors import UsageError
 from openmaia.images import Rendering, outlined
 from openmaia.store.records import Record, Stop
 from openmaia.tasks.grammar import Answer, parse
+from openmaia.tasks.rule import Rule
 from openmaia.tasks.task import load
 from openmaia.units import NETWORK, WHOLE, Scope, TargetInfo, Unit, select
 from tests.test_loop import code, configured, pictures, said
@@ -130,7 +131,7 @@ def test_a_bias_is_the_answer_of_the_bias_task_and_a_description_is_none():
 
 def test_the_question_about_a_bias_names_the_class():
     unit = Unit(target="net", layer="output", index=3)
-    assert "The class is: tiger cat\n" in load("bias").question(unit, lambda: "tiger cat")
+    assert "The class is: tiger cat\n" in load("bias").question(unit, Rule(), lambda: "tiger cat")
 
 
 def test_a_unit_that_is_no_class_cannot_be_asked_about_biases(pictures: Path, exemplars_folder: Path, tmp_path: Path):

@@ -39,8 +39,9 @@ def _pair(label: str, words: Sequence[Word], index: int, avoid: Sequence[str]) -
         positive, neutral = (_together(names) for names in (things, others))
     elif words:
         word = (things or [words[0].name])[0]
-        positive = phrases.single(word, index, avoid)
-        neutral = phrases.single(phrases.rival(word, index, avoid), index, avoid)
+        other = phrases.rival(word, index, avoid)
+        # Both are kept out of both, or a word would change the ground along with the figure.
+        positive, neutral = (phrases.single(one, index, (*avoid, word, other)) for one in (word, other))
     else:
         positive = f"a photo of {label}"
         neutral = phrases.single(phrases.rival("cup", index, avoid), index, avoid)

@@ -11,6 +11,7 @@ import pytest
 from openmaia.backbones.scripted import contexts
 from openmaia.messages import Message, assistant, system, user
 from openmaia.tasks.grammar import Parsed, parse
+from openmaia.tasks.rule import Rule
 from openmaia.tasks.task import load
 from openmaia.units import OUTPUT, Unit
 
@@ -21,7 +22,7 @@ Logit = Callable[[str], float]
 
 
 def opening(name: str) -> list[Message]:
-    return [system("the instruments"), user(TASK.question(UNIT, lambda: name))]
+    return [system("the instruments"), user(TASK.question(UNIT, Rule(), lambda: name))]
 
 
 def conversation(name: str, logit: Logit, undrawn: tuple[str, ...] = (), raw: bool = True) -> tuple[Parsed, int]:
