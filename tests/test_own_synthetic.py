@@ -99,7 +99,7 @@ def test_another_kind_of_target_has_no_synthetic_units():
 
 def test_the_configured_unit_answers_by_the_formula_of_its_mode(tmp_path: Path):
     model = detection.grounding_dino(tmp_path / "detector")
-    named = [SYNTHETIC, f"target.detector={model}", "target.segmenter=", "target.synthetic.labels=[dog, cup]"]
+    named = [SYNTHETIC, f"target.detector={model}", "target.segmenter=''", "target.synthetic.labels=[dog, cup]"]
     either = build.target(load([*named, "target.synthetic.mode=or"]))
     both = build.target(load([*named, "target.synthetic.mode=and"]))
     assert (either.info().layers, both.info().layers) == ({"or": 1}, {"and": 1})
