@@ -74,13 +74,13 @@ def sources(folder: Path, replies: Sequence[str] = EXPERIMENTS) -> list[str]:
 def planned(config: Config, units: int) -> Run:
     """A run that owes so many units of the target's first layer, whatever they are."""
     run = Run.create(config)
-    run.set_plan([Unit(target=config.target.name, layer="colour", index=index) for index in range(units)], 1)
+    run.set_plan([Unit(target=config.target.name, layer="mono", index=index) for index in range(units)], 1)
     return run
 
 
 def short(folder: Path, *overrides: str) -> Config:
-    """Investigations that end in their first turn."""
-    return load([*sources(folder, [ANSWER]), *overrides])
+    """Investigations that end in their first turn, and ask no service for anything."""
+    return load([*sources(folder, [ANSWER]), "task.evidence.confirm=0", *overrides])
 
 
 # -- tools that tell a test about the process that investigates -----------------------------------------------------

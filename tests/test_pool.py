@@ -13,10 +13,11 @@ from openmaia.config import load
 from openmaia.errors import ServiceError, UsageError
 from openmaia.images import Picture
 from openmaia.remote.services import Pools, pools
-from openmaia.schema import Config
+from openmaia.schema import Config, PoolConfig
 from openmaia.services import Probe
 from openmaia.units import Unit
 from tests.conftest import REPOSITORY
+from tests.sleeping import Handle, Sleeping, pool
 
 UNIT = Unit(target="deadly", layer="conv", index=1)
 
@@ -124,3 +125,15 @@ def test_answers_come_in_the_order_of_the_requests(served: Pools):
     expected = [answer.value for answer in build.target(config()).probe(GREYS)]
     assert len(set(expected)) > 20
     assert [answer.value for answer in served.target("test").probe(GREYS)] == expected
+
+
+@pytest.mark.parametrize(("waiting", "under_way"), [(4, 8), (3, 4)])
+def test_a_full_batch_is_sent_ahead_to_a_busy_replica_and_one_that_may_still_grow_is_not(
+    ray_cluster: None, waiting: int, under_way: int
+):
+    with pool(Sleeping(fixed=0.9), PoolConfig(replicas=1, max_batch=4, deadline=60.0)) as actor:
+        Handle(actor, "first").ask("double", [0])  # how long a batch takes is known now
+        asked = actor.submit.remote("caller", "double", list(range(4 + waiting)))
+        ray.get(actor.counters.remote(), timeout=60)
+        assert ray.get(actor.counters.remote(), timeout=60).under_way == under_way
+        assert ray.get(asked, timeout=60).answers == [2 * number for number in range(4 + waiting)]
