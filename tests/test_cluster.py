@@ -16,6 +16,8 @@ import pytest
 from openmaia.store.run import Run
 from tests.conftest import REPOSITORY, small_sources
 
+pytestmark = pytest.mark.cluster
+
 RAY = str(Path(sys.executable).with_name("ray"))
 
 
