@@ -68,6 +68,7 @@ def sources(folder: Path, replies: Sequence[str] = EXPERIMENTS) -> list[str]:
         "exemplars.k=3",
         "generator.size=64",
         "evaluate.n=2",
+        "task.evidence.confirm=0",
     ]
 
 
@@ -80,7 +81,7 @@ def planned(config: Config, units: int) -> Run:
 
 def short(folder: Path, *overrides: str) -> Config:
     """Investigations that end in their first turn, and ask no service for anything."""
-    return load([*sources(folder, [ANSWER]), "task.evidence.confirm=0", *overrides])
+    return load([*sources(folder, [ANSWER]), *overrides])
 
 
 # -- tools that tell a test about the process that investigates -----------------------------------------------------
