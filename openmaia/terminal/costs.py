@@ -52,7 +52,7 @@ def show_estimates(predictions: Sequence[Prediction]) -> None:
     names |= {"duration": "right", "GPU h": "right", "busy": "right", "one by one": "right", "waits for": "left"}
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, justify in names.items():
-        shown.add_column(name, justify=justify, overflow="fold")
+        shown.add_column(name, justify=justify, overflow="fold", no_wrap=name == "duration")
     for prediction in predictions:
         serial = prediction.serial
         shown.add_row(
