@@ -28,10 +28,11 @@ Values = npt.NDArray[np.float64]
 
 
 def bins(values: torch.Tensor) -> torch.Tensor:
-    """float32, divided by the scale -> bin indices, int64."""
+    """float32, divided by the scale -> bin indices, int32."""
     bits = values.contiguous().view(torch.int32)
-    code = ((bits & 0x7FFFFFFF) >> _SHIFT).sub_(_BASE).clamp_(0, HALF - 1).long()
-    return torch.where(bits < 0, HALF - 1 - code, HALF + code)
+    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, HALF - 1)
+    # Negative numbers are counted backwards: x ^ -1 is -1 - x.
+    return code.bitwise_xor_(bits >> 31).add_(HALF)
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
