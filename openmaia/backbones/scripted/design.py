@@ -14,6 +14,9 @@ EDITED = 3
 
 RECOLOUR = "change the color to "
 
+UNRELATED = "grey"
+"""Objects get other colours than this where no colour is known to matter: it would take away theirs and give none."""
+
 
 def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
     """[pictures of it, control group, …]: matched in everything but the word, and for a pair in one word each."""
@@ -45,18 +48,19 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
 
 
 def edits(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """(a picture of the concept, the order that takes the concept away): the activation must fall. And where a colour was
-    found, each object in other colours: the activation must stay."""
+    """(a picture of the concept, the order that takes the concept away): the activation must fall. And each object in other
+    colours than those found: the activation must stay."""
     avoid = [word for candidate in candidates for word in candidate.words]
     colours = [word for found in kept for word in found.hypothesis.words if BY_NAME[word].kind is Kind.COLOUR]
+    colour = (colours or [UNRELATED])[0]
     pairs: list[tuple[str, str]] = []
     for found in kept:
         words = found.hypothesis.words
         for index in range(EDITED):
             base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
             pairs.append((base, _order(words[0], index, avoid)))
-            if colours and is_object(found):
-                pairs.append((base, RECOLOUR + phrases.rival(colours[0], index, avoid)))
+            if is_object(found):
+                pairs.append((base, RECOLOUR + phrases.rival(colour, index, avoid)))
     return pairs
 
 

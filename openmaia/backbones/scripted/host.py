@@ -17,6 +17,7 @@ from openmaia.backbones.scripted.judge import (
     hypotheses,
     is_object,
     reach,
+    told_apart,
 )
 from openmaia.backbones.scripted.looking import shown
 from openmaia.backbones.scripted.prompts import screen
@@ -104,10 +105,11 @@ class ScriptedBackbone:
             return _write([h.name for h in candidates], code=code)
         found = _judge(seen, candidates)
         others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
-        kept = answer(found, reach(seen.of("screen"), others), self._shown_beside(seen, candidates))
+        beside = self._shown_beside(seen, candidates)
+        kept = answer(found, reach(seen.of("screen"), others), beside)
         if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
             return _write([f.hypothesis.name for f in kept], code=_edit(kept, candidates))
-        kept = _confirmed(kept, seen)
+        kept = told_apart(_confirmed(kept, candidates, seen), beside)[:MOST]
         return _write([f.hypothesis.name for f in kept], answer_text=_answer_text(kept))
 
     def _evidence(self, seen: Transcript) -> dict[str, float]:
@@ -173,19 +175,29 @@ def _edit(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> str:
     return EDIT.format(prompts=_listing(bases), orders=_listing(orders))
 
 
-def _confirmed(kept: Sequence[Finding], seen: Transcript) -> list[Finding]:
-    """Without those whose edits raised the activation, and without objects that owe it to their colour. The strongest
-    stays if all would go."""
+def _confirmed(kept: Sequence[Finding], candidates: Sequence[Hypothesis], seen: Transcript) -> list[Finding]:
+    """Without objects that owe their activation to their colour, and without what edits that take it away left as active as
+    it was. Of the latter the strongest stays if all would go: edits fail, too."""
     usual = statistics.median(value for _, value in seen.of("screen"))
+    others = [found for found in kept if not _owes_to_colour(found, candidates, seen, usual)]
+    return [found for found in others if _falls(found, candidates, seen)] or others[:1]
 
-    def stands(found: Finding) -> bool:
-        edited = [edit for edit in seen.edits if all(word in edit.base for word in found.hypothesis.words)]
-        recoloured = [edit for edit in edited if is_object(found) and edit.order.startswith(design.RECOLOUR)]
-        fell = sum(edit.before - edit.after for edit in edited if edit not in recoloured)
-        left = sum(edit.after - usual for edit in recoloured)
-        return (not edited or fell > 0) and left >= RETAINED * sum(edit.before - usual for edit in recoloured)
 
-    return ([found for found in kept if stands(found)] or list(kept[:1]))[:MOST]
+def _owes_to_colour(found: Finding, candidates: Sequence[Hypothesis], seen: Transcript, usual: float) -> bool:
+    """An object that keeps little in any other colour. Pictures in which it was not recognised to begin with do not count."""
+    bases = {base for base, _ in design.edits([found], candidates)}
+    edits = [edit for edit in seen.edits if edit.base in bases and edit.order.startswith(design.RECOLOUR)]
+    best = max((edit.before - usual for edit in edits), default=0.0)
+    kept = [(edit.after - usual) / (edit.before - usual) for edit in edits if edit.before - usual > best / 4]
+    return is_object(found) and best > 0 and max(kept) < RETAINED
+
+
+def _falls(found: Finding, candidates: Sequence[Hypothesis], seen: Transcript) -> bool:
+    """When it is taken away."""
+    own = {(base, order) for base, order in design.edits([found], candidates)}
+    own = {pair for pair in own if not (is_object(found) and pair[1].startswith(design.RECOLOUR))}
+    edits = [edit for edit in seen.edits if (edit.base, edit.order) in own]
+    return not edits or sum(edit.before - edit.after for edit in edits) > 0
 
 
 def _controls(candidates: Sequence[Hypothesis], looked_at: Sequence[str]) -> str:

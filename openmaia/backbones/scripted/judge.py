@@ -18,10 +18,13 @@ PAIRS = 4
 """How many hypotheses at most go from the screening into controlled tests. Each kind has places of its own: things that
 happen to be yellow would otherwise keep everything else out of the test of a unit for yellow."""
 
+MORE_OBJECTS = 6
+"""Further places for objects where a colour is among the strongest: those of that colour fill the first ones."""
+
 LEAST = 0.8
 """Score below which a hypothesis is not worth a test, in deviations."""
 
-SHARE = 0.25
+SHARE = 0.33
 """Of the unit's reach: an effect below it is a side effect of something that was not found."""
 
 TESTED = 6
@@ -29,8 +32,8 @@ TESTED = 6
 
 MOST = 3
 
-RETAINED = 0.35
-"""Share of its activation that an object has to keep in another colour, where a colour explains it otherwise."""
+RETAINED = 0.17
+"""Share of its activation that an object has to keep in one of the other colours that it is shown in."""
 
 KEPT, KEPT_OBJECT = 0.5, 0.4
 """Of the greatest height, what a finding has to reach to be part of the answer."""
@@ -44,8 +47,11 @@ LEVEL = 0.03
 DOES_MORE = 1.25
 """Times the height of a property from which a thing that shows it is more than the property."""
 
+ALIKE = 0.6
+"""Of an object's effect, what another one that its pictures look like has to do to be more than a mistake for it."""
+
 Beside = Mapping[str, frozenset[str]]
-"""By thing: the properties that its pictures show where the unit responds."""
+"""By thing: the properties that its pictures show where the unit responds, and the objects that they look like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +120,9 @@ def hypotheses(shots: Sequence[Shot], measured: Measured, evidence: Mapping[str,
         for word, effect in _main_effects(rows).items()
     ]
     ranked = sorted(singles, key=lambda h: (-h.score, h.words))
-    best = [h for kind, places in SINGLES.items() for h in [h for h in ranked if _kind(h) is kind][:places]]
+    crowded = any(_kind(h) is Kind.COLOUR and h.score > ranked[0].score / 2 for h in ranked)
+    places = SINGLES | {Kind.OBJECT: SINGLES[Kind.OBJECT] + MORE_OBJECTS * crowded}
+    best = [h for kind, count in places.items() for h in [h for h in ranked if _kind(h) is kind][:count]]
     pairs = _combinations(rows, [shot.ground for shot, _ in found], scale)[:PAIRS]
     return [h for h in sorted(best, key=lambda h: (-h.score, h.words)) + pairs if h.score > LEAST]
 
@@ -181,8 +189,8 @@ def finding(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Seq
 
 
 def answer(findings: Sequence[Finding], reach: Reach, beside: Beside) -> list[Finding]:
-    """The findings that make up the answer, strongest first; none for an abstention. beside: what else the pictures of
-    things show."""
+    """The findings that may make up the answer, strongest first; none for an abstention. beside: what else the pictures of
+    things show. A thing and a property that it shows may both be among them, until edits have told; see `told_apart`."""
     holding = sorted((f for f in findings if f.holds), key=lambda f: (-f.height, f.hypothesis.words))
     if not holding or max(f.effect for f in holding) < max(SHARE * reach.height, ABOVE_USUAL * reach.usual):
         return []
@@ -191,18 +199,36 @@ def answer(findings: Sequence[Finding], reach: Reach, beside: Beside) -> list[Fi
     pairs = [f for f in kept if len(f.hypothesis.words) == 2]
     in_pairs = {word for f in pairs for word in f.hypothesis.words}
     kept = [f for f in kept if len(f.hypothesis.words) == 2 or f.hypothesis.words[0] not in in_pairs]
-    return _without_special(_without_shown(kept, beside))[:TESTED]
+    return _without_special(_without_shown(_without_alike(kept, beside), beside))[:TESTED]
+
+
+def told_apart(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
+    """Without properties that a thing shows which does a good deal more, where edits have left both."""
+    things = [f for f in findings if is_thing(f)]
+    return [f for f in findings if f in things or not any(_shows(thing, f, beside) for thing in things)]
 
 
 def _without_shown(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
-    """Of a thing and a property that its pictures show, one is superfluous: the thing, unless it does a good deal more."""
+    """Without things whose pictures show a property that does about as much."""
 
-    def shows(thing: Finding, other: Finding) -> bool:
-        return not is_thing(other) and beside.get(thing.hypothesis.name, frozenset()).issuperset(other.hypothesis.words)
+    def is_superfluous(thing: Finding) -> bool:
+        return any(_shows(thing, f, beside) and thing.height <= DOES_MORE * f.height for f in findings)
 
-    things = [f for f in findings if is_thing(f)]
-    more = [t for t in things if not any(shows(t, f) and t.height <= DOES_MORE * f.height for f in findings)]
-    return [f for f in findings if f in more or (f not in things and not any(shows(t, f) for t in more))]
+    return [f for f in findings if not is_thing(f) or not is_superfluous(f)]
+
+
+def _without_alike(findings: Sequence[Finding], beside: Beside) -> list[Finding]:
+    """Without objects that look like another one which does a good deal more."""
+
+    def is_mistaken(found: Finding) -> bool:
+        seen = beside.get(found.hypothesis.name, frozenset())
+        return any(f.hypothesis.name in seen and found.effect < ALIKE * f.effect for f in findings if is_object(f))
+
+    return [f for f in findings if not is_object(f) or not is_mistaken(f)]
+
+
+def _shows(thing: Finding, other: Finding, beside: Beside) -> bool:
+    return not is_thing(other) and beside.get(thing.hypothesis.name, frozenset()).issuperset(other.hypothesis.words)
 
 
 def is_object(found: Finding) -> bool:
@@ -216,7 +242,8 @@ def is_thing(found: Finding) -> bool:
 
 def _without_special(findings: Sequence[Finding]) -> list[Finding]:
     """A general word makes its special cases superfluous where it explains about as much; otherwise they make it so."""
-    named = {f.hypothesis.words[0]: f.height for f in findings}
+    # Not the height: that of a general word is the height of its best special case.
+    named = {f.hypothesis.words[0]: f.effect for f in findings}
     superfluous: set[str] = set()
     for general, narrower in GENERAL.items():
         for special in narrower:

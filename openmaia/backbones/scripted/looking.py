@@ -1,4 +1,4 @@
-"""What the pictures of a thing show besides the thing."""
+"""What the pictures of a thing show besides the thing, and what else it looks like."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,19 @@ from openmaia.images import Pixels
 from openmaia.pictures.vocabulary import Kind, of_kind
 
 SHOWN = 0.04
-"""Mean evidence of a property in a thing's pictures beyond that in its rivals' from which the thing shows it."""
+"""Mean evidence of a word in a thing's pictures beyond that in its rivals' from which the thing shows it."""
 
 FILLED = 0.5
 """Mean share of a colour among the pixels that the unit responds to from which the response is to the colour."""
 
-PROPERTIES = [word.name for word in of_kind(Kind.COLOUR, Kind.SHAPE, Kind.PATTERN)]
+WORDS = [word.name for word in of_kind(Kind.COLOUR, Kind.SHAPE, Kind.PATTERN, Kind.OBJECT)]
 
 
 def shown(own: Sequence[Look], rivals: Sequence[Look], eyes: Eyes) -> frozenset[str]:
-    """Properties in the pictures of a thing: more than in those of its rivals, or all over where the unit responds."""
+    """Properties and objects in the pictures of a thing: more than in those of its rivals; and colours that are all over
+    where the unit responds."""
     one, other = ([eyes.see(look.original.pixels) for look in looks] for looks in (own, rivals))
-    more = {word for word in PROPERTIES if _mean(one, word) - _mean(other, word) > SHOWN}
+    more = {word for word in WORDS if _mean(one, word) - _mean(other, word) > SHOWN}
     parts = [eyes.colours(lit) for look in _strong(own) if (lit := _lit(look)) is not None]
     filled = {word for word in parts[0] if _mean(parts, word) > FILLED} if parts else set[str]()
     return frozenset(more | filled)
