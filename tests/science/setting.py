@@ -20,8 +20,8 @@ from openmaia.config import load
 from openmaia.schema import Config
 from openmaia.services import Activation, Drawn, Generation, Generator, LayerProbe, Probe, Services, Target
 from openmaia.units import TargetInfo, Unit, select
+from tests.conftest import REPOSITORY
 
-REPOSITORY = Path(__file__).parent.parent.parent
 CACHE = Path(os.environ.get("OPENMAIA_CACHE", "~/.cache/openmaia")).expanduser()
 PROCESSES = 2
 
