@@ -13,22 +13,23 @@ def show(found: Table) -> None:
         highlight=False,
     )
     shown = Shown(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("subset", "selection", "balanced"):
-        shown.add_column(name)
-    for name in ("units", "accuracy, 95 % interval", "published units", "published accuracy"):
-        shown.add_column(name, justify="right")
+    shown.add_column("units of")
+    shown.add_column("selected by")
+    for name in ("units", "accuracy (95 %)", "published"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for row in found.rows:
         units = "" if row.units is None else f"{row.units:g}"
-        ours = "no unit was found selective" if row.accuracy is None else _text(row.accuracy)
-        theirs = (str(row.published.units), f"{row.published.accuracy:.3f}") if row.published else ("", "")
-        shown.add_row(row.subset, row.selection, "yes" if row.is_balanced else "no", units, ours, *theirs)
+        ours = "none selective" if row.accuracy is None else _text(row.accuracy)
+        theirs = f"{row.published.accuracy:.3f} ({row.published.units})" if row.published else ""
+        shown.add_row(f"{row.subset}{', balanced' if row.is_balanced else ''}", row.selection, units, ours, theirs)
     console.print(shown)
     console.print(
-        "published: MAIA paper, Spawrious O2O-Easy with ResNet-18; another data set and network where none was given",
+        "balanced: fitted on balanced validation pictures. published: accuracy (units) in the MAIA paper, Spawrious "
+        "O2O-Easy with ResNet-18; another data set and network where none was given",
         style="dim",
         highlight=False,
     )
 
 
 def _text(one: Estimate) -> str:
-    return f"{one.mean:.3f}" if one.low is None else f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})"
+    return f"{one.mean:.3f}" if one.low is None else f"{one.mean:.3f} ({one.low:.3f}–{one.high:.3f})"

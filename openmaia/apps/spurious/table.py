@@ -65,6 +65,14 @@ class Estimate:
         half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
         return cls(mean=mean, low=mean - half, high=mean + half)
 
+    @classmethod
+    def of_shares(cls, values: Sequence[float]) -> "Estimate":
+        """The same, cut off at 0 and 1: Student's t knows no bounds, accuracies have them."""
+        found = cls.of(values)
+        if found.low is None or found.high is None:
+            return found
+        return cls(mean=found.mean, low=max(found.low, 0.0), high=min(found.high, 1.0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -104,8 +112,8 @@ def table(outcomes: Sequence[Outcome], units: int) -> Table:
     return Table(
         rows=rows,
         differences=differences,
-        seen=Estimate.of([one.seen for one in outcomes]),
-        shifted=Estimate.of([one.shifted for one in outcomes]),
+        seen=Estimate.of_shares([one.seen for one in outcomes]),
+        shifted=Estimate.of_shares([one.shifted for one in outcomes]),
     )
 
 
@@ -120,7 +128,7 @@ def _row(name: str, outcomes: Sequence[Outcome], units: int) -> Row:
         selection=selection,
         is_balanced=name.startswith("balanced"),
         units=median([value for score in there for value in score.units]) if there else None,
-        accuracy=Estimate.of([float(np.mean(score.accuracies)) for score in there]) if there else None,
+        accuracy=Estimate.of_shares([float(np.mean(score.accuracies)) for score in there]) if there else None,
         spread=(float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5))) if draws else None,
         by_seed=tuple(None if score is None else float(np.mean(score.accuracies)) for score in scores),
         published=PUBLISHED.get(name),
