@@ -10,9 +10,8 @@ from tests.science import evaluated, setting
 from tests.science.investigated import Job, investigated, means
 
 CONFIG = "demo"
-LAYERS = ("_blocks.2", "_blocks.10", "_conv_head")
-PER_LAYER = 34
-"""Units of each layer, drawn by a hash of the weights."""
+LAYERS = {"_blocks.2": 24, "_blocks.10": 38, "_conv_head": 38}
+"""Units of each layer, drawn by a hash of the weights; the first layer has no more."""
 
 OWN = "scripted experimenter"
 
@@ -20,7 +19,7 @@ OWN = "scripted experimenter"
 def measure(smoke: bool) -> dict[str, Any]:
     given = overrides(smoke)
     wanted = list(select(setting.config(CONFIG, given).units, setting.services(CONFIG, given).target.info()).units)
-    setting.ready(setting.config(CONFIG, given), LAYERS)
+    setting.ready(setting.config(CONFIG, given), list(LAYERS))
     found = setting.shared_out(investigated, [Job(config=CONFIG, overrides=given, unit=unit) for unit in wanted])
     budget = round(mean(one.images for one in found))
     named = ("exemplars only",) if smoke else tuple(BASELINES)
@@ -43,7 +42,7 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 
 def overrides(smoke: bool) -> tuple[str, ...]:
-    units = ":".join(f"{layer}=random:{1 if smoke else PER_LAYER}" for layer in LAYERS)
+    units = ":".join(f"{layer}=random:{1 if smoke else count}" for layer, count in LAYERS.items())
     return (*setting.few(smoke), f"units={units}", f"exemplars.dataset={'few' if smoke else 'packages'}")
 
 
