@@ -191,7 +191,7 @@ def strips(groups: Mapping[str, Sequence[float]], width: float = 720.0, left: fl
     values = [value for group in groups.values() for value in group]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     span = (high - low) or 1.0
-    room = width - left - 24
+    room = width - left - 40  # the last tick's text is wider than its place
 
     def x(value: float) -> float:
         return round(left + 8 + room * (value - low) / span, 1)
