@@ -47,18 +47,26 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
     return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
 
 
+def removals(found: Finding, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
+    """(a picture of the concept, the order that takes the concept away): the activation must fall."""
+    avoid = [word for candidate in candidates for word in candidate.words]
+    words = found.hypothesis.words
+    bases = [
+        phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
+        for index in range(EDITED)
+    ]
+    return [(base, _order(words[0], index, avoid)) for index, base in enumerate(bases)]
+
+
 def edits(kept: Sequence[Finding], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """(a picture of the concept, the order that takes the concept away): the activation must fall. And each object in other
-    colours than those found: the activation must stay."""
+    """The removals. And each object in other colours than those found: the activation must stay."""
     avoid = [word for candidate in candidates for word in candidate.words]
     colours = [word for found in kept for word in found.hypothesis.words if BY_NAME[word].kind is Kind.COLOUR]
     colour = (colours or [UNRELATED])[0]
     pairs: list[tuple[str, str]] = []
     for found in kept:
-        words = found.hypothesis.words
-        for index in range(EDITED):
-            base = phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
-            pairs.append((base, _order(words[0], index, avoid)))
+        for index, (base, order) in enumerate(removals(found, candidates)):
+            pairs.append((base, order))
             if is_object(found):
                 pairs.append((base, RECOLOUR + phrases.rival(colour, index, avoid)))
     return pairs

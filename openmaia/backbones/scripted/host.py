@@ -7,6 +7,7 @@ from openmaia.backbones.eyes import Eyes, Sight, bright_part
 from openmaia.backbones.scripted import contexts, design, spurious
 from openmaia.backbones.scripted.judge import (
     MOST,
+    RECOGNISED,
     RETAINED,
     Beside,
     Finding,
@@ -185,17 +186,18 @@ def _confirmed(kept: Sequence[Finding], candidates: Sequence[Hypothesis], seen: 
 
 def _owes_to_colour(found: Finding, candidates: Sequence[Hypothesis], seen: Transcript, usual: float) -> bool:
     """An object that keeps little in any other colour. Pictures in which it was not recognised to begin with do not count."""
-    bases = {base for base, _ in design.edits([found], candidates)}
+    if not is_object(found):
+        return False
+    bases = {base for base, _ in design.removals(found, candidates)}
     edits = [edit for edit in seen.edits if edit.base in bases and edit.order.startswith(design.RECOLOUR)]
     best = max((edit.before - usual for edit in edits), default=0.0)
-    kept = [(edit.after - usual) / (edit.before - usual) for edit in edits if edit.before - usual > best / 4]
-    return is_object(found) and best > 0 and max(kept) < RETAINED
+    recognised = [edit for edit in edits if edit.before - usual > RECOGNISED * best]
+    return best > 0 and all(edit.after - usual < RETAINED * (edit.before - usual) for edit in recognised)
 
 
 def _falls(found: Finding, candidates: Sequence[Hypothesis], seen: Transcript) -> bool:
     """When it is taken away."""
-    own = {(base, order) for base, order in design.edits([found], candidates)}
-    own = {pair for pair in own if not (is_object(found) and pair[1].startswith(design.RECOLOUR))}
+    own = design.removals(found, candidates)
     edits = [edit for edit in seen.edits if (edit.base, edit.order) in own]
     return not edits or sum(edit.before - edit.after for edit in edits) > 0
 

@@ -35,6 +35,9 @@ MOST = 3
 RETAINED = 0.17
 """Share of its activation that an object has to keep in one of the other colours that it is shown in."""
 
+RECOGNISED = 0.25
+"""Of an object's best picture, what another one has to excite to count among those in which the object was recognised."""
+
 KEPT, KEPT_OBJECT = 0.5, 0.4
 """Of the greatest height, what a finding has to reach to be part of the answer."""
 
