@@ -1,13 +1,14 @@
 """What a pool costs and how it behaves when something dies. Its replicas are real actors that sleep for their service
 times, so that nothing but Ray and the dispatcher is measured.
 
-added_ms, p99_ms: a call through the pool beside a call of a bare actor right before it, nothing else under way; median and
-99th percentile of the differences. relay_ms, per_second_relay: the same for an actor of two lines that passes each call on to
-another, the least that any dispatcher on Ray costs on the machine at hand. per_second_lists, per_second_single: requests answered, handed in five at a time and one
-at a time by callers in processes of their own; per_second_bare: by one actor without a pool. fill: share of full batches where requests wait. small_wait: how long a
-single request takes while another caller has 1,000 waiting, and alone. gaps: the longest time in which nobody was answered
-when a replica is killed, hangs (with a deadline of 3 s), or the dispatcher is killed, and without any fault; every answer is
-checked.
+added_ms, p99_ms: a call through the pool beside a call of a bare actor right before it, nothing else under way; median
+and 99th percentile of the differences. relay_ms, per_second_relay: the same for an actor of two lines that passes each
+call on to another, the least that any dispatcher on Ray costs on the machine at hand. per_second_lists,
+per_second_single: requests answered, handed in five at a time and one at a time by callers in processes of their own;
+per_second_bare: by one actor without a pool. fill: share of full batches where requests wait. small_wait: how long a
+single request takes while another caller has 1,000 waiting, and alone. gaps: the longest time in which nobody was
+answered when a replica is killed, hangs (with a deadline of 3 s), or the dispatcher is killed, and without any fault;
+every answer is checked.
 """
 
 import statistics
