@@ -5,21 +5,8 @@ from collections.abc import Sequence
 
 from openmaia.backbones.eyes import Eyes, Sight, bright_part
 from openmaia.backbones.scripted import contexts, design, spurious
-from openmaia.backbones.scripted.judge import (
-    MOST,
-    RECOGNISED,
-    RETAINED,
-    Beside,
-    Finding,
-    Hypothesis,
-    answer,
-    exemplar_evidence,
-    finding,
-    hypotheses,
-    is_object,
-    reach,
-    told_apart,
-)
+from openmaia.backbones.scripted.answers import MOST, RECOGNISED, RETAINED, Beside, answer, reach, told_apart
+from openmaia.backbones.scripted.judge import Finding, Hypothesis, exemplar_evidence, finding, hypotheses, is_object
 from openmaia.backbones.scripted.looking import shown
 from openmaia.backbones.scripted.prompts import screen
 from openmaia.backbones.scripted.transcript import Shown, Transcript, read
