@@ -4,7 +4,9 @@ All unbalanced rows are fitted on the unbalanced validation pictures. Rows of l1
 and probe rows are fitted again without regularisation.
 """
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,12 @@ import numpy.typing as npt
 
 from openmaia.apps.spurious.sparse import Labels, Scale, plain, tuned, with_units
 from openmaia.schema import SpuriousConfig
+
+THREADS = os.cpu_count()
+"""Fits are made side by side: scikit-learn's solvers run without the interpreter's lock."""
+
+Fitted = tuple[int, float]
+"""How many units a model has, and its accuracy."""
 
 ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balanced_n")
 
@@ -58,8 +66,9 @@ def unbalanced(
     n = len(agent)
     if n:
         rng = np.random.default_rng(n)
-        drawn = [again(sorted(rng.choice(units, n, replace=False).tolist())) for _ in range(asked.draws)]
-        rows["random"] = Score(units=(n,) * asked.draws, accuracies=tuple(drawn))
+        drawn = [sorted(rng.choice(units, n, replace=False).tolist()) for _ in range(asked.draws)]
+        with ThreadPoolExecutor(THREADS) as threads:
+            rows["random"] = Score(units=(n,) * asked.draws, accuracies=tuple(threads.map(again, drawn)))
         rows["l1_n"] = l1(n)
         rows["agent"] = Score(units=(n,), accuracies=(again(agent),))
     if probe:
@@ -69,22 +78,25 @@ def unbalanced(
 
 def balanced(asked: SpuriousConfig, pool: Seen, test: Seen, n: int, seed: int) -> dict[str, Score]:
     """The rows that are fitted on balanced validation sets. n: 0 leaves out the row of as many units as the agent's."""
-    rng = np.random.default_rng([seed, 2])
-    found: dict[str, list[tuple[int, float]]] = {"balanced": [], "balanced_n": []}
-    for _ in range(asked.trials):
+
+    def trial(number: int) -> dict[str, Fitted]:
+        rng = np.random.default_rng([seed, 2, number])
         chosen = _balanced_set(pool, asked.balanced, rng)
         scale = Scale.of(pool.features[chosen])
         fit, labels = scale(pool.features[chosen]), pool.labels[chosen]
         models = {"balanced": tuned(fit, labels, asked.splits, asked.tolerance, rng)}
         if n:
             models["balanced_n"] = with_units(fit, labels, n, asked.tolerance)
-        for row, model in models.items():
-            found[row].append((len(model.units), model.accuracy(scale(test.features), test.labels)))
-    return {
-        row: Score(units=tuple(units for units, _ in trials), accuracies=tuple(accuracy for _, accuracy in trials))
-        for row, trials in found.items()
-        if trials
-    }
+        shown = scale(test.features)
+        return {row: (len(model.units), model.accuracy(shown, test.labels)) for row, model in models.items()}
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        trials = list(threads.map(trial, range(asked.trials)))
+    return {row: _score([one[row] for one in trials]) for row in trials[0]}
+
+
+def _score(found: Sequence[Fitted]) -> Score:
+    return Score(units=tuple(units for units, _ in found), accuracies=tuple(accuracy for _, accuracy in found))
 
 
 def _balanced_set(pool: Seen, count: int, rng: np.random.Generator) -> Labels:
