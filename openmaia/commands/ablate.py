@@ -23,7 +23,8 @@ Sets = Annotated[str, typer.Option(help="tool sets, with commas between them; em
 def ablate(config: Config, other: Other = None, sets: Sets = "") -> None:
     """What each instrument adds: the same units with exemplars only, generation only, no editing, another generator. A run
     directory for each tool set; resumes by itself."""
-    from openmaia.evaluate.ablation import as_csv, rows
+    from openmaia.evaluate.ablation import rows
+    from openmaia.figures.papers.ablations import as_csv
     from openmaia.remote.ablation import ablation
     from openmaia.store.files import Files
     from openmaia.terminal.ablation import show_ablation

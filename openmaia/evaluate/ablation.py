@@ -4,14 +4,9 @@ The tool sets are those of the MAIA paper's appendix D (table A5), and two more.
 of one generator, whichever one the agent had.
 """
 
-import csv
-import io
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -104,45 +99,3 @@ def _mean(unit: str, values: Sequence[float], clusters: Sequence[str], resamples
     weights = Group.of(values, clusters).weights(resamples, 0)
     drawn = weights @ np.asarray(values) / weights.sum(axis=1)
     return Draws(unit=unit, value=float(np.mean(values)), draws=drawn)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """A cell pair of the paper's table: no interval, other units and images than ours."""
-
-    network: str
-    name: str
-    positive: float
-    neutral: float
-
-
-def published() -> list[Published]:
-    table: dict[str, dict[str, list[float]]] = json.loads((files("openmaia.evaluate") / "ablation.json").read_text())
-    return [
-        Published(network=network, name=name, positive=positive, neutral=neutral)
-        for network, sets in table.items()
-        for name, (positive, neutral) in sets.items()
-    ]
-
-
-def as_csv(found: Sequence[Row], network: str) -> bytes:
-    """Ours and the published ones, told apart by the column `source`."""
-    intervals = ("positive", "neutral", "auc", "positive_against", "against")
-    columns = ["source", "network", "tool_set", "units", "tested"]
-    columns += [f"{name}{end}" for name in intervals for end in ("", "_low", "_high")]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in found:
-        line: dict[str, Any] = {"source": "ours", "network": network, "tool_set": row.name}
-        line |= {"units": row.units, "tested": row.tested}
-        for name in intervals:
-            one: Interval | None = getattr(row, name)
-            line |= dict(
-                zip([name, f"{name}_low", f"{name}_high"], one.as_list() if one else ["", "", ""], strict=True)
-            )
-        writer.writerow(line)
-    for cell in published():
-        line = {"source": "published (MAIA, table A5)", "network": cell.network, "tool_set": cell.name}
-        writer.writerow(line | {"positive": cell.positive, "neutral": cell.neutral})
-    return stream.getvalue().encode()

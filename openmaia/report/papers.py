@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from openmaia.evaluate.compared import MEASURES, Compared, Difference, compared
 from openmaia.evaluate.sanity import warning
-from openmaia.figures.papers.drawing import svg
+from openmaia.figures.drawing import svg
 from openmaia.figures.papers.made import PAPER, PaperFigure, figures
 from openmaia.figures.papers.measured import Measured, measured
 from openmaia.figures.papers.table import Cell, Table

@@ -6,8 +6,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from openmaia.evaluate.ablation import Row, published
+from openmaia.evaluate.ablation import Row
 from openmaia.evaluate.bootstrap import Interval
+from openmaia.figures.papers import published
 from openmaia.terminal.progress import console
 
 
@@ -31,8 +32,8 @@ def show_ablation(name: str, found: Sequence[Row], generator: str) -> None:
         "published (MAIA, table A5): other units, images and agent; no intervals were printed",
         ["network", "tool set", "positive", "neutral"],
     )
-    for cell in published():
-        theirs.add_row(cell.network, cell.name, f"{cell.positive:.2f}", f"{cell.neutral:.2f}")
+    for cell in published.ablations():
+        theirs.add_row(cell.network, cell.method, f"{cell.positive:.2f}", f"{cell.neutral:.2f}")
     console.print(theirs)
 
 

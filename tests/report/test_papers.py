@@ -14,14 +14,14 @@ from PIL import Image
 from openmaia.config import load
 from openmaia.evaluate.bootstrap import Interval
 from openmaia.evaluate.sanity import warning
+from openmaia.figures.drawing import png, svg
 from openmaia.figures.papers import published
-from openmaia.figures.papers.drawing import png, svg
 from openmaia.figures.papers.levels import Axis, Row, nice
 from openmaia.figures.papers.made import PaperFigure, figures
 from openmaia.figures.papers.measured import measured, network, share, tool_set
-from openmaia.figures.papers.scene import Box, Dot, Scene, Words
 from openmaia.figures.papers.table import Table
 from openmaia.figures.papers.written import documents
+from openmaia.figures.scene import Box, Dot, Scene, Words
 from openmaia.report import write_report
 from openmaia.store.run import Owed, Run
 from openmaia.units import Unit

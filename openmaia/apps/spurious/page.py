@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from markupsafe import Markup
+
 from openmaia.apps.spurious.study import Outcome
 from openmaia.apps.spurious.table import Row, Table, to_csv
-from openmaia.figures.intervals import Given, Intervals, intervals, png
+from openmaia.figures.drawing import png, svg
+from openmaia.figures.intervals import Given, chart
+from openmaia.figures.scene import Scene
 from openmaia.report.pages import application_page
 from openmaia.schema import Config
 from openmaia.store.files import Files
@@ -16,24 +20,19 @@ PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
 
 
 def write(files: Files, config: Config, found: Table, outcomes: Sequence[Outcome], backbone: str) -> Path:
-    """report/spurious.html, .png and .csv, and table.json with everything that they show."""
-    chart = intervals([_given(row) for row in found.rows])
+    """report/spurious.html, .svg, .png and .csv, and table.json with everything that they show."""
+    ours = f"ours: mean, 95 % over {len(outcomes)} classifiers"
+    rows = [_given(row) for row in found.rows]
+    scene = chart(rows, "Accuracy on test pictures, where the places are exchanged", ours, f"published: {PAPER}")
     files.write("report/spurious.csv", to_csv(found))
-    files.write(
-        "report/spurious.png",
-        png(
-            chart,
-            "Accuracy where the places are exchanged",
-            "ours: mean, 95 % interval over seeds",
-            f"published: {PAPER}",
-        ),
-    )
+    files.write("report/spurious.png", png(scene))
+    files.write("report/spurious.svg", svg(scene))
     files.write("table.json", json.dumps(asdict(found)).encode())
-    files.write("report/spurious.html", _page(config, found, outcomes, chart, backbone))
+    files.write("report/spurious.html", _page(config, found, outcomes, scene, backbone))
     return Path(files.path("report/spurious.html"))
 
 
-def _page(config: Config, found: Table, outcomes: Sequence[Outcome], chart: Intervals, backbone: str) -> bytes:
+def _page(config: Config, found: Table, outcomes: Sequence[Outcome], scene: Scene, backbone: str) -> bytes:
     asked = config.spurious
     return application_page(
         "openmaia.apps.spurious",
@@ -49,7 +48,7 @@ def _page(config: Config, found: Table, outcomes: Sequence[Outcome], chart: Inte
         filler=asked.filler,
         found=found,
         outcomes=outcomes,
-        chart=chart,
+        drawn=Markup(svg(scene, is_alone=False).decode()),
         names={row.name: f"{row.selection}{' (balanced)' if row.is_balanced else ''}" for row in found.rows},
         paper=PAPER,
         asked=asked,
@@ -66,5 +65,5 @@ def _given(row: Row) -> Given:
         value=None if accuracy is None else accuracy.mean,
         interval=(accuracy.low or 0.0, accuracy.high or 0.0) if accuracy and has_interval else None,
         spread=row.spread,
-        other=None if row.published is None else row.published.accuracy,
+        published=None if row.published is None else row.published.accuracy,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from openmaia.evaluate.bootstrap import Interval
 from openmaia.figures.papers.levels import clipped, nice
-from openmaia.figures.papers.scene import INK, LINE, NEUTRAL, SOFT, Box, Mark, Scene, Segment, Words
+from openmaia.figures.scene import INK, LINE, NEUTRAL, SOFT, Box, Mark, Scene, Segment, Words
 
 WIDTH, LEFT, RIGHT = 720.0, 268.0, 110.0
 STEP, HEAD, FOOT, TOP = 21.0, 24.0, 26.0, 34.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from openmaia.evaluate.bootstrap import Interval
-from openmaia.figures.papers.scene import (
+from openmaia.figures.scene import (
     INK,
     LINE,
     NEUTRAL,

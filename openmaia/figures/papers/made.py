@@ -14,8 +14,8 @@ from openmaia.figures.papers.bars import Bar, Bars
 from openmaia.figures.papers.levels import Group, Row
 from openmaia.figures.papers.measured import TITLES, Measured
 from openmaia.figures.papers.published import AVERAGE, PublishedLevel
-from openmaia.figures.papers.scene import Scene
 from openmaia.figures.papers.table import Cell, Table
+from openmaia.figures.scene import Scene
 
 OURS, PAPER = "ours", "paper"
 NAN = float("nan")

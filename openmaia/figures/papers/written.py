@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from openmaia.figures.papers.drawing import png, svg
+from openmaia.figures.drawing import png, svg
 from openmaia.figures.papers.made import PaperFigure
 
 

@@ -7,7 +7,7 @@ from functools import cache
 import jinja2
 from PIL import Image, ImageDraw, ImageFont
 
-from openmaia.figures.papers.scene import SIZE, WHITE, Box, Dot, Mark, Scene, Segment, Words
+from openmaia.figures.scene import SIZE, WHITE, Box, Dot, Mark, Scene, Segment, Words
 
 DENSITY = 2
 """Pixels of the PNG per unit of the scene."""
