@@ -149,7 +149,9 @@ def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
             f"pools.backbone.num_gpus={gpu_share:g} with backbone.vllm.tensor_parallel={parallel}; expected at least "
             f"{parallel if parallel > 1 else 'a part of one GPU'}"
         )
-    return {"gpu_memory_utilization": config.vllm.memory_fraction * min(gpu_share / parallel, 1.0)}
+    share = {"gpu_memory_utilization": config.vllm.memory_fraction * min(gpu_share / parallel, 1.0)}
+    # Inside of a placement group vLLM would spread its processes by Ray, one to a bundle; ours is one bundle with all GPUs.
+    return share | ({"distributed_executor_backend": "mp"} if parallel > 1 else {})
 
 
 def _refused(config: BackboneConfig, text: str) -> UsageError:

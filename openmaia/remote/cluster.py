@@ -5,9 +5,10 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import ray
+from ray._private import ray_constants
 
 from openmaia.errors import UsageError
 from openmaia.schema import Config
@@ -22,11 +23,8 @@ def cluster(config: Config) -> Iterator[None]:
         return
     own = config.ray.address == "local"
     _knock(config.ray.address)
-    if own:
-        # Ray otherwise puts this host's address in place of the loopback one, and listens to the network.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
-        with kept():
+        with kept(), _on_loopback() if own else nullcontext():
             ray.init(
                 address=config.ray.address,
                 num_cpus=(config.ray.num_cpus or None) if own else None,
@@ -43,6 +41,22 @@ def cluster(config: Config) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Ray otherwise puts this host's address in place of the loopback one, and listens to the network. It reads the variable
+    when it is imported, and its processes when they start. Only while it starts: a `ray start` that this process runs later
+    would be refused a cluster of several nodes."""
+    name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    was = os.environ.get(name), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = was[1]
+        os.environ.pop(name)
+        os.environ |= {name: was[0]} if was[0] is not None else {}
 
 
 def _knock(address: str) -> None:

@@ -10,6 +10,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.remote.meter import Meter
+from openmaia.remote.placement import Place
 from openmaia.schema import PoolConfig
 
 LAUNCHES = 3
@@ -25,6 +26,8 @@ class Hosting:
     make: Callable[[], Any]
     pool: PoolConfig
     at_once: int = 0
+    places: Sequence[Place] = ()
+    """Of its replicas; none where they take what they need as they come."""
 
 
 class Replica:
@@ -75,16 +78,12 @@ class Served:
         return 0.0 if self.under_way else now - self.since
 
 
-async def launch(hosting: Hosting) -> Any:
-    """An actor that has loaded its model. Raises UsageError where the configuration makes that impossible."""
-    reason, pool = "", hosting.pool
+async def launch(hosting: Hosting, index: int) -> Any:
+    """An actor that has loaded its model, the replica of that number. Raises UsageError where the configuration makes that
+    impossible."""
+    reason = ""
     for _ in range(LAUNCHES):
-        actor = _RemoteReplica.options(
-            num_cpus=pool.num_cpus,
-            num_gpus=pool.num_gpus,
-            max_concurrency=max(hosting.at_once, 1),
-            label_selector=dict(pool.node_labels) or None,
-        ).remote(hosting.make)
+        actor = _RemoteReplica.options(**_options(hosting, index)).remote(hosting.make)
         try:
             await actor.start.remote()
             return actor
@@ -96,6 +95,19 @@ async def launch(hosting: Hosting) -> Any:
         except RayActorError as error:
             reason = plain(error)
     raise UsageError(f"the {hosting.role} died {LAUNCHES} times while it was loaded: {reason}")
+
+
+def _options(hosting: Hosting, index: int) -> dict[str, Any]:
+    pool = hosting.pool
+    where: dict[str, Any] = {"label_selector": dict(pool.node_labels) or None}
+    if hosting.places:
+        where = {"scheduling_strategy": hosting.places[index].strategy()}
+    return {
+        "num_cpus": pool.num_cpus,
+        "num_gpus": pool.num_gpus,
+        "max_concurrency": max(hosting.at_once, 1),
+        **where,
+    }
 
 
 def plain(error: Exception) -> str:

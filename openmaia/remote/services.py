@@ -1,8 +1,8 @@
 """The services of an investigation, answered by pools. Each handle satisfies the Protocol of its service."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -19,8 +19,10 @@ from openmaia.messages import Chat, Reply
 from openmaia.remote.cache import Kept
 from openmaia.remote.counters import Counters
 from openmaia.remote.line import Answers
+from openmaia.remote.placement import Place, reserved
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting
+from openmaia.remote.wish import of_pool
 from openmaia.schema import Config, DrawingPoolConfig
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Ledger, Probe, Services
 from openmaia.store.files import Files
@@ -145,32 +147,40 @@ def pools(config: Config) -> Iterator[Pools]:
 
 
 @contextmanager
-def shared(configs: Sequence[Config]) -> Iterator[list[Pools]]:
-    """The pools of several runs: a target for each, everything else once, made after the first config."""
+def shared(configs: Sequence[Config], say: Callable[[str], None] = lambda line: None) -> Iterator[list[Pools]]:
+    """The pools of several runs: a target for each, everything else once, made after the first config. say: gets a word
+    where their replicas have to wait for room."""
     roles: tuple[build.Role, ...] = ("generator", "editor", "backbone")
-    common: dict[build.Role, Any] = {role: _dispatcher(role, configs[0]) for role in roles}
-    targets = [_dispatcher("target", config) for config in configs]
-    made = [*targets, *common.values()]
-    for actor in made:
-        actor.counters.remote()  # starts its replicas
-    gpus: dict[build.Role, float] = {role: getattr(configs[0].pools, role).num_gpus for role in ("target", *roles)}
-    yield [Pools({"target": target, **common}, gpus) for target in targets]
-    # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
-    ray.wait([actor.counters.remote() for actor in made], num_returns=len(made), timeout=10)  # behind the last `leave`
-    for actor in made:
-        ray.kill(actor)
+    once: Iterator[tuple[build.Role, Config]] = ((role, configs[0]) for role in roles)
+    wanted: list[tuple[build.Role, Config]] = [*once, *(("target", config) for config in configs)]
+    claims = [of_pool(role, getattr(config.pools, role)) for role, config in wanted]
+    # A cluster that grows does so replica by replica: there, waiting for all of the room would be waiting in vain.
+    room = nullcontext([[]] * len(wanted)) if configs[0].ray.autoscaling else reserved(claims, say)
+    with room as places:
+        made = [_dispatcher(role, config, held) for (role, config), held in zip(wanted, places, strict=True)]
+        for actor in made:
+            actor.counters.remote()  # starts its replicas
+        gpus: dict[build.Role, float] = {role: getattr(configs[0].pools, role).num_gpus for role in ("target", *roles)}
+        common: dict[build.Role, Any] = dict(zip(roles, made, strict=False))
+        yield [Pools({"target": target, **common}, gpus) for target in made[len(roles) :]]
+        # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
+        last = [actor.counters.remote() for actor in made]  # behind the last `leave`
+        ray.wait(last, num_returns=len(made), timeout=10)
+        for actor in made:
+            ray.kill(actor)
 
 
-def _dispatcher(role: build.Role, config: Config) -> Any:
-    return dispatcher(hosting(role, config), kept(role, config), config.name)
+def _dispatcher(role: build.Role, config: Config, places: Sequence[Place]) -> Any:
+    return dispatcher(hosting(role, config, places), kept(role, config), config.name)
 
 
-def hosting(role: build.Role, config: Config) -> Hosting:
+def hosting(role: build.Role, config: Config, places: Sequence[Place] = ()) -> Hosting:
     return Hosting(
         role=role,
         make=partial(build.host, role, config),
         pool=getattr(config.pools, role),
         at_once=build.concurrency(role, config),
+        places=places,
     )
 
 

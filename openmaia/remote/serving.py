@@ -100,7 +100,7 @@ class Serving:
         """Keeps one replica up."""
         while True:
             try:
-                replica = Served(index=index, actor=await launch(self._hosting))
+                replica = Served(index=index, actor=await launch(self._hosting, index))
             except UsageError as error:
                 await self._without(error)
                 continue

@@ -100,7 +100,7 @@ def _carry_out(
             )
             for config, run, each in zip(configs, runs, watched, strict=True)
         ]
-        with shared(configs) as pools, ExitStack() as sampling:
+        with shared(configs, view.say) as pools, ExitStack() as sampling:
             for config, each, one in zip(configs, pools, watched, strict=True):
                 sampling.enter_context(sampled(each, one.tracker, config.tracking.every))
             jobs = [

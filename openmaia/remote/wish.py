@@ -40,11 +40,13 @@ class Node:
 def of_pools(config: Config) -> list[Claim]:
     """Of the pools, which hold their share as long as the run lasts; those that hold none left out."""
     pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in POOLS}
-    found = [
-        Claim(name=role, count=pool.replicas, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=dict(pool.node_labels))
-        for role, pool in pools.items()
-    ]
+    found = [of_pool(role, pool) for role, pool in pools.items()]
     return [claim for claim in found if claim.gpus or claim.cpus or claim.labels]
+
+
+def of_pool(role: str, pool: PoolConfig) -> Claim:
+    labels = dict(pool.node_labels)
+    return Claim(name=role, count=pool.replicas, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)
 
 
 def of_investigations(config: Config) -> Claim:

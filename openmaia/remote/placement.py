@@ -1,0 +1,55 @@
+"""Room for the replicas of a run's pools: taken all at once or not at all, and packed into as few nodes as will do.
+
+Replicas that take their GPUs one by one, as they come, get in each other's way: one that wants a single card may take it on
+the only node with room for one that wants several, which then waits for ever; and of two runs that start at the same time
+each may hold half of what it needs and wait for the other half.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from openmaia.remote.wish import Claim
+
+SILENT = 5
+"""Seconds of waiting for room before a word about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Room for one replica. When its node is lost, Ray finds it elsewhere, as soon as there is any."""
+
+    group: PlacementGroup
+    index: int
+
+    def strategy(self) -> PlacementGroupSchedulingStrategy:
+        return PlacementGroupSchedulingStrategy(self.group, self.index)
+
+
+@contextmanager
+def reserved(claims: Sequence[Claim], say: Callable[[str], None]) -> Iterator[list[list[Place]]]:
+    """The places of each claim, as many as it counts; none for a claim that holds no GPU and no CPU. Waits until there is
+    room for all of them. They are given back at the end, or when this process dies."""
+    wanted = [claim for claim in claims for _ in range(claim.count) if _bundle(claim)]
+    if not wanted:
+        yield [[] for _ in claims]
+        return
+    labels: Any = [dict(claim.labels) for claim in wanted] if any(claim.labels for claim in wanted) else None
+    group = placement_group([_bundle(claim) for claim in wanted], strategy="PACK", bundle_label_selector=labels)
+    try:
+        if not group.wait(SILENT):
+            say("waiting for GPUs and CPUs that others hold")
+            while not group.wait(SILENT):
+                pass
+        numbers = iter(range(len(wanted)))
+        yield [[Place(group, next(numbers)) for _ in range(claim.count if _bundle(claim) else 0)] for claim in claims]
+    finally:
+        remove_placement_group(group)
+
+
+def _bundle(claim: Claim) -> dict[str, float]:
+    return {name: amount for name, amount in (("GPU", claim.gpus), ("CPU", claim.cpus)) if amount}

@@ -1,0 +1,76 @@
+"""`python -m tests.placing FOLDER`: pools on nodes with pretended GPUs, of which only one can hold the widest replica.
+Writes what the tests of test_placement.py look at to FOLDER/found.json."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+import openmaia.remote  # noqa: F401, I001  settles how Ray starts
+import ray
+from ray.cluster_utils import Cluster
+from ray.util import placement_group_table
+
+from openmaia.config import load
+from openmaia.remote.placement import reserved
+from openmaia.remote.services import Pools, pools
+from openmaia.remote.wish import Claim
+from tests.sweeping import sources
+
+GPUS = (
+    "pools.backbone.num_gpus=2",
+    "pools.target.num_gpus=1",
+    "pools.target.replicas=2",
+    "pools.target.node_labels.kind=small",
+)
+
+
+def main(folder: Path) -> None:
+    # The driver's node comes first where Ray has the choice, so that what is small would be put there before what is wide.
+    head = {"num_cpus": 1, "num_gpus": 2, "include_dashboard": False}
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+    nodes = [cluster.add_node(num_cpus=1, num_gpus=1, labels={"kind": "small"}) for _ in range(3)]
+    ray.init(address=cluster.address, log_to_driver=False)
+    found: dict[str, Any] = {}
+    packed = [Claim(name="a", count=2, gpus=1), Claim(name="b", count=1, cpus=1), Claim(name="c", count=1)]
+    with reserved(packed, lambda line: None) as places:
+        nodes_of = set(placement_group_table(places[0][0].group)["bundles_to_node_id"].values())
+        found["packed"] = {"nodes": len(nodes_of), "places": [len(each) for each in places]}
+    with pools(load([*sources(folder), *GPUS])) as made:
+        found["up"] = _replicas(made, 2)
+        targets = [node for node in _held() if node in {each.node_id for each in nodes}]
+        found["small"] = len(set(targets))
+        cluster.remove_node(next(node for node in nodes if node.node_id == targets[0]), allow_graceful=False)
+        made.target("test").info()
+        found["again"] = _replicas(made, 2)
+    until = time.monotonic() + 60
+    while _held() and time.monotonic() < until:
+        time.sleep(0.1)
+    found["left"] = _held()
+    (folder / "found.json").write_text(json.dumps(found))  # Ray prints about its lost node
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def _held() -> list[str]:
+    """Nodes of the bundles of all groups that there are."""
+    groups = [group for group in placement_group_table().values() if group["state"] != "REMOVED"]
+    return [node for group in groups for node in group["bundles_to_node_id"].values()]
+
+
+def _replicas(made: Pools, targets: int) -> dict[str, int]:
+    until = time.monotonic() + 120
+    while True:
+        up = {role: counters.replicas for role, counters in made.counters().items()}
+        if up == {"target": targets, "generator": 1, "editor": 1, "backbone": 1} or time.monotonic() > until:
+            return up
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
