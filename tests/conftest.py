@@ -1,6 +1,8 @@
 """Shared by the end-to-end tests: small runs of the real thing."""
 
 import os
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from openmaia.schema import Config
 from tests.prepare import CACHE
 
 REPOSITORY = Path(__file__).parent.parent
+RAY = str(Path(sys.executable).with_name("ray"))
 
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
@@ -57,3 +60,9 @@ def ray_cluster() -> Iterator[None]:
 
     with cluster(load([str(REPOSITORY / "configs/demo.yaml"), "ray.num_cpus=2"])):
         yield
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

@@ -16,8 +16,7 @@ import pytest
 from openmaia.config import load
 from openmaia.remote import wish
 from openmaia.remote.wish import Claim, Node, unplaced
-from tests.conftest import REPOSITORY
-from tests.test_cluster import RAY, free_port
+from tests.conftest import RAY, REPOSITORY, free_port
 
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
 

@@ -62,7 +62,9 @@ def main(times: int) -> None:
 def _local(root: Path, sweep: Sweep) -> float:
     began = time.monotonic()
     command = [sys.executable, "-m", "openmaia.cli", "run", *sweep.sources]
-    variables = os.environ | environment(root, sweep.meeting)
+    # Ray keeps its logs: not among what a job may leave.
+    (root / "alone").mkdir(exist_ok=True)
+    variables = os.environ | environment(root, sweep.meeting) | {"TMPDIR": str(root / "alone")}
     subprocess.run(command, env=variables, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=1200)
     assert sweep.done() == 20
     return time.monotonic() - began

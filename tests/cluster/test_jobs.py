@@ -14,21 +14,14 @@ from pathlib import Path
 import pytest
 
 from openmaia.store.run import Run
-from tests.conftest import REPOSITORY, small_sources
+from tests.cluster.conftest import Sweeps
+from tests.conftest import RAY, REPOSITORY, free_port
 
 pytestmark = pytest.mark.cluster
 
-RAY = str(Path(sys.executable).with_name("ray"))
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
 
 @pytest.fixture(scope="module")
-def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def head(tmp_path_factory: pytest.TempPathFactory, sweeps: Sweeps) -> Iterator[dict[str, str]]:
     """`ray start --head` with a token and ports of its own, in one process group that is ended by its id."""
     folder = tmp_path_factory.mktemp("ray")
     # Sockets live below Ray's folder, and their paths may not be long.
@@ -41,6 +34,9 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "OPENMAIA_TEST": str(sweeps.meeting("jobs").folder),
+        "PYTHONPATH": str(REPOSITORY),
     }
     port, dashboard = free_port(), free_port()
     command = [RAY, "start", "--head", "--block", f"--port={port}", f"--dashboard-port={dashboard}", "--num-cpus=2"]
@@ -88,8 +84,8 @@ def check(run: Run) -> None:
     assert all(scores["auc"] is not None for scores in run.scores().values())
 
 
-def test_run_joins_a_cluster_by_its_address(head: dict[str, str], settings: list[str], tmp_path: Path):
-    sources = [*small_sources(settings, tmp_path / "runs"), "units=_conv_head=66", f"ray.address={head['ADDRESS']}"]
+def test_run_joins_a_cluster_by_its_address(head: dict[str, str], sweeps: Sweeps):
+    sources = sweeps.sources("joined", "units=mono=0", f"ray.address={head['ADDRESS']}")
     done = subprocess.run(
         [sys.executable, "-m", "openmaia.cli", "run", *sources],
         env=head,
@@ -99,7 +95,7 @@ def test_run_joins_a_cluster_by_its_address(head: dict[str, str], settings: list
         cwd=REPOSITORY,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    check(Run.open(str(tmp_path / "runs" / "demo")))
+    check(Run.open(f"{sweeps.folder}/runs/joined"))
 
 
 def submit(head: dict[str, str], *command: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
@@ -121,15 +117,12 @@ def submit(head: dict[str, str], *command: str, folder: Path = REPOSITORY) -> su
 
 
 @pytest.fixture(scope="module")
-def submitted(
-    head: dict[str, str], settings: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[str], Path]:
+def submitted(head: dict[str, str], sweeps: Sweeps) -> tuple[list[str], Path]:
     """The sources and the directory of a run that was submitted as a job."""
-    folder = tmp_path_factory.mktemp("submitted")
-    sources = ["configs/demo.yaml", *small_sources(settings, folder / "runs")[1:], "units=_conv_head=66"]
+    sources = ["configs/closed-form.yaml", *sweeps.sources("submitted", "units=mono=0")[1:]]
     done = submit(head, sys.executable, "-m", "ray_jobs.run", *sources)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    return sources, folder / "runs" / "demo"
+    return sources, sweeps.folder / "runs/submitted"
 
 
 def test_a_submitted_job_runs_on_the_cluster(submitted: tuple[list[str], Path]):
@@ -139,14 +132,14 @@ def test_a_submitted_job_runs_on_the_cluster(submitted: tuple[list[str], Path]):
 def test_a_finished_run_is_evaluated_by_a_job(head: dict[str, str], submitted: tuple[list[str], Path]):
     done = submit(head, sys.executable, "-m", "ray_jobs.evaluate", str(submitted[1]))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    assert "_conv_head/66" in done.stdout
+    assert "mono/0" in done.stdout
 
 
-def test_exemplars_are_computed_by_a_job(head: dict[str, str], settings: list[str], tmp_path: Path):
-    given = [settings[0], f"paths.exemplars={tmp_path}/exemplars", f"paths.runs={tmp_path}/runs", "pictures.limit=40"]
+def test_exemplars_are_computed_by_a_job(head: dict[str, str], sweeps: Sweeps, tmp_path: Path):
+    given = sweeps.sources("exemplars", f"paths.exemplars={tmp_path}")[1:]
     done = submit(head, sys.executable, "-m", "ray_jobs.exemplars", "configs/closed-form.yaml", *given)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    assert list((tmp_path / "exemplars").rglob("*.units.parquet"))
+    assert list(tmp_path.rglob("*.units.parquet"))
 
 
 def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
