@@ -158,7 +158,10 @@ with pool(Sleeping(fixed=600), PoolConfig(replicas=1)) as actor:
 def test_a_driver_that_dies_leaves_no_process(ray_cluster: None):
     address = ray.get_runtime_context().gcs_address
     command = [sys.executable, "-c", DRIVER, address]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as driver:
+    # Ray otherwise looks for what listens to loopback at this host's address.
+    variables = os.environ | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=variables, **output) as driver:
         assert driver.stdout
         pids = [int(pid) for pid in driver.stdout.readline().split()]
         driver.kill()
