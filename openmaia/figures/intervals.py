@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from openmaia.figures.scene import LINE, NEUTRAL, POSITIVE, SOFT, Box, Dot, Mark, Scene, Segment, Words
+from openmaia.figures.scene import LINE, NEUTRAL, POSITIVE, SOFT, Mark, Scene, Segment, Words, point
 
 WIDTH, LEFT, RIGHT, STEP, TOP, FOOT = 720.0, 268.0, 24.0, 34.0, 36.0, 26.0
 PALE = "#acc0f0"
@@ -60,9 +60,9 @@ def chart(rows: Sequence[Given], label: str, ours: str, published: str) -> Scene
 
 
 def _legend(ours: str, published: str) -> Iterator[Mark]:
-    yield Dot(x=20, y=12.5, radius=5, colour=POSITIVE)
+    yield point(20, 12.5, POSITIVE, False)
     yield Words(x=30, y=16.5, text=ours, is_bold=True)
-    yield _published(LEFT, 12.5)
+    yield point(LEFT, 12.5, NEUTRAL, True)
     yield Words(x=LEFT + 10, y=16.5, text=published, colour=SOFT)
 
 
@@ -73,10 +73,6 @@ def _row(row: Given, axis: Axis, y: float) -> Iterator[Mark]:
         if ends:
             yield Segment(x1=axis.x(ends[0]), y1=y, x2=axis.x(ends[1]), y2=y, colour=colour, width=width)
     if row.published is not None:
-        yield _published(axis.x(row.published), y)
+        yield point(axis.x(row.published), y, NEUTRAL, True)
     if row.value is not None:
-        yield Dot(x=axis.x(row.value), y=y, radius=5, colour=POSITIVE)
-
-
-def _published(x: float, y: float) -> Mark:
-    return Box(x=x - 4.5, y=y - 4.5, width=9, height=9, colour=NEUTRAL, is_hollow=True)
+        yield point(axis.x(row.value), y, POSITIVE, False)

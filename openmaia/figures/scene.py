@@ -67,3 +67,9 @@ class Scene:
     width: float
     height: float
     marks: tuple[Mark, ...]
+
+
+def point(x: float, y: float, colour: str, is_published: bool) -> Mark:
+    if is_published:
+        return Box(x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, colour=colour, is_hollow=True)
+    return Dot(x=x, y=y, radius=4.4, colour=colour)

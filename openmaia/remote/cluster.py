@@ -47,16 +47,18 @@ def cluster(config: Config) -> Iterator[None]:
 def _on_loopback() -> Iterator[None]:
     """Ray otherwise puts this host's address in place of the loopback one, and listens to the network. It reads the variable
     when it is imported, and its processes when they start. Only while it starts: a `ray start` that this process runs later
-    would be refused a cluster of several nodes."""
+    would be refused a cluster of several nodes. Whoever sets the variable decides."""
     name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
-    was = os.environ.get(name), ray_constants.ENABLE_RAY_CLUSTER
+    if name in os.environ:
+        yield
+        return
+    was = ray_constants.ENABLE_RAY_CLUSTER
     os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = was[1]
-        os.environ.pop(name)
-        os.environ |= {name: was[0]} if was[0] is not None else {}
+        ray_constants.ENABLE_RAY_CLUSTER = was
+        del os.environ[name]
 
 
 def _knock(address: str) -> None:

@@ -14,12 +14,11 @@ from openmaia.figures.scene import (
     NEUTRAL,
     POSITIVE,
     SOFT,
-    Box,
-    Dot,
     Mark,
     Scene,
     Segment,
     Words,
+    point,
 )
 
 WIDTH, LEFT, RIGHT = 720.0, 268.0, 96.0
@@ -93,7 +92,7 @@ def _legend() -> Iterator[Mark]:
     x = 16.0
     for text, is_published in (("ours, with 95 % interval", False), ("paper (published numbers)", True)):
         for name, colour in (("positive", POSITIVE), ("neutral", NEUTRAL)):
-            yield _point(x + 4, 12.5, colour, is_published)
+            yield point(x + 4, 12.5, colour, is_published)
             yield Words(x=x + 13, y=16.5, text=name, colour=SOFT)
             x += 62
         yield Words(x=x, y=16.5, text=text, colour=INK, is_bold=True)
@@ -121,15 +120,9 @@ def _row(row: Row, axis: Axis, y: float) -> Iterator[Mark]:
             for end in (interval.low, interval.high):
                 yield Segment(x1=axis.x(end), y1=y - 3, x2=axis.x(end), y2=y + 3, colour=colour, width=1.4)
     for interval, colour in both:
-        yield _point(axis.x(interval.mean), y, colour, row.is_published)
+        yield point(axis.x(interval.mean), y, colour, row.is_published)
     text = f"{row.positive.mean:.2f} / {row.neutral.mean:.2f}"
     yield Words(x=WIDTH - 12, y=y + 4, text=text, colour=SOFT if row.is_published else INK, anchor="end")
-
-
-def _point(x: float, y: float, colour: str, is_published: bool) -> Mark:
-    if is_published:
-        return Box(x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, colour=colour, is_hollow=True)
-    return Dot(x=x, y=y, radius=4.4, colour=colour)
 
 
 def clipped(name: str) -> str:
