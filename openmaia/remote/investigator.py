@@ -3,6 +3,7 @@
 It holds no model and imports none: everything heavy is asked of the pools.
 """
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ class Investigator:
         """What all investigations share. A mistake in it is the result of a call and not the death of a process."""
         self._options = [build.options(job.config) for job in self._jobs]
         self._tasks = [load(job.config.task.name) for job in self._jobs]
+        # Ray has garbage collected in all processes whenever something waits for room: what was imported need not be searched.
+        gc.freeze()
 
     def investigate(self, number: int, owed: Owed, caller: str) -> Result:
         """number: of the job."""

@@ -8,7 +8,6 @@ from breaking its own proxies by accident.
 import builtins
 import contextlib
 import importlib
-import importlib.util
 import io
 import os
 import random
@@ -18,12 +17,12 @@ import threading
 import time
 import types
 from collections.abc import Callable, Mapping
-from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn, cast
 
 from openmaia.sandbox import frames
 from openmaia.sandbox.confine import confine
 from openmaia.sandbox.executor import execute
+from openmaia.sandbox.imports import EARLY, HandedOver, Packages
 
 Message = dict[str, Any]
 
@@ -35,20 +34,7 @@ class ToolError(RuntimeError):
 ToolError.__module__ = "builtins"  # so that tracebacks name it the way the agent can
 
 
-class Packages:
-    """Finds numpy, Pillow and scipy where they lie, without the rest of their site-packages or its .pth files."""
-
-    def __init__(self, homes: dict[str, str]):
-        self._homes = homes
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        home = self._homes.get(name)
-        if home is None:
-            return None
-        return importlib.util.spec_from_file_location(name, f"{home}/__init__.py", submodule_search_locations=[home])
-
-
-def main() -> None:
+def main(handed_over: HandedOver) -> None:
     source, sink = _take_pipes()
     receive = _receiver(source)
     initial = receive()
@@ -61,6 +47,7 @@ def main() -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "openmaia"]:
         del sys.modules[name]
     _seed()
+    handed_over.end()
     send({"kind": "ready"})
     _serve(send, receive, flush, state, namespace)
 
@@ -211,10 +198,10 @@ def _sleep(seconds: float, /) -> None:
 
 
 def _seed() -> None:
-    """Imports what nearly every experiment imports, while nobody waits, and fixes the seeds."""
+    """Imports while nobody waits, and fixes the seeds."""
     random.seed(0)
     time.sleep = _sleep  # sandlock's fixed clock shifts the deadline of the real one by years; select's is relative
-    for name in ("numpy", "PIL.Image"):
+    for name in EARLY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if "numpy" in sys.modules:

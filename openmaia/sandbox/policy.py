@@ -26,27 +26,10 @@ from openmaia.sandbox.contract import Level, Limits
 
 PACKAGES = ("numpy", "PIL", "scipy")
 FULL_ABI, DEGRADED_ABI = 6, 3
-SOURCES = ("frames", "confine", "executor", "child")
 
 # PYTHONHASHSEED would be ignored under -I, so its parts are given singly; the environment holds only what is below.
 FLAGS = ("-s", "-P", "-S", "-B")
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_CTYPE": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-BOOT = """
-import json, os, sys, types
-def read(size):
-    data = b""
-    while len(data) < size:
-        piece = os.read(0, size - len(data))
-        if not piece:
-            os._exit(0)
-        data += piece
-    return data
-for name, source in json.loads(read(int.from_bytes(read(4), "big"))):
-    sys.modules[name] = types.ModuleType(name)
-    exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
-sys.modules["openmaia.sandbox.child"].main()
-"""
 
 # Landlock governs opening files, not their modes, owners and times; seccomp's own list covers ptrace, mounts, io_uring
 # and the like. The second half acts on any process of the same user: the parent, or another agent.
@@ -97,12 +80,12 @@ def choose_level(forced: Level | None, allow_none: bool) -> Level:
     return level
 
 
-def launch(level: Level, limits: Limits, scratch: str) -> Launched:
-    """Returns when the process exists; its interpreter is still starting."""
+def launch(level: Level, limits: Limits, scratch: str, code: str) -> Launched:
+    """code: what the interpreter runs. Returns when the process exists; its interpreter is still starting."""
     start = _plain if level is Level.NONE else functools.partial(_sandlock, level)
     # A child asks to die with its parent, and to the kernel the parent is the *thread* that started it: a short-lived
     # thread of the caller's would take its child with it. This one lives as long as the process.
-    return _launcher(os.getpid()).submit(start, limits, scratch).result()
+    return _launcher(os.getpid()).submit(start, limits, scratch, code).result()
 
 
 @functools.cache
@@ -136,7 +119,7 @@ def readable() -> tuple[str, ...]:
     return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
 
 
-def _sandlock(level: Level, limits: Limits, scratch: str) -> Launched:
+def _sandlock(level: Level, limits: Limits, scratch: str, code: str) -> Launched:
     sandlock: Any = importlib.import_module("sandlock")
     protection = sandlock.Protection
     scopes = [protection.SIGNAL_SCOPE, protection.ABSTRACT_UNIX_SOCKET_SCOPE]
@@ -157,7 +140,7 @@ def _sandlock(level: Level, limits: Limits, scratch: str) -> Launched:
     )
     piped = sandlock.StdioMode.PIPED
     try:
-        process = box.popen([_python(), *FLAGS, "-c", BOOT], stdin=piped, stdout=piped, stderr=piped)
+        process = box.popen([_python(), *FLAGS, "-c", code], stdin=piped, stdout=piped, stderr=piped)
     except RuntimeError as error:
         raise SandboxError(f"sandlock could not start the agent's process at level {level}: {error}") from error
 
@@ -173,9 +156,9 @@ def _sandlock(level: Level, limits: Limits, scratch: str) -> Launched:
     return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)
 
 
-def _plain(limits: Limits, scratch: str) -> Launched:
+def _plain(limits: Limits, scratch: str, code: str) -> Launched:
     process = subprocess.Popen(
-        [_python(), *FLAGS, "-c", BOOT],
+        [_python(), *FLAGS, "-c", code],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         bufsize=0, cwd=scratch, env=ENVIRONMENT, start_new_session=True,
     )  # fmt: skip

@@ -1,18 +1,18 @@
 """The parent's end of one child: frames in both directions under a deadline, captured text, the watch, the reaping."""
 
 import contextlib
-import json
 import os
 import select
 import signal
 import time
 from collections.abc import Callable
-from importlib import resources
+from pathlib import Path
 
 from openmaia.sandbox import watch
 from openmaia.sandbox.contract import Level, Limits, Status
 from openmaia.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.sandbox.policy import SOURCES, launch, package_homes
+from openmaia.sandbox.policy import launch, package_homes
+from openmaia.sandbox.program import BOOT, FILE, program
 
 TICK = 0.05
 GRACE = 0.5  # seconds between a request to end and SIGKILL
@@ -34,7 +34,8 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = launch(level, limits, scratch)
+        (Path(scratch) / FILE).write_bytes(program())
+        self._process = launch(level, limits, scratch, BOOT)
         self.pid = self._process.pid
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -45,11 +46,7 @@ class Child:
             os.set_blocking(fd, False)
 
     def begin(self, level: Level, api_source: str, manifest: Json) -> None:
-        """Sends the child its own program, then what it needs to start; it answers "ready" when it has."""
-        package = resources.files("openmaia.sandbox")
-        modules = [["openmaia", ""], ["openmaia.sandbox", ""]]
-        modules += [[f"openmaia.sandbox.{name}", (package / f"{name}.py").read_text("utf-8")] for name in SOURCES]
-        program = json.dumps(modules).encode()
+        """Sends the child what it needs to start; it answers "ready" when it has."""
         confine: dict[str, Json] = {
             "memory_mb": self._limits.memory_mb,
             "cpu_seconds": self._limits.cpu_seconds,
@@ -68,7 +65,7 @@ class Child:
             },
             self._limit,
         )
-        self._write([len(program).to_bytes(4, "big"), program, *initial], time.monotonic() + 60)
+        self._write(initial, time.monotonic() + 60)
 
     def send(self, message: Json, deadline: float) -> bool:
         """False if the deadline came first. FrameError if the message is too large, before a byte is sent."""

@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast
 
@@ -22,32 +23,35 @@ DAMAGED = (OSError, pa.ArrowException, ValueError)
 
 
 def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | None = None, group: int = 1024) -> bytes:
-    """group: rows per row group, the least that a reader has to touch."""
+    """A few rows. group: rows per row group, the least that a reader has to touch."""
     table = pa.Table.from_pylist(list(rows), schema=schema)
-    if header is not None:
-        table = table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)})
     buffer = io.BytesIO()
-    _write(buffer, table, group)
+    # Every investigation writes such files turn by turn: dictionaries and zstd cost a multiple of the rest, column by column.
+    with _writer(buffer, table.schema, header, compression="lz4", use_dictionary=False) as writer:
+        writer.write_table(table, group)
     return buffer.getvalue()
 
 
 def stream(into: Any, rows: Iterable[Row], schema: pa.Schema, header: Row, group: int = 1024) -> None:
     """Writes rows as they come, a row group at a time."""
-    described = pa.schema(list(schema), metadata={HEADER: json.dumps(header, ensure_ascii=False).encode()})
     left = iter(rows)
-    with pq.ParquetWriter(into, described, compression="zstd", write_page_checksum=True) as writer:
+    with _writer(into, schema, header, compression="zstd") as writer:
         while batch := list(islice(left, group)):
-            writer.write_table(pa.Table.from_pylist(batch, schema=described))
+            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-def write(stream: Any, table: pa.Table, header: Row, group: int) -> None:
-    _write(stream, table.replace_schema_metadata({HEADER: json.dumps(header, ensure_ascii=False)}), group)
+def write(into: Any, table: pa.Table, header: Row, group: int) -> None:
+    with _writer(into, table.schema, header, compression="zstd") as writer:
+        writer.write_table(table, group)
 
 
-def _write(stream: Any, table: pa.Table, group: int) -> None:
-    pq.write_table(  # pyright: ignore[reportUnknownMemberType]
-        table, stream, row_group_size=group, compression="zstd", write_page_checksum=True
-    )
+@contextmanager
+def _writer(into: Any, schema: pa.Schema, header: Row | None, **options: Any) -> Generator[Any]:
+    # Arrow's own schema, which our types do not need, would be kept beside Parquet's and hold the header a second time.
+    with pq.ParquetWriter(into, schema, write_page_checksum=True, store_schema=False, **options) as writer:
+        yield writer
+        if header is not None:
+            writer.add_key_value_metadata({HEADER.decode(): json.dumps(header, ensure_ascii=False)})
 
 
 def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None) -> tuple[list[Row], Row]:

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -19,8 +20,8 @@ def api_text(
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
     sections = [
-        *(_class(name, kind, without) for name, kind in zip(names, systems, strict=True)),
-        _class("tools", api.Tools, without),
+        *(_class(name, kind, tuple(without)) for name, kind in zip(names, systems, strict=True)),
+        _class("tools", api.Tools, tuple(without)),
         _doc("images", inspect.getdoc(api.Image) or ""),
     ]
     if user_tools:
@@ -35,7 +36,9 @@ def api_text(
     return "\n".join([*kept, "", f"{WITHHELD}{', '.join(named)}."])
 
 
-def _class(name: str, kind: type, without: Sequence[str]) -> str:
+@cache
+def _class(name: str, kind: type, without: tuple[str, ...]) -> str:
+    """The same for every investigation of a process."""
     methods = [(key, value) for key, value in vars(kind).items() if inspect.isfunction(value) and key[0] != "_"]
     named = [
         _function(f"{name}.{key}", value) for key, value in methods if key == value.__name__ and key not in without

@@ -37,6 +37,17 @@ for name in ("torch", "sandlock", "openmaia", "pytest", "ray"):
     assert agent.text(code) == "28 3.0"
 
 
+def test_modules_whose_code_the_parent_handed_over_are_like_any_others(agent: Agent):
+    code = """
+import importlib, inspect, json, os, sys
+import numpy
+print(numpy.__file__ == numpy.__spec__.origin, inspect.getsource(json.dumps).startswith("def dumps"), os.listdir("."))
+print(importlib.reload(json).loads("[1]"), json.__path__ == [os.path.dirname(json.__file__)], json.__spec__.parent)
+print([type(finder).__name__ for finder in sys.meta_path if type(finder).__module__.startswith("openmaia")])
+"""
+    assert agent.text(code).splitlines() == ["True True []", "[1] True json", "['Packages']"]
+
+
 def test_bytes_travel_both_ways(agent: Agent):
     code = "b = bytes(range(256)) * 4000; print(tools.echo({'k': [b, 1]}) == {'k': [b, 1]})"
     assert agent.text(code) == "<echo>True"

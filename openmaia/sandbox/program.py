@@ -1,0 +1,65 @@
+"""What a sandboxed process runs and imports, as compiled code that its parent hands it.
+
+The standard library, numpy and Pillow are some 180 files, and the filters ask about every file that is looked for, opened
+or measured; the parent has imported most of them itself. The child is the same Python, so code may travel compiled.
+"""
+
+import contextlib
+import functools
+import importlib
+import importlib.resources
+import marshal
+import sys
+from importlib.machinery import ExtensionFileLoader, SourceFileLoader
+
+from openmaia.sandbox.imports import EARLY
+from openmaia.sandbox.policy import PACKAGES
+
+FILE = "program"
+"""In the scratch folder; the child reads it and removes it before anything else."""
+
+BOOT = f"""
+import marshal, os, sys
+with open("{FILE}", "rb") as file:
+    program, modules = marshal.loads(file.read())
+os.unlink("{FILE}")
+for name, code in program.items():
+    sys.modules[name] = type(sys)(name)
+    exec(code, sys.modules[name].__dict__)
+    if name == "openmaia.sandbox.imports":
+        handed_over = sys.modules[name].HandedOver(modules)
+sys.modules["openmaia.sandbox.child"].main(handed_over)
+"""
+
+_SOURCES = ("imports", "frames", "confine", "executor", "child")
+
+
+@functools.cache
+def program() -> bytes:
+    """For BOOT: the child's own modules in the order in which they run, and those that it may import."""
+    package = importlib.resources.files("openmaia.sandbox")
+    sources = {"openmaia": "", "openmaia.sandbox": ""}
+    sources |= {f"openmaia.sandbox.{name}": (package / f"{name}.py").read_text("utf-8") for name in _SOURCES}
+    codes = {name: compile(source, name, "exec", dont_inherit=True) for name, source in sources.items()}
+    return marshal.dumps((codes, _imported()))
+
+
+def _imported() -> dict[str, tuple[str, bool, bytes]]:
+    """Of the standard library and the agent's packages: file, whether it is a package, and code, which is empty for
+    extensions. What this process has not imported, the child looks for by itself."""
+    for name in EARLY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    tops = {*PACKAGES, *sys.stdlib_module_names}
+    found: dict[str, tuple[str, bool, bytes]] = {}
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name.split(".")[0] not in tops or spec is None or spec.name != name or not spec.origin:
+            continue
+        is_package = spec.submodule_search_locations is not None
+        if type(spec.loader) is ExtensionFileLoader:
+            found[name] = (spec.origin, is_package, b"")
+        elif type(spec.loader) is SourceFileLoader:
+            with contextlib.suppress(ImportError, OSError, SyntaxError):
+                found[name] = (spec.origin, is_package, marshal.dumps(spec.loader.get_code(name)))
+    return found
