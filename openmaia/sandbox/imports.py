@@ -9,18 +9,22 @@ EARLY = ("numpy", "numpy.random", "PIL.Image")
 """What nearly every experiment imports."""
 
 
+Module = tuple[str, bool, int, int]
+"""The file, whether it is a package, and where its code begins and ends; extensions have none."""
+
+
 class HandedOver:
     """Finds modules whose compiled code the parent has handed over (`openmaia.sandbox.program`), until `end`."""
 
-    def __init__(self, modules: dict[str, tuple[str, bool, bytes]]):
-        self._modules = modules
+    def __init__(self, modules: dict[str, Module], code: bytes):
+        self._modules, self._code = modules, memoryview(code)
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name not in self._modules:
             return None
-        file, is_package, code = self._modules[name]
-        loader = _Loader(name, file, code) if code else ExtensionFileLoader(name, file)
+        file, is_package, start, end = self._modules[name]
+        loader = _Loader(name, file, self._code[start:end]) if end > start else ExtensionFileLoader(name, file)
         spec = ModuleSpec(name, loader, origin=file)
         spec.has_location = True
         if is_package:
@@ -29,18 +33,18 @@ class HandedOver:
 
     def end(self) -> None:
         sys.meta_path.remove(self)
-        self._modules.clear()
+        self._modules, self._code = {}, memoryview(b"")
 
 
 class _Loader(SourceFileLoader):
-    def __init__(self, name: str, file: str, code: bytes):
+    def __init__(self, name: str, file: str, code: memoryview):
         super().__init__(name, file)
         self._code = code
 
     def get_code(self, fullname: str) -> CodeType | None:
         """Handed out once; whoever asks again has it from the file."""
-        code, self._code = self._code, b""
-        return marshal.loads(code) if code else super().get_code(fullname)
+        code, self._code = self._code, memoryview(b"")
+        return marshal.loads(code) if len(code) else super().get_code(fullname)
 
 
 class Packages:

@@ -12,7 +12,7 @@ import marshal
 import sys
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 
-from openmaia.sandbox.imports import EARLY
+from openmaia.sandbox.imports import EARLY, Module
 from openmaia.sandbox.policy import PACKAGES
 
 FILE = "program"
@@ -21,13 +21,14 @@ FILE = "program"
 BOOT = f"""
 import marshal, os, sys
 with open("{FILE}", "rb") as file:
-    program, modules = marshal.loads(file.read())
+    (program, modules), code = marshal.load(file), file.read()
 os.unlink("{FILE}")
-for name, code in program.items():
+for name, own in program.items():
     sys.modules[name] = type(sys)(name)
-    exec(code, sys.modules[name].__dict__)
+    exec(own, sys.modules[name].__dict__)
     if name == "openmaia.sandbox.imports":
-        handed_over = sys.modules[name].HandedOver(modules)
+        handed_over = sys.modules[name].HandedOver(modules, code)
+del code
 sys.modules["openmaia.sandbox.child"].main(handed_over)
 """
 
@@ -41,25 +42,27 @@ def program() -> bytes:
     sources = {"openmaia": "", "openmaia.sandbox": ""}
     sources |= {f"openmaia.sandbox.{name}": (package / f"{name}.py").read_text("utf-8") for name in _SOURCES}
     codes = {name: compile(source, name, "exec", dont_inherit=True) for name, source in sources.items()}
-    return marshal.dumps((codes, _imported()))
+    modules, code = _imported()
+    return marshal.dumps((codes, modules)) + code
 
 
-def _imported() -> dict[str, tuple[str, bool, bytes]]:
-    """Of the standard library and the agent's packages: file, whether it is a package, and code, which is empty for
-    extensions. What this process has not imported, the child looks for by itself."""
+def _imported() -> tuple[dict[str, Module], bytearray]:
+    """Of the standard library and the agent's packages, and all their code in one piece, which both ends can give back to
+    the system in one piece. What this process has not imported, the child looks for by itself."""
     for name in EARLY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     tops = {*PACKAGES, *sys.stdlib_module_names}
-    found: dict[str, tuple[str, bool, bytes]] = {}
+    found: dict[str, Module] = {}
+    code = bytearray()
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
         if name.split(".")[0] not in tops or spec is None or spec.name != name or not spec.origin:
             continue
-        is_package = spec.submodule_search_locations is not None
-        if type(spec.loader) is ExtensionFileLoader:
-            found[name] = (spec.origin, is_package, b"")
-        elif type(spec.loader) is SourceFileLoader:
+        start = len(code)
+        if type(spec.loader) is SourceFileLoader:
             with contextlib.suppress(ImportError, OSError, SyntaxError):
-                found[name] = (spec.origin, is_package, marshal.dumps(spec.loader.get_code(name)))
-    return found
+                code += marshal.dumps(spec.loader.get_code(name))
+        if len(code) > start or type(spec.loader) is ExtensionFileLoader:
+            found[name] = spec.origin, spec.submodule_search_locations is not None, start, len(code)
+    return found, code
