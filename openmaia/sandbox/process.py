@@ -41,6 +41,7 @@ class Child:
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
         self._ended = False
         self._reaped: tuple[int, int] | None = None
+        self._is_watched = False
         self._next_watch = 0.0
         for fd in (self._process.to_child, self._process.from_child, self._process.text):
             os.set_blocking(fd, False)
@@ -68,7 +69,9 @@ class Child:
         self._write(initial, time.monotonic() + 60)
 
     def send(self, message: Json, deadline: float) -> bool:
-        """False if the deadline came first. FrameError if the message is too large, before a byte is sent."""
+        """False if the deadline came first. FrameError if the message is too large, before a byte is sent. From the first
+        one on the child may run what is not ours, and is watched."""
+        self._is_watched = True
         return self._write(encode(message, self._limit), deadline)
 
     def _write(self, buffers: list[bytes], deadline: float) -> bool:
@@ -120,7 +123,7 @@ class Child:
             while self._take_frames():
                 pass
             self._ended = True
-        if (now := time.monotonic()) >= self._next_watch:
+        if self._is_watched and (now := time.monotonic()) >= self._next_watch:
             why = watch.excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes)
             self._next_watch = now + TICK
             if why:

@@ -13,7 +13,6 @@ import sys
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 
 from openmaia.sandbox.imports import EARLY, Module
-from openmaia.sandbox.policy import PACKAGES
 
 FILE = "program"
 """In the scratch folder; the child reads it and removes it before anything else."""
@@ -47,12 +46,12 @@ def program() -> bytes:
 
 
 def _imported() -> tuple[dict[str, Module], bytearray]:
-    """Of the standard library and the agent's packages, and all their code in one piece, which both ends can give back to
+    """Of the standard library and of what is imported early, and all their code in one piece, which both ends can give back to
     the system in one piece. What this process has not imported, the child looks for by itself."""
     for name in EARLY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    tops = {*PACKAGES, *sys.stdlib_module_names}
+    tops = {*(name.split(".")[0] for name in EARLY), *sys.stdlib_module_names}
     found: dict[str, Module] = {}
     code = bytearray()
     for name, module in list(sys.modules.items()):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,11 @@ def test_two_fresh_processes_see_the_same_world(fresh):
 def test_another_sandbox_differs_only_in_the_path_of_its_scratch_folder(fresh):
     texts = [fresh().text(WORLD).splitlines()[:2] for _ in range(2)]
     assert texts[0] == texts[1]
+
+
+def test_what_the_parent_hands_over_takes_no_room_in_the_scratch_folder(fresh: Callable[..., Agent]):
+    code = "import os; open('mine', 'wb').write(bytes(900_000)); print(os.listdir())"
+    assert fresh(scratch_mb=1).text(code) == "['mine']"
 
 
 def test_restart_forgets_variables_and_files(fresh):
