@@ -37,9 +37,10 @@ def test_labels_match_the_truth_of_closed_form_units(settings: list[str]):
 
 @pytest.mark.slow
 def test_shuffled_answers_leave_it_at_chance(settings: list[str]):
-    # A label drawn blindly from 61 words fits a truth of one word once in 61: of 12 units more than two hits would
-    # happen by chance in fewer than 1 of 500 runs.
-    assert matches(settings, "target.shuffled=true", "exemplars.dataset=shuffled") <= 2
+    # A label drawn blindly from 61 words fits a truth of one word once in 61: of 6 units more than one hit would happen
+    # by chance in fewer than 1 of 200 runs.
+    half = "units=mono=0,1,2:or=0,1:and=0"
+    assert matches(settings, half, "target.shuffled=true", "exemplars.dataset=shuffled") <= 1
 
 
 def test_truth_never_reaches_the_experimenter():

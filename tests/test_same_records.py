@@ -59,20 +59,18 @@ def test_an_investigation_ends_with_an_answer_and_what_led_to_it(alone: Run):
         assert record.sandbox in ("full", "degraded")
 
 
-def test_ray_gives_the_same_records_and_scores_with_two_batch_sizes(
+def test_ray_gives_the_same_records_and_scores_in_batches_of_another_size(
     alone: Run, small: Callable[..., Config], ray_cluster: None
 ):
     from openmaia.remote.sweep import sweep
 
     expected = [comparable(record) for record in records(alone)]
-    for size in (16, 3):
-        pools = [f"pools.{role}.max_batch={size}" for role in ("target", "generator", "editor", "backbone")]
-        outcome = sweep(small(*pools, runs=f"batch-{size}"), Quiet())
-        assert outcome.failed == {}
-        assert [comparable(record) for record in records(outcome.run)] == expected
-        assert outcome.run.scores() == alone.scores()
-        again = sweep(small(*pools, runs=f"batch-{size}"), Quiet())
-        assert again.was_complete
+    pools = [f"pools.{role}.max_batch=3" for role in ("target", "generator", "editor", "backbone")]
+    outcome = sweep(small(*pools, runs="batch-3"), Quiet())
+    assert outcome.failed == {}
+    assert [comparable(record) for record in records(outcome.run)] == expected
+    assert outcome.run.scores() == alone.scores()
+    assert sweep(small(*pools, runs="batch-3"), Quiet()).was_complete
 
 
 def test_no_pixel_of_an_evaluation_comes_from_a_picture_that_the_agent_saw(alone: Run):
