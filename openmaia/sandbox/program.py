@@ -10,6 +10,7 @@ import importlib
 import importlib.resources
 import marshal
 import sys
+import threading
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 
 from openmaia.sandbox.imports import EARLY, Module
@@ -34,9 +35,17 @@ sys.modules["openmaia.sandbox.child"].main(handed_over)
 _SOURCES = ("imports", "frames", "confine", "executor", "child")
 
 
-@functools.cache
+_once = threading.Lock()
+
+
 def program() -> bytes:
     """For BOOT: the child's own modules in the order in which they run, and those that it may import."""
+    with _once:  # investigations start in several threads together
+        return _program()
+
+
+@functools.cache
+def _program() -> bytes:
     package = importlib.resources.files("openmaia.sandbox")
     sources = {"openmaia": "", "openmaia.sandbox": ""}
     sources |= {f"openmaia.sandbox.{name}": (package / f"{name}.py").read_text("utf-8") for name in _SOURCES}
