@@ -106,7 +106,6 @@ def test_scancel_ends_the_sweep_orderly_and_leaves_nothing(cluster: Slurm, folde
     assert cluster.show(job)["Restarts"] == "0"
 
 
-@pytest.mark.long
 def test_a_sweep_is_stopped_requeued_and_resumed_before_its_time_is_over(cluster: Slurm, folder: Path, sweeps: Sweeps):
     sweep = sweeps.make("limited")
     sweep.meeting.hold_after(3)
@@ -142,7 +141,6 @@ def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, f
     assert_gone(cluster, job)
 
 
-@pytest.mark.long
 def test_with_no_kill_a_sweep_goes_on_with_the_nodes_that_are_left(cluster: Slurm, folder: Path, sweeps: Sweeps):
     sweep = sweeps.make("unkilled")
     sweep.meeting.hold_after(3)
@@ -166,7 +164,6 @@ def _forget_what_a_dead_host_left(cluster: Slurm) -> None:
         shutil.rmtree(path)
 
 
-@pytest.mark.long
 def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
     sweep = sweeps.make("joined")
     sweep.meeting.hold_after(2)
