@@ -165,7 +165,7 @@ def _forget_what_a_dead_host_left(cluster: Slurm) -> None:
 
 
 def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
-    sweep = sweeps.make("joined")
+    sweep = sweeps.make("grown")
     sweep.meeting.hold_after(2)
     job = submit(cluster, folder, sweep, "--nodes=1")
     until(lambda: running(cluster, job) and sweep.done() == 2, PATIENCE, "two units are done")
