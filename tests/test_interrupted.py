@@ -54,7 +54,7 @@ def test_kill_9_loses_no_finished_unit_and_no_finished_turn(sources: list[str], 
     root = tmp_path / "runs" / "demo"
     process = start(sources)
     journal = root / "journal"
-    wait_for(lambda: any(journal.rglob("0001.parquet")), process)
+    wait_for(lambda: any(journal.rglob("0001.arrow")), process)
     process.kill()
     process.wait()
     run = Run.open(str(root))
@@ -74,13 +74,13 @@ def test_kill_9_loses_no_finished_unit_and_no_finished_turn(sources: list[str], 
     assert process.wait(PATIENCE) == 0
     assert before.items() <= finished(run).items()
     assert run.owed() == []
-    assert not list(journal.rglob("*.parquet"))
+    assert not list(journal.rglob("*.arrow"))
 
 
 def test_sigterm_ends_orderly_and_show_tells_what_is_owed(sources: list[str], tmp_path: Path):
     root = tmp_path / "runs" / "demo"
     process = start(sources)
-    wait_for(lambda: any((root / "journal").rglob("0000.parquet")), process)
+    wait_for(lambda: any((root / "journal").rglob("0000.arrow")), process)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 3
     assert process.stderr
@@ -128,7 +128,7 @@ def test_a_signal_ends_everything_in_time_and_the_same_command_goes_on(
         env=os.environ | {name: value},
     )
     root = tmp_path / "runs" / "slow"
-    wait_for(lambda: any((root / "journal").rglob("0000.parquet")), process)
+    wait_for(lambda: any((root / "journal").rglob("0000.arrow")), process)
     began = time.monotonic()
     for number in signals:
         process.send_signal(number)

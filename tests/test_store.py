@@ -321,34 +321,47 @@ def test_a_cleared_journal_is_empty(journal: FolderJournal):
 
 
 def test_a_journal_resumes_before_a_gap(journal: FolderJournal):
-    journal.files.delete(f"{journal.folder}/0002.parquet")
+    journal.files.delete(f"{journal.folder}/0002.arrow")
     assert numbers(journal) == [0, 1]
 
 
 def test_a_journal_without_its_first_turn_starts_over(journal: FolderJournal):
-    journal.files.delete(f"{journal.folder}/0000.parquet")
+    journal.files.delete(f"{journal.folder}/0000.arrow")
     assert numbers(journal) == []
 
 
 def test_a_journal_resumes_before_a_damaged_file(journal: FolderJournal):
-    data = journal.files.read(f"{journal.folder}/0001.parquet")
+    data = journal.files.read(f"{journal.folder}/0001.arrow")
     assert data is not None
-    journal.files.write(f"{journal.folder}/0001.parquet", data[: len(data) // 2])
+    journal.files.write(f"{journal.folder}/0001.arrow", data[: len(data) // 2])
+    assert numbers(journal) == [0]
+
+
+@pytest.mark.parametrize("at", [0, 100, -1000, -1])
+def test_a_journal_resumes_before_a_file_with_a_wrong_bit(journal: FolderJournal, at: int):
+    data = bytearray(journal.files.read(f"{journal.folder}/0001.arrow") or b"")
+    data[at] ^= 1
+    journal.files.write(f"{journal.folder}/0001.arrow", bytes(data))
+    assert numbers(journal) == [0]
+
+
+def test_a_journal_resumes_before_a_file_of_another_format(journal: FolderJournal):
+    journal.files.write(f"{journal.folder}/0001.arrow", write_record(record()))
     assert numbers(journal) == [0]
 
 
 def test_a_journal_resumes_before_an_empty_file(journal: FolderJournal):
-    journal.files.write(f"{journal.folder}/0003.parquet", b"")
+    journal.files.write(f"{journal.folder}/0003.arrow", b"")
     assert numbers(journal) == [0, 1, 2]
 
 
 def test_a_turn_under_a_foreign_number_is_not_taken(journal: FolderJournal):
-    journal.files.write(f"{journal.folder}/0002.parquet", write_turn(turn(3)))
+    journal.files.write(f"{journal.folder}/0002.arrow", write_turn(turn(3)))
     assert numbers(journal) == [0, 1]
 
 
 def test_turns_behind_a_gap_do_not_return_when_it_is_filled(journal: FolderJournal):
-    journal.files.delete(f"{journal.folder}/0001.parquet")
+    journal.files.delete(f"{journal.folder}/0001.arrow")
     again: Turn = turn(1, reply="another reply")
     journal.append(again)
     assert [t.reply for t in journal.turns()] == [turn(0).reply, "another reply"]

@@ -62,4 +62,4 @@ class FolderJournal:
         self.files.delete_folder(self.folder)
 
     def _name(self, index: int) -> str:
-        return f"{self.folder}/{index:04d}.parquet"
+        return f"{self.folder}/{index:04d}.arrow"

@@ -1,4 +1,4 @@
-"""Records and turns as Parquet: one row per turn, the rest of the record in the file's metadata."""
+"""Records as Parquet: one row per turn, the rest of the record in the file's metadata. The journal holds such rows singly."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -79,11 +79,11 @@ MISFIT = (IndexError, KeyError, TypeError, ValueError)
 
 def write_turn(turn: Turn) -> bytes:
     """For the journal: pictures exactly as they were, so that a replay is exact."""
-    return tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION})
+    return tables.pack([_row(turn, "exact")], _SCHEMA, {"version": VERSION})
 
 
 def read_turn(data: bytes) -> Turn:
-    rows, header = tables.load(data)
+    rows, header = tables.unpack(data)
     check_version(header)
     try:
         return _turn(rows[0])

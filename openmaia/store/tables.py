@@ -2,6 +2,7 @@
 
 import io
 import json
+import zlib
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +19,9 @@ Row = dict[str, Any]
 HEADER = b"openmaia"
 """The key under which a file's own description stands in its metadata, as JSON."""
 
+_CRC = 4
+"""Bytes of a CRC-32."""
+
 DAMAGED = (OSError, pa.ArrowException, ValueError)
 """What reading a damaged file raises: text that is no UTF-8 is a ValueError."""
 
@@ -25,11 +29,33 @@ DAMAGED = (OSError, pa.ArrowException, ValueError)
 def dump(rows: Sequence[Row], schema: pa.Schema | None = None, header: Row | None = None, group: int = 1024) -> bytes:
     """A few rows. group: rows per row group, the least that a reader has to touch."""
     table = pa.Table.from_pylist(list(rows), schema=schema)
-    buffer = io.BytesIO()
+    # Arrow's own buffer, not one of Python's: each of the hundred little writes into that takes the interpreter's lock.
+    buffer = pa.BufferOutputStream()
     # Every investigation writes such files turn by turn: dictionaries and zstd cost a multiple of the rest, column by column.
     with _writer(buffer, table.schema, header, compression="lz4", use_dictionary=False) as writer:
         writer.write_table(table, group)
-    return buffer.getvalue()
+    return buffer.getvalue().to_pybytes()
+
+
+def pack(rows: Sequence[Row], schema: pa.Schema, header: Row) -> bytes:
+    """A few rows that will soon be read or forgotten: an Arrow stream behind its CRC-32, written in a tenth of Parquet's time."""
+    buffer = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(list(rows), schema=schema).replace_schema_metadata({HEADER: json.dumps(header)})
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table)
+    data = buffer.getvalue().to_pybytes()
+    return zlib.crc32(data).to_bytes(_CRC) + data
+
+
+def unpack(data: bytes, name: str = "a file") -> tuple[list[Row], Row]:
+    """(rows, header). Raises StoreError for what `pack` did not write, or not so."""
+    if int.from_bytes(data[:_CRC]) != zlib.crc32(data[_CRC:]):
+        raise StoreError(f"{name} is damaged: its checksum is another")
+    try:
+        table: Any = pa.ipc.open_stream(data[_CRC:]).read_all()
+        return table.to_pylist(), _header(table.schema.metadata, name)
+    except DAMAGED as error:
+        raise StoreError(f"{name} is a damaged Arrow stream: {error}") from error
 
 
 def stream(into: Any, rows: Iterable[Row], schema: pa.Schema, header: Row, group: int = 1024) -> None:
