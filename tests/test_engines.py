@@ -104,7 +104,6 @@ def test_a_backbone_killed_in_the_middle_loses_no_answer(served: Pools):
     assert served.counters()["backbone"].deaths == 1
 
 
-@pytest.mark.long
 def test_a_whole_investigation_with_real_engines_ends_in_order(config: Config, ray_cluster: None):
     outcome = sweep(config, Quiet())
     assert outcome.failed == {}

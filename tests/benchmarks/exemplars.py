@@ -40,8 +40,11 @@ BLOCK = 4096
 PICTURES = 200
 """Of the explore half, so that all parts take 20 minutes. The figures in RESULTS.md are of 500 (12 minutes) and of 2,000 (38)."""
 
-DRAWN = 8
-"""Of so many units one has its PNGs drawn, and its time counts for all of them: they are 36,000 files."""
+K, DRAWN = 15, 8
+"""Exemplars of a unit. Of so many units one has its PNGs drawn, and its time counts for all of them: they are 36,000 files."""
+
+SMOKE = 20, 2, 200
+"""PICTURES, K and DRAWN of a benchmark that need only run."""
 
 NETWORKS = {
     "efficientnet_lite0": (
@@ -162,12 +165,12 @@ def by_layer(settings: Config, items: list[exemplars.Item], k: int, out: Path) -
                 masks[unit, rank] = upsample(found[layer][unit], side, side) > thresholds[unit]
 
 
-def drawn(layers: Sequence[str], out: Path) -> None:
+def drawn(layers: Sequence[str], out: Path, every: int) -> None:
     """A PNG of each masked exemplar, with what is masked at a quarter of its light."""
     for layer in layers:
         (out / layer).mkdir()
         images, masks = np.load(out / f"{layer}.npy", mmap_mode="r"), np.load(out / f"{layer}.masks.npy", mmap_mode="r")
-        for unit in range(0, len(images), DRAWN):
+        for unit in range(0, len(images), every):
             for rank, (image, mask) in enumerate(zip(images[unit], masks[unit], strict=True)):
                 Image.fromarray(np.where(mask[..., None], image, image // 4)).save(out / layer / f"{unit}-{rank}.png")
 
@@ -181,7 +184,7 @@ def peak_mib() -> float:
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def compare(network: str, folder: Path) -> dict[str, float]:
+def compare(network: str, folder: Path, k: int, every: int) -> dict[str, float]:
     """What needs one core is timed on one (`bare`, `first pass`); the two jobs each take what the machine has: ours as
     many processes as it has cores, the other one as many threads."""
     hooked, four = NETWORKS[network]
@@ -201,8 +204,8 @@ def compare(network: str, folder: Path) -> dict[str, float]:
         some = config(network, four, folder, Path(root) / "four")
         whole = seconds(lambda: remote.make(some, lambda info: four, lambda done, total: None))
         torch.set_num_threads(os.cpu_count() or 1)
-        slow = seconds(lambda: by_layer(config(network, four, folder, Path(root) / "slow"), items, 15, Path(root)))
-        files = DRAWN * seconds(lambda: drawn(four, Path(root)))
+        slow = seconds(lambda: by_layer(config(network, four, folder, Path(root) / "slow"), items, k, Path(root)))
+        files = every * seconds(lambda: drawn(four, Path(root), every))
         store = ExemplarStore.at(str(Path(root) / "four"), network, "folder")
         units = sum(len(store.units(layer)) for layer in four)
         reads = [
@@ -230,10 +233,10 @@ def compare(network: str, folder: Path) -> dict[str, float]:
 
 
 def measure(smoke: bool) -> dict[str, object]:
-    pictures = 20 if smoke else PICTURES
+    pictures, k, every = SMOKE if smoke else (PICTURES, K, DRAWN)
     with tempfile.TemporaryDirectory() as folder, cluster(config("resnet18", [], Path(folder), Path(folder))):
         dataset(Path(folder) / "pictures", 2 * pictures)
-        found = {network: compare(network, Path(folder) / "pictures") for network in NETWORKS}
+        found = {network: compare(network, Path(folder) / "pictures", k, every) for network in NETWORKS}
     return {
         "of_forward": min(one["first pass / bare"] for one in found.values()),
         "over_layerwise": min(one["whole job over by layer and PNGs"] for one in found.values()),
