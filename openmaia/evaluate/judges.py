@@ -58,7 +58,7 @@ def verdicts(answer: str, count: int) -> tuple[Verdict, ...]:
 class EyesJudge:
     """The scripted experimenter's sense: evidence for vocabulary words, yes from a threshold on.
 
-    Thresholds were measured on drawn pictures of the explore half (eyes.json; `python -m tests.benchmarks only=eyes`
+    Thresholds were measured on drawn pictures of the explore half (eyes.json; `python -m tests.benchmarks.eyes`
     measures them again), and of a word that evidence does not tell apart there nothing is said. On photographs
     nobody has measured them.
     """
