@@ -11,6 +11,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.remote.meter import Meter
 from openmaia.remote.placement import Place
+from openmaia.remote.staging import Staging
 from openmaia.schema import PoolConfig
 
 LAUNCHES = 3
@@ -40,6 +41,10 @@ class Replica:
     def start(self) -> None:
         """Loads the model: its errors then are results of a call and not the death of an actor."""
         self._host = self._make()
+
+    def node(self) -> str:
+        """On which this replica is, by Ray's id."""
+        return ray.get_runtime_context().get_node_id()
 
     def awake(self) -> None:
         """Returns: this replica lives."""
@@ -78,14 +83,15 @@ class Served:
         return 0.0 if self.under_way else now - self.since
 
 
-async def launch(hosting: Hosting, index: int) -> Any:
+async def launch(hosting: Hosting, index: int, staging: Staging) -> Any:
     """An actor that has loaded its model, the replica of that number. Raises UsageError where the configuration makes that
     impossible."""
     reason = ""
     for _ in range(LAUNCHES):
         actor = _RemoteReplica.options(**_options(hosting, index)).remote(hosting.make)
         try:
-            await actor.start.remote()
+            async with staging.turn(await actor.node.remote()):
+                await actor.start.remote()
             return actor
         except RayTaskError as error:
             ray.kill(actor)

@@ -18,6 +18,7 @@ from openmaia.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.messages import Reply
 from openmaia.remote.line import Homes, Item, Line
 from openmaia.remote.replica import Hosting, Served, launch, plain
+from openmaia.remote.staging import Staging
 
 SPOKEN = {2: "twice", 3: "three times"}
 """So often a replica has to die over a request for it to fail."""
@@ -61,6 +62,7 @@ class Serving:
         self.failures: Counter[str] = Counter()
         self.broken = ""
         """Why there is no service at all."""
+        self._staging = Staging()
         self._ready: list[Served] = []
         self._due = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,7 +102,7 @@ class Serving:
         """Keeps one replica up."""
         while True:
             try:
-                replica = Served(index=index, actor=await launch(self._hosting, index))
+                replica = Served(index=index, actor=await launch(self._hosting, index, self._staging))
             except UsageError as error:
                 await self._without(error)
                 continue

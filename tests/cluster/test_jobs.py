@@ -38,10 +38,10 @@ def head(tmp_path_factory: pytest.TempPathFactory, sweeps: Sweeps) -> Iterator[d
         "OPENMAIA_TEST": str(sweeps.meeting("jobs").folder),
         "PYTHONPATH": str(REPOSITORY),
     }
-    port, dashboard = free_port(), free_port()
-    command = [RAY, "start", "--head", "--block", f"--port={port}", f"--dashboard-port={dashboard}", "--num-cpus=2"]
+    port, dashboard, agent = free_port(), free_port(), free_port()
+    ports = [f"--port={port}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"]
     process = subprocess.Popen(
-        [*command, f"--temp-dir={short}", "--include-dashboard=true"],
+        [RAY, "start", "--head", "--block", *ports, "--num-cpus=2", f"--temp-dir={short}", "--include-dashboard=true"],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
