@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -243,6 +244,19 @@ def test_the_run_goes_on_when_wandb_dies_or_hangs(tmp_path: Path, number: signal
     assert time.monotonic() - began < 12
     assert len([line for line in said if "reports did not reach" not in line]) == 1
     until_gone([told.process.pid, *pids])
+
+
+def test_a_death_with_reports_still_in_the_pipe_is_said(tmp_path: Path):
+    made = run(tmp_path)
+    said: list[str] = []
+    with writing(made, said) as told:
+        os.kill(told.process.pid, signal.SIGSTOP)
+        told.sample({"backbone": COUNTERS})
+        death = threading.Timer(1, os.kill, (told.process.pid, signal.SIGKILL))
+        death.start()
+    death.join()
+    assert len(said) == 1
+    assert "has ended" in said[0]
 
 
 def test_a_full_queue_drops_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

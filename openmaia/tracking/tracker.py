@@ -34,6 +34,7 @@ ROOM = 10_000
 INTERRUPTED = 5.0
 """Seconds for W&B when the run is being stopped: all of it has to end within 15."""
 ENDING = 3.0
+ENDED = "the process that talks to W&B has ended; the run goes on without it"
 FORBIDDEN = "/\\#?%:"
 """In the names of W&B's projects."""
 
@@ -104,9 +105,10 @@ class Writer:
 
     def close(self, seconds: float) -> None:
         """Waits at most so long for W&B to take what is left."""
+        is_cut = False  # a process that was killed may leave the last reports in the pipe, and no send fails
         try:
             self._waiting.put(None, timeout=seconds)
-            self.process.wait(seconds)
+            is_cut = self.process.wait(seconds) != 0
         except (queue.Full, subprocess.TimeoutExpired):
             self._once(
                 f"W&B had not taken everything after {seconds:g} s; `wandb sync` sends what {self._folder}/wandb holds"
@@ -115,6 +117,8 @@ class Writer:
             _kill(self.process)
             self._thread.join(ENDING)
         self._heard()
+        if is_cut:
+            self._once(ENDED)
         if self.dropped:
             self._say(f"tracking: {self.dropped} reports did not reach W&B; the run directory has everything")
 
@@ -132,7 +136,7 @@ class Writer:
                     self._connection.send(message)
             except OSError:
                 self._is_cut = True
-                self._once("the process that talks to W&B has ended; the run goes on without it")
+                self._once(ENDED)
             if message is None:
                 return
             self.dropped += self._is_cut
