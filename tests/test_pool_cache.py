@@ -66,7 +66,7 @@ def test_the_others_get_their_picture_when_the_first_to_ask_has_left(ray_cluster
         wait_for(actor, lambda now: now.waiting == 5)
         other = threads.submit(PooledGenerator(actor, "other").generate, FIVE[:2])
         wait_for(actor, lambda now: now.cache_joined == 2)
-        ray.get(actor.leave.remote("gone"), timeout=60)
+        ray.get(actor.leave.remote(["gone"]), timeout=60)
         with pytest.raises(ServiceError, match="gone has left"):
             gone.result(timeout=60)
         assert other.result(timeout=60) == [drawn(0), drawn(1)]

@@ -105,7 +105,7 @@ def test_what_a_killed_agent_asked_for_is_dropped_and_the_others_are_served(crow
         wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).waiting > 100)
         asked = living.run.remote(actor, 10, 1)
         ray.kill(dead)
-        ray.get(actor.leave.remote("caller 0"), timeout=60)  # as the driver does
+        ray.get(actor.leave.remote(["caller 0"]), timeout=60)  # as the driver does
         found = ray.get(asked, timeout=180)
         counters = ray.get(actor.counters.remote(), timeout=60)
     assert (len(found.at), found.wrong) == (10, 0)
@@ -137,7 +137,7 @@ def test_a_dead_caller_before_the_door_is_forgotten(ray_cluster: None):
         wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).requests == 4)
         asked = actor.admit.remote("dead", 4)
         wait_for(lambda: ray.get(actor.counters.remote(), timeout=60).outside == 4)
-        ray.get(actor.leave.remote("dead"), timeout=60)
+        ray.get(actor.leave.remote(["dead"]), timeout=60)
         ray.get(asked, timeout=60)
         assert ray.get(actor.counters.remote(), timeout=60).outside == 0
         later = threads.submit(Handle(actor, "later").ask, "double", [5, 6, 7, 8])

@@ -5,7 +5,7 @@ is forgotten when it was handed on.
 """
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -72,6 +72,7 @@ class _Driver:
         self._waiting: deque[Try] = deque()
         self._suspects: deque[Try] = deque()
         self._under_way: dict[str, UnderWay] = {}
+        self._over: defaultdict[int, list[str]] = defaultdict(list)
         self._asked = 0
         self._looked = 0.0
         self.crew = Crew(config, jobs, investigator)
@@ -81,6 +82,7 @@ class _Driver:
             # One look ahead is all that is known of what is left, so the crew grows as units are there for it.
             self._waiting.extend(islice(self._fresh, max(self._width - len(self._under_way) - len(self._waiting), 0)))
             if not (self._under_way or self._waiting or self._suspects):
+                self._tell_over()
                 return
             self.crew.hire(len(self._under_way), len(self._waiting), len(self._suspects))
             self._hand_out()
@@ -104,7 +106,14 @@ class _Driver:
     def _let_look(self) -> None:
         if time.monotonic() >= self._looked + LOOK_SECONDS:
             self._look(list(self._under_way.values()))
+            self._tell_over()
             self._looked = time.monotonic()
+
+    def _tell_over(self) -> None:
+        """Many at once: a call each would be a quarter of what an investigation costs the driver."""
+        for number, callers in self._over.items():
+            self._jobs[number].pools.over(callers)
+        self._over.clear()
 
     def _settled(self, ended: Ended) -> Iterator[tuple[int, Result]]:
         given: Try = ended.given
@@ -112,9 +121,7 @@ class _Driver:
         job = self._jobs[given.job]
         result = _result(job, given, ended)
         if result is not None and result.summary is not None:
-            job.pools.dispatchers["backbone"].leave.remote(
-                ended.caller
-            )  # nothing of it waits; its conversation is over
+            self._over[given.job].append(ended.caller)
         else:
             job.pools.leave(ended.caller)
         if result is None:

@@ -178,9 +178,10 @@ class Dispatcher:
         """Returns when there is room for so many requests, which is kept for the caller."""
         await self._pool.admit(caller, count)
 
-    async def leave(self, caller: str) -> None:
-        """An investigation has ended or died: nobody waits for what it asked, and its conversations are over."""
-        self._pool.leave(caller)
+    async def leave(self, callers: Sequence[str]) -> None:
+        """Investigations have ended or died: nobody waits for what they asked, and their conversations are over."""
+        for caller in callers:
+            self._pool.leave(caller)
 
     async def counters(self) -> Counters:
         return self._pool.counters()

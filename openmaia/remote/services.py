@@ -129,9 +129,13 @@ class Pools:
         return self.dispatchers[role], caller, self.gpus.get(role, 0.0), ledger
 
     def leave(self, caller: str) -> None:
-        """A caller has ended or died: what it still asks for is dropped."""
+        """A caller has failed or died: what it still asks for is dropped."""
         for actor in self.dispatchers.values():
-            actor.leave.remote(caller)
+            actor.leave.remote([caller])
+
+    def over(self, callers: Sequence[str]) -> None:
+        """Callers have ended well: nothing of theirs waits, only their conversations are to be forgotten."""
+        self.dispatchers["backbone"].leave.remote(callers)
 
     def counters(self) -> dict[build.Role, Counters]:
         asked: dict[build.Role, Any] = {role: actor.counters.remote() for role, actor in self.dispatchers.items()}
