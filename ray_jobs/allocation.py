@@ -44,20 +44,24 @@ def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = N
     if "SLURM_JOB_ID" not in environment:
         return Share(cpus=None, gpus=None, memory=None, store=None)
     cpus = int(environment.get("SLURM_CPUS_ON_NODE", 0)) or None
-    megabytes = int(environment.get("SLURM_MEM_PER_NODE", 0)) or int(environment.get("SLURM_MEM_PER_CPU", 0)) * (
-        cpus or 0
+    gpus = _gpus(environment)
+    megabytes = (
+        int(environment.get("SLURM_MEM_PER_NODE", 0))
+        or int(environment.get("SLURM_MEM_PER_CPU", 0)) * (cpus or 0)
+        or int(environment.get("SLURM_MEM_PER_GPU", 0)) * gpus
     )
     memory = store = None
     if megabytes:
         free = shutil.disk_usage("/dev/shm").free if shm_bytes is None else shm_bytes
         store = max(min(int(megabytes * 2**20 * STORE_SHARE), int(free * 0.95)), 80 * 2**20)
         memory = max(megabytes * 2**20 - store - RAY_BYTES, 64 * 2**20)
-    return Share(cpus=cpus, gpus=_gpus(environment), memory=memory, store=store)
+    return Share(cpus=cpus, gpus=gpus, memory=memory, store=store)
 
 
 def _gpus(environment: Mapping[str, str]) -> int:
     """SLURM_GPUS_ON_NODE is set for jobs that asked for GPUs by any of SLURM's options."""
-    visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    named = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    visible = [name for name in named if name not in ("", "NoDevFiles")]  # the latter: none, by an older SLURM
     return int(environment.get("SLURM_GPUS_ON_NODE", 0)) or len(visible)
 
 

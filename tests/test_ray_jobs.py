@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.config import load
+from ray_jobs import on_the_cluster
 from tests.conftest import REPOSITORY
 
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
 
 
-def job(module: str, *arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", f"ray_jobs.{module}", *arguments], capture_output=True, text=True, timeout=120, cwd=cwd
-    )
+def job(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"ray_jobs.{module}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=REPOSITORY)
 
 
 @pytest.mark.parametrize("module", ["run", "exemplars"])
@@ -48,6 +49,18 @@ def test_a_job_joins_the_cluster_that_it_was_submitted_to_unless_told_otherwise(
     folders = [f"paths.runs={tmp_path}", f"paths.exemplars={tmp_path}"]
     done = job("run", *LEAST, *folders, "ray.address=127.0.0.1:9")
     assert done.returncode == 2 and "ray.address='127.0.0.1:9'" in done.stderr
+
+
+@pytest.mark.parametrize("given", [[], [str(REPOSITORY / "configs/machine/laptop.yaml")]])
+def test_a_ray_of_the_runs_own_would_leave_the_jobs_nodes_unused(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    handed_on: list[list[str]] = []
+    monkeypatch.setattr("openmaia.cli.main", lambda: handed_on.append(sys.argv[2:]))
+    sources = [*LEAST, *given, f"paths.runs={tmp_path}", f"paths.exemplars={tmp_path}"]
+    monkeypatch.setattr(sys, "argv", ["run", *sources])
+    on_the_cluster("run")
+    assert load(handed_on[0]).ray.address == "auto"
 
 
 def test_the_wheel_brings_the_entry_points():

@@ -53,6 +53,11 @@ def command(*arguments: str, path: Path | None = None, cwd: Path = REPOSITORY) -
     )  # fmt: skip
 
 
+def below(folder: Path) -> list[str]:
+    """Where every node of a cluster would see them."""
+    return [f"paths.runs={folder}/runs", f"paths.exemplars={folder}/exemplars"]
+
+
 def hostile(value: str) -> list[str]:
     return [*LEAST, f"target.weights={json.dumps(value)}"]
 
@@ -61,8 +66,8 @@ def hostile(value: str) -> list[str]:
 
 
 def test_a_slurm_job_is_as_large_as_the_config_says(tmp_path: Path):
-    sources = [*LEAST, str(MACHINE / "many-nodes.yaml"), f"paths.runs={tmp_path}"]
-    job = slurm.prepare(load(sources), sources, ["--partition=gpu"])
+    sources = [*LEAST, str(MACHINE / "many-nodes.yaml"), *below(tmp_path)]
+    job = slurm.prepare([load(sources)], sources, ["--partition=gpu"])
     assert {"--nodes=4", "--cpus-per-task=64", "--mem=256G", "--gpus-per-node=8", "--time=2880"} <= set(job.command)
     script = job.command.index(str(REPOSITORY / "cluster/slurm/openmaia.sbatch"))
     assert job.command[script - 1] == "--partition=gpu"
@@ -71,8 +76,8 @@ def test_a_slurm_job_is_as_large_as_the_config_says(tmp_path: Path):
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_the_printed_slurm_job_gives_a_shell_the_same_words(value: str, tmp_path: Path):
-    sources = [*hostile(value), f"paths.runs={tmp_path}"]
-    job = slurm.prepare(load([*LEAST, f"paths.runs={tmp_path}"]), sources, [])
+    sources = [*hostile(value), *below(tmp_path)]
+    job = slurm.prepare([load([*LEAST, *below(tmp_path)])], sources, [])
     out = program(tmp_path, "sbatch")
     path = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     subprocess.run(["bash", "-c", str(job)], env=path, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
@@ -82,29 +87,29 @@ def test_the_printed_slurm_job_gives_a_shell_the_same_words(value: str, tmp_path
 
 def test_submitting_to_slurm_hands_over_the_job_and_says_how_to_follow_it(tmp_path: Path):
     out = program(tmp_path, "sbatch", says="4711;cluster")
-    done = command("slurm", *LEAST, f"paths.runs={tmp_path}/runs", path=tmp_path)
+    done = command("slurm", *LEAST, *below(tmp_path), path=tmp_path)
     assert done.returncode == 0, done.stderr
     given = json.loads(out.read_text())
-    assert given["arguments"][-1] == f"paths.runs={tmp_path}/runs" and given["python"] == sys.executable
+    assert given["arguments"][-2:] == below(tmp_path) and given["python"] == sys.executable
     assert "SLURM job 4711\n" in done.stdout and f"openmaia show {tmp_path}/runs/x" in done.stdout
 
 
 def test_what_slurm_refuses_is_one_message(tmp_path: Path):
     program(tmp_path, "sbatch", code=1)
-    done = command("slurm", *LEAST, f"paths.runs={tmp_path}", path=tmp_path)
+    done = command("slurm", *LEAST, *below(tmp_path), path=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("error: sbatch did not take the job")
 
 
 @pytest.mark.parametrize(("where", "name"), [("slurm", "sbatch"), ("kuberay", "kubectl")])
 def test_a_missing_program_is_one_message(where: str, name: str, tmp_path: Path):
-    done = command(where, *LEAST, f"paths.runs={tmp_path}")
+    done = command(where, *LEAST, *(below(tmp_path) if where == "slurm" else ()))
     assert done.returncode == 2 and done.stderr.startswith(f"error: {name} is not on PATH"), done.stderr
     assert "Traceback" not in done.stderr and "--dry-run" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["slurm", "kuberay"])
-def test_a_job_too_small_for_its_pools_is_refused_by_name(name: str, tmp_path: Path):
-    given = [str(MACHINE / "eight-gpus.yaml"), "job.gpus=4", f"paths.runs={tmp_path}"]
+def test_a_job_too_small_for_its_pools_is_refused_by_name(name: str):
+    given = [str(MACHINE / "eight-gpus.yaml"), "job.gpus=4"]
     done = command(name, *LEAST, *given, "--dry-run")
     assert done.returncode == 2 and "job.gpus=4" in done.stderr and "4 of generator" not in done.stdout
     assert "no room for" in done.stderr and "replicas" not in done.stdout
@@ -113,12 +118,39 @@ def test_a_job_too_small_for_its_pools_is_refused_by_name(name: str, tmp_path: P
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
-        slurm.prepare(load([*LEAST, f"paths.runs={tmp_path}/file/runs"]), LEAST, [])
+        slurm.prepare([load([*LEAST, *below(tmp_path / "file")])], LEAST, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["paths.runs=/shared/runs"], "paths.exemplars='exemplars' is relative"),
+        (["backbone.kind=vllm", "backbone.model=m"], "backbone.kind=vllm needs the package vllm"),
+    ],
+)
+def test_what_the_job_itself_would_refuse_is_refused_before_it_waits_for_its_turn(
+    given: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OPENMAIA_PYTHON", raising=False)
+    monkeypatch.setattr("openmaia.doctor.installed.find_spec", {}.get)  # a Python without any of the engines
+    given = given if "exemplars" in words else [*given, *below(tmp_path)]
+    with pytest.raises(UsageError, match=words):
+        slurm.prepare([load([*LEAST, *given])], LEAST, [])
+
+
+def test_several_sweeps_of_one_command_are_one_job(tmp_path: Path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nunits: all\ntarget: {{name: t, kind: closed_form}}\n")
+    (tmp_path / "both.yaml").write_text("sweeps: [a.yaml, b.yaml]\n")
+    for where in ("slurm", "ray"):
+        sources = ["both.yaml", *below(tmp_path)]
+        done = command(where, *sources, "--dry-run", cwd=tmp_path)
+        assert done.returncode == 0 and "both.yaml" in done.stdout, done.stderr
 
 
 def test_a_word_that_is_no_option_of_sbatch_is_refused():
     with pytest.raises(UsageError, match="--option="):
-        slurm.prepare(load(LEAST), LEAST, ["gpu"])
+        slurm.prepare([load(LEAST)], LEAST, ["gpu"])
 
 
 # -- KubeRay -----------------------------------------------------------------------------------------------------------
@@ -238,6 +270,22 @@ def test_a_path_that_the_pods_cannot_have_is_refused():
         kube("paths.runs=../runs")
 
 
+def test_a_folder_on_no_volume_of_the_pods_is_refused():
+    with pytest.raises(UsageError, match="is on none of the pods' volumes"):
+        kube("paths.runs=/home/me/runs")
+
+
+def test_gpus_are_not_asked_for_beside_the_image_without_cuda():
+    with pytest.raises(UsageError, match="job.gpus=1, but an --overlay"):
+        kube("job.gpus=1", overlays=("cpu",))
+
+
+def test_objects_have_room_in_shared_memory():
+    _, _, made = kube("job.memory_gb=100")
+    volumes = groups(made)["nodes"]["template"]["spec"]["volumes"]
+    assert volumes[1]["emptyDir"] == {"medium": "Memory", "sizeLimit": "35Gi"}
+
+
 # -- Ray ---------------------------------------------------------------------------------------------------------------
 
 
@@ -245,7 +293,7 @@ def test_a_path_that_the_pods_cannot_have_is_refused():
 def test_the_shell_on_the_cluster_gets_the_same_words(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     sources = [*hostile(value), "paths.runs=/a", "paths.exemplars=/b"]
-    job = ray.prepare(load([*LEAST, *sources[-2:]]), sources, None)
+    job = ray.prepare([load([*LEAST, *sources[-2:]])], sources, None)
     out = program(tmp_path, "python")
     path = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     subprocess.run(job.entrypoint, shell=True, env=path, check=True, stdin=subprocess.DEVNULL)
@@ -257,12 +305,12 @@ def test_a_config_outside_of_the_working_directory_is_refused(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     sources = [*LEAST, "paths.runs=/a", "paths.exemplars=/b", str(MACHINE / "laptop.yaml")]
     with pytest.raises(UsageError, match="lies outside of"):
-        ray.prepare(load(sources), sources, None)
+        ray.prepare([load(sources)], sources, None)
 
 
 def test_a_relative_folder_for_the_runs_is_refused():
     with pytest.raises(UsageError, match="paths.runs='runs' is relative"):
-        ray.prepare(load(LEAST), LEAST, None)
+        ray.prepare([load(LEAST)], LEAST, None)
 
 
 def test_an_address_where_nobody_answers_is_one_message():

@@ -1,11 +1,15 @@
 """`openmaia submit`."""
 
 import shlex
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmaia.commands.common import Config
+
+if TYPE_CHECKING:
+    from openmaia.schema import Config as Settings
 
 submit = typer.Typer(
     help="A run as a job of SLURM, of KubeRay, or of a Ray cluster that is there.", no_args_is_help=True
@@ -23,16 +27,16 @@ def slurm(
     dry_run: DryRun = False,
 ) -> None:
     """With sbatch, as large as the config's job section says."""
-    from openmaia.config import load
+    from openmaia.config import load_sweeps
     from openmaia.submit import slurm
 
-    settings = load(config)
+    settings = load_sweeps(config)
     job = slurm.prepare(settings, config, option or [])
     if dry_run:
         print(job)
         return
     number = slurm.submit(job)
-    _say(f"SLURM job {number}", [*slurm.follow(number), _show(settings.paths.runs, settings.name)])
+    _say(f"SLURM job {number}", [*slurm.follow(number), *_show(settings)])
 
 
 @submit.command()
@@ -64,20 +68,20 @@ def ray(
     dry_run: DryRun = False,
 ) -> None:
     """To the Ray cluster that answers at an address, with this folder as the job's working directory."""
-    from openmaia.config import load
+    from openmaia.config import load_sweeps
     from openmaia.submit import ray
 
-    settings = load(config)
+    settings = load_sweeps(config)
     job = ray.prepare(settings, config, address)
     if dry_run:
         print(job)
         return
     number = ray.submit(job)
-    _say(f"Ray job {number}", [*ray.follow(job, number), _show(settings.paths.runs, settings.name)])
+    _say(f"Ray job {number}", [*ray.follow(job, number), *_show(settings)])
 
 
-def _show(runs: str, name: str) -> str:
-    return f"openmaia show {shlex.quote(f'{runs}/{name}')}"
+def _show(configs: "Sequence[Settings]") -> list[str]:
+    return [f"openmaia show {shlex.quote(f'{each.paths.runs}/{each.name}')}" for each in configs]
 
 
 def _say(what: str, commands: list[str]) -> None:

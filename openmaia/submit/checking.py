@@ -5,18 +5,21 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from openmaia.doctor import checkpoints, machine
+from openmaia.doctor import checkpoints, installed, machine
 from openmaia.errors import UsageError
-from openmaia.remote.wish import Node, of_investigations, of_pools, unplaced
+from openmaia.remote.wish import Node, of_investigations, of_pool, of_pools, unplaced
 from openmaia.schema import Config, JobConfig
 
 
-def room(config: Config, nodes: Sequence[Node], asked: str) -> None:
+def room(configs: Sequence[Config], nodes: Sequence[Node], asked: str) -> None:
     """Raises UsageError where the job's nodes are too small for what the config wants of them.
 
-    asked: where the size of the nodes comes from, for the message.
+    configs: of one sweep, or of several that share everything but their targets. asked: where the size of the nodes comes
+    from, for the message.
     """
+    config = configs[0]
     pools, investigations = of_pools(config), of_investigations(config)
+    pools += [of_pool("target", other.pools.target) for other in configs[1:]]
     one = dataclasses.replace(investigations, count=1)
     if short := unplaced([*pools, one], nodes):
         wanted = ", ".join(str(claim) for claim in (*pools, investigations))
@@ -47,14 +50,21 @@ def files(config: Config) -> None:
 def absolute(config: Config) -> None:
     """Raises UsageError for a relative path to runs or exemplars.
 
-    A job runs in a copy of the working directory that is thrown away, and with it what is written there.
+    A job's processes run in folders of their own, on several machines; most of these are thrown away at its end.
     """
     for key, path in (("runs", config.paths.runs), ("exemplars", config.paths.exemplars)):
         if not path.startswith(("/", "~")) and "://" not in path:
             raise UsageError(
-                f"paths.{key}={path!r} is relative, and a job's folder is temporary; give a path that every node sees, "
+                f"paths.{key}={path!r} is relative, and a job's processes have folders of their own; give a path that every node sees, "
                 f"such as paths.{key}=/shared/{path}, or a URL"
             )
+
+
+def packages(config: Config) -> None:
+    """Raises UsageError for packages that the config needs and this Python does not have."""
+    wanted = installed.needed(config, installed.distributions(), gpus=config.job.gpus > 0)
+    if missing := [f"{each.what} ({each.remedy})" for each in wanted if each.state == "missing"]:
+        raise UsageError(f"{'; '.join(missing)}. Another Python for the job: OPENMAIA_PYTHON=…")
 
 
 def program(name: str, purpose: str) -> str:

@@ -30,6 +30,9 @@ CONFIG = "/etc/openmaia"
 LABEL = "openmaia-pool"
 """On the worker groups of the overlay `pools`."""
 
+OBJECTS = 0.35
+"""Of a pod's memory, in /dev/shm: Ray wants 30 % of it for its objects."""
+
 LONGEST = 47 - 6
 """Characters that KubeRay allows in a RayJob's name, less those that make it unique."""
 
@@ -69,13 +72,14 @@ def prepare(config: Config, overlays: Sequence[str], image: str | None, namespac
     autoscaling = bool(job["spec"]["rayClusterSpec"].get("enableInTreeAutoscaling"))
     inside = _inside(config, {group["groupName"] for group in groups} & set(POOLS), autoscaling)
     groups[:] = _sized(groups, inside, autoscaling)
+    _refuse_unmounted(inside, job["spec"]["rayClusterSpec"]["headGroupSpec"])
     if autoscaling and job["spec"].get("suspend"):
         raise UsageError("--overlay: Kueue admits no RayJob that grows; give autoscaling or kueue, not both")
-    checking.room(inside, _nodes(groups), checking.spoken(config.job))
+    checking.room([inside], _nodes(groups), checking.spoken(config.job))
     name = _name(config.name)
     job["metadata"]["name"] = name
     job["spec"]["entrypoint"] = f"python -m ray_jobs.run {CONFIG}/config.yaml"
-    job["spec"]["activeDeadlineSeconds"] = round(config.job.hours * 3600)
+    job["spec"]["activeDeadlineSeconds"] = max(round(config.job.hours * 3600), 1)
     _mount(job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"], name)
     for group in (job["spec"]["rayClusterSpec"]["headGroupSpec"], *groups):
         for container in group["template"]["spec"]["containers"]:
@@ -126,6 +130,18 @@ def _below(path: str) -> str:
     return f"{SHARED}/{path.removeprefix('~').lstrip('/')}"
 
 
+def _refuse_unmounted(config: Config, head: Document) -> None:
+    """Raises UsageError for a folder that would be gone with the pod that it is in."""
+    mounts = [mount["mountPath"] for mount in head["template"]["spec"]["containers"][0]["volumeMounts"]]
+    for key in ("runs", "exemplars", "cache"):
+        path: str = getattr(config.paths, key)
+        if "://" not in path and not any(path == mount or path.startswith(f"{mount}/") for mount in mounts):
+            raise UsageError(
+                f"paths.{key}={path!r} is on none of the pods' volumes ({', '.join(mounts)}); give a path below "
+                f"{SHARED}, or an overlay of your own that mounts another"
+            )
+
+
 def _sized(groups: Sequence[Document], config: Config, autoscaling: bool) -> list[Document]:
     """Groups named after a pool get what it wants; any other is made of whole nodes. Groups without pods are left out."""
     pools = {claim.name: claim for claim in of_pools(config)}
@@ -143,11 +159,24 @@ def _sized(groups: Sequence[Document], config: Config, autoscaling: bool) -> lis
         else:
             count, limits = config.job.nodes, {"cpu": config.job.cpus, "memory": f"{config.job.memory_gb}Gi"}
             if config.job.gpus and not own:
+                if "nvidia.com/gpu" not in container["resources"]["limits"]:
+                    raise UsageError(
+                        f"job.gpus={config.job.gpus}, but an --overlay leaves worker group {name} without GPUs and with the "
+                        "image that has no CUDA; give job.gpus=0, or leave that overlay out"
+                    )
                 limits["nvidia.com/gpu"] = config.job.gpus
+            _make_room_for_objects(group, config.job.memory_gb)
         container["resources"] = {"requests": dict(limits), "limits": dict(limits)}
         least = 0 if autoscaling else count
         sized.append({**group, "replicas": least, "minReplicas": least, "maxReplicas": count})
     return sized
+
+
+def _make_room_for_objects(group: Document, memory_gb: int) -> None:
+    """In /dev/shm; what does not fit there Ray would keep on the pod's disk."""
+    for volume in group["template"]["spec"]["volumes"]:
+        if volume.get("emptyDir", {}).get("medium") == "Memory":
+            volume["emptyDir"] = {**volume["emptyDir"], "sizeLimit": f"{math.ceil(memory_gb * OBJECTS)}Gi"}
 
 
 def _pods(claim: Claim) -> tuple[int, int]:

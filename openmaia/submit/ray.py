@@ -31,9 +31,11 @@ class Job:
         return yaml.safe_dump(said, sort_keys=False, allow_unicode=True, width=120)
 
 
-def prepare(config: Config, sources: Sequence[str], address: str | None) -> Job:
-    """address: of the dashboard; None for what Ray's own variables name, or this machine's. Raises UsageError."""
-    checking.absolute(config)
+def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | None) -> Job:
+    """configs: of one sweep or several, which the sources stand for. address: of the dashboard; None for what Ray's own
+    variables name, or this machine's. Raises UsageError."""
+    for config in configs:
+        checking.absolute(config)
     folder = Path.cwd().resolve()
     words: list[str] = []
     for source in sources:
@@ -50,7 +52,7 @@ def prepare(config: Config, sources: Sequence[str], address: str | None) -> Job:
         address=address or os.environ.get("RAY_API_SERVER_ADDRESS") or "http://127.0.0.1:8265",
         entrypoint=shlex.join(["python", "-m", "ray_jobs.run", *words]),
         runtime_env={"working_dir": str(folder), "excludes": list(EXCLUDES)},
-        metadata={"name": config.name},
+        metadata={"name": configs[0].name},
     )
 
 

@@ -25,15 +25,21 @@ class Job:
         return f"{PYTHON}={shlex.quote(self.python)} {shlex.join(self.command)}"
 
 
-def prepare(config: Config, sources: Sequence[str], options: Sequence[str]) -> Job:
-    """options: further ones of sbatch; they win over those made from the config. Raises UsageError."""
-    job = config.job
+def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence[str]) -> Job:
+    """configs: of one sweep or several, which the sources stand for. options: further ones of sbatch; they win over those
+    made from the config. Raises UsageError."""
+    job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:
         raise UsageError(f"--option={wrong[0]!r}: expected an option of sbatch, such as --option=--partition=gpu")
-    checking.room(config, checking.nodes(job), checking.spoken(job))
-    checking.files(config)
+    checking.room(configs, checking.nodes(job), checking.spoken(job))
+    for config in configs:
+        checking.absolute(config)
+        checking.files(config)
+        if PYTHON not in os.environ:
+            checking.packages(config)
     asked = [
-        f"--job-name={config.name}",
+        "--export=ALL",  # a site's own default may be NONE
+        f"--job-name={configs[0].name}",
         f"--nodes={job.nodes}",
         f"--cpus-per-task={job.cpus}",
         f"--mem={job.memory_gb}G",

@@ -78,7 +78,7 @@ def share(actor: Any, conversations: int, turns: int, *, affinity: bool) -> floa
             for number in range(conversations)
         ]
         found = [one.result() for one in asked]
-    ray.get([actor.leave.remote(f"{number} {affinity}") for number in range(conversations)], timeout=60)
+    ray.get([actor.leave.remote([f"{number} {affinity}"]) for number in range(conversations)], timeout=60)
     return sum(cached for cached, _ in found) / sum(shared for _, shared in found)
 
 

@@ -33,6 +33,12 @@ def test_memory_per_cpu_counts_for_every_cpu():
     assert per_cpu == share({**JOB, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
 
 
+def test_memory_per_gpu_counts_for_every_gpu():
+    gpus = {"SLURM_GPUS_ON_NODE": "2"}
+    per_gpu = share({**JOB, **gpus, "SLURM_MEM_PER_GPU": "5120"}, shm_bytes=100 * GIB)
+    assert per_gpu == share({**JOB, **gpus, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
+
+
 def test_objects_get_no_more_than_shared_memory_holds():
     given = share({**JOB, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=GIB)
     assert given.store is not None and given.store < GIB
@@ -44,8 +50,9 @@ def test_a_job_without_a_memory_limit_leaves_memory_to_ray(memory: dict[str, str
     assert (given.memory, given.store) == (None, None)
 
 
-def test_a_job_without_gpus_gets_none():
-    assert share(JOB, shm_bytes=GIB).gpus == 0
+@pytest.mark.parametrize("more", [{}, {"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}])
+def test_a_job_without_gpus_gets_none(more: dict[str, str]):
+    assert share(JOB | more, shm_bytes=GIB).gpus == 0
 
 
 def test_outside_of_a_job_everything_is_left_to_ray():
