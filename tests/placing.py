@@ -17,6 +17,7 @@ from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
 
 from openmaia.config import load
+from openmaia.remote.crew import largest
 from openmaia.remote.placement import reserved
 from openmaia.remote.services import Pools, pools
 from openmaia.remote.wish import Claim
@@ -41,6 +42,11 @@ def main(folder: Path) -> None:
     with reserved(packed, lambda line: None) as places:
         nodes_of = set(placement_group_table(places[0][0].group)["bundles_to_node_id"].values())
         found["packed"] = {"nodes": len(nodes_of), "places": [len(each) for each in places]}
+    narrow = load([*sources(folder), "ray.cpus_per_investigation=0.5", "ray.memory_mb=1"])
+    found["largest"] = [largest(narrow)]
+    with reserved([Claim(name="all", count=4, cpus=1)], lambda line: None):
+        found["largest"].append(largest(narrow))
+    found["largest"].append(largest(narrow))
     with pools(load([*sources(folder), *GPUS])) as made:
         found["up"] = _replicas(made, 2)
         targets = [node for node in _held() if node in {each.node_id for each in nodes}]

@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -175,6 +176,22 @@ def test_workers_on_ray_one_of_which_dies_give_the_same_bytes(
     ray.get(task.remote(settings, lambda info: LAYERS, lambda done, total: None), timeout=240)
     assert grave.exists(), "a worker died"
     assert contents(tmp_path / "made") == contents(reference)
+
+
+def test_a_worker_for_which_there_is_no_place_holds_nobody_up(
+    folder: Path, reference: Path, tmp_path: Path, ray_cluster: None
+):
+    """As where another run holds the GPUs until it is done."""
+    from openmaia.remote import exemplars as remote
+
+    team = remote._Team(config(folder, tmp_path, "ray.exemplar_workers=2"))
+    team._config = config(folder, tmp_path, "ray.exemplar_workers=2", "pools.target.num_gpus=1")
+    work = threading.Thread(target=remote._compute, args=(team, LAYERS, lambda done, total: None), daemon=True)
+    work.start()
+    work.join(timeout=240)
+    team.end()
+    assert not work.is_alive()
+    assert contents(tmp_path) == contents(reference)
 
 
 SCRIPT = """

@@ -151,6 +151,8 @@ def test_a_disk_that_fails_leaves_the_memory(kept: Kept, tmp_path: Path):
 
 
 def test_any_words_survive_packing():
-    strange = Drawn(picture=replace(picture(1), recipe="\n\x00\u2028😀", sources=("", "\n")), undrawn=("", '"\\'))
+    strange = Drawn(
+        picture=replace(picture(1), recipe="\n\x00\u2028😀", sources=("", "\n")), undrawn=("", '"\\'), vouched="\n"
+    )
     assert unpack("k", pack("k", strange)) == strange
     assert unpack("other", pack("k", strange)) is None

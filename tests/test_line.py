@@ -80,8 +80,15 @@ def test_dropping_a_caller_leaves_the_others():
     assert taken(line) == ["b0"]
 
 
+def present(replicas: int) -> Homes:
+    homes = Homes()
+    for replica in range(replicas):
+        homes.arrive(replica)
+    return homes
+
+
 def test_conversations_start_where_the_least_is_under_way_and_stay():
-    homes = Homes(3)
+    homes = present(3)
     first, second, third, fourth = (items(c, 1, conversation=c)[0] for c in "abcd")
     for item in (first, second, third):
         homes.enter(item)
@@ -95,7 +102,7 @@ def test_conversations_start_where_the_least_is_under_way_and_stay():
 
 
 def test_a_load_that_has_gone_does_not_count():
-    homes = Homes(2)
+    homes = present(2)
     for _ in range(50):
         item = items("a", 1, conversation="a")[0]
         homes.enter(item)
@@ -108,18 +115,50 @@ def test_a_load_that_has_gone_does_not_count():
 
 
 def test_conversations_of_a_dead_replica_move_apart():
-    homes = Homes(3)
+    homes = present(3)
     conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
     for item in conversations:
         homes.enter(item)
-    homes.move_away(0)
+    homes.depart(0)
     counts = [sum(homes.is_at(item, r) for item in conversations) for r in range(3)]
     assert counts == [0, 3, 3]
 
 
+def test_no_conversation_waits_for_a_replica_that_is_not_there():
+    homes = Homes()
+    conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
+    for item in conversations[:4]:
+        homes.enter(item)
+    assert all(homes.is_at(item, r) for item in conversations[:4] for r in range(2)), "whoever comes first"
+    homes.arrive(1)
+    for item in conversations[4:]:
+        homes.enter(item)
+    assert all(homes.is_at(item, 1) for item in conversations)
+    homes.depart(1)
+    homes.arrive(0)
+    assert all(homes.is_at(item, 0) for item in conversations)
+
+
+def test_a_replica_that_comes_late_takes_its_share():
+    homes = present(1)
+    conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
+    for item in conversations:
+        homes.enter(item)
+    homes.arrive(1)
+    counts = [sum(homes.is_at(item, r) for item in conversations) for r in range(2)]
+    assert counts == [3, 3]
+    for item in conversations:
+        homes.leave(item)
+        homes.release(item.caller)
+    one, two = items("b", 1, conversation="y")[0], items("c", 1, conversation="z")[0]
+    homes.enter(one)
+    homes.enter(two)
+    assert homes.is_at(one, 0) != homes.is_at(two, 0), "what moved does not count twice"
+
+
 @pytest.mark.parametrize("replica", [0, 1])
 def test_a_single_question_goes_anywhere(replica: int):
-    homes = Homes(2)
+    homes = present(2)
     question = items("a", 1)[0]
     homes.enter(question)
     assert homes.is_at(question, replica)

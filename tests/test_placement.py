@@ -30,6 +30,10 @@ def test_replicas_are_packed_into_as_few_nodes_as_will_do(found: dict[str, Any])
     assert found["packed"] == {"nodes": 1, "places": [2, 1, 0]}
 
 
+def test_investigating_processes_are_no_wider_than_what_the_pools_leave(found: dict[str, Any]):
+    assert found["largest"] == [2, 1, 2]
+
+
 def test_labels_bind_a_place_to_its_nodes(found: dict[str, Any]):
     assert found["small"] == 2
 

@@ -1,5 +1,6 @@
 """One directory per run: what is owed, what is done, under which config, and who drives it."""
 
+import errno
 import json
 import os
 import socket
@@ -342,6 +343,20 @@ def test_releasing_never_ends_somebody_elses_lease(run: Run):
     lease(run)
     held.release()
     assert json.loads(run.files.read("driver.json") or b"")["host"] == "elsewhere"
+
+
+def test_a_moment_without_locks_is_the_stores_failure(run: Run, monkeypatch: pytest.MonkeyPatch):
+    """Which the thread that renews waits out; the lease lasts longer."""
+
+    def stale(*_: object) -> None:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    held = run.take_lease()
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", stale)
+        with pytest.raises(StoreError, match="could not be locked"):
+            held.renew()
+    held.renew()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}"])

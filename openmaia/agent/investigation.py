@@ -47,6 +47,10 @@ class Investigation:
         self.run_seed = (
             seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
         )
+        instructions = task.instructions(api_text(options.user_tools, unit.scope, options.without))
+        question = task.question(unit, self.rule, lambda: class_of(unit, services))
+        self.opening = (system(instructions), user(question))
+        # Last: whatever fails before this leaves no sandbox behind.
         self.spares = spares or Spares()
         self.sandbox = self.spares.take(
             api_source=api_source(),
@@ -60,9 +64,6 @@ class Investigation:
         self.bench = Bench(
             self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
         )
-        instructions = task.instructions(api_text(options.user_tools, unit.scope, options.without))
-        question = task.question(unit, self.rule, lambda: class_of(unit, services))
-        self.opening = (system(instructions), user(question))
         self.turns: list[Turn] = []
         self.notes = notes
         self.started = time.time()

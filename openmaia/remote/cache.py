@@ -25,6 +25,9 @@ Request = Generation | Edit
 BEHIND = 64
 """Pictures that may wait to be written; what comes while the disk is that far behind is kept in memory only."""
 
+FORMAT = b"openmaia drawn 2\n"
+"""What is sealed otherwise is not read."""
+
 FAILURES = (StoreError, OSError)
 
 _log = logging.getLogger(__name__)
@@ -185,7 +188,7 @@ class Disk:
 def pack(key: str, drawn: Drawn) -> bytes:
     """A digest of what follows, a line of JSON, and the encoded picture as it is."""
     picture = drawn.picture
-    words = {"sources": picture.sources, "recipe": picture.recipe, "undrawn": drawn.undrawn}
+    words = {"sources": picture.sources, "recipe": picture.recipe, "undrawn": drawn.undrawn, "vouched": drawn.vouched}
     body = json.dumps(words).encode() + b"\n" + picture.data
     return _seal(key, body) + body
 
@@ -198,8 +201,8 @@ def unpack(key: str, data: bytes) -> Drawn | None:
     line, _, encoded = body.partition(b"\n")
     words = json.loads(line)
     picture = Picture(data=encoded, sources=tuple(words["sources"]), recipe=words["recipe"])
-    return Drawn(picture=picture, undrawn=tuple(words["undrawn"]))
+    return Drawn(picture=picture, undrawn=tuple(words["undrawn"]), vouched=words["vouched"])
 
 
 def _seal(key: str, body: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + body).digest()
+    return hashlib.sha256(FORMAT + key.encode() + body).digest()

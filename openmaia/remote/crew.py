@@ -5,17 +5,19 @@ added; those of a node that is removed are hired anew elsewhere.
 """
 
 import queue
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
+from ray.util import placement_group_table
 
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.remote.investigator import Job
-from openmaia.remote.replica import plain
+from openmaia.remote.replica import DEAD, plain
 from openmaia.schema import Config
 
 STARTS = 5
@@ -149,7 +151,7 @@ class Crew:
             if isinstance(error.cause, OpenMaiaError):
                 raise error.cause from None
             raise ServiceError(f"an investigating process could not start: {plain(error)}") from error
-        except RayActorError as error:
+        except DEAD as error:
             if member.is_gone:
                 return
             self._deaths += 1
@@ -159,7 +161,7 @@ class Crew:
 
     def _ended(self, event: _Event) -> Ended:
         member = event.member
-        if isinstance(event.future.exception(), RayActorError) and not member.is_gone:
+        if isinstance(event.future.exception(), DEAD) and not member.is_gone:
             member.with_others = len(member.under_way) > 1
             self._dismiss(member)
         member.under_way.discard(event.caller)
@@ -176,11 +178,19 @@ class Crew:
 
 
 def largest(config: Config) -> int:
-    """Investigations for which the largest node has room, at least 1."""
+    """Investigations for which the largest node has room beside what pools hold there, at least 1."""
+    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    groups = [group for group in placement_group_table().values() if group["state"] != "REMOVED"]
+    for group in groups:
+        for bundle, node in group["bundles_to_node_id"].items():
+            held[node].update(group["bundles"][bundle])
 
     def room(resources: dict[str, float]) -> int:
         cpus, memory = config.ray.cpus_per_investigation, config.ray.memory_mb * 2**20
         by_cpus = resources.get("CPU", 0) / cpus if cpus else float("inf")
         return int(min(by_cpus, resources.get("memory", 0) / memory, config.ray.investigations))
 
-    return max([1, *(room(node["Resources"]) for node in ray.nodes() if node["Alive"])])
+    def free(node: dict[str, Any]) -> dict[str, float]:
+        return {name: amount - held[node["NodeID"]][name] for name, amount in node["Resources"].items()}
+
+    return max([1, *(room(free(node)) for node in ray.nodes() if node["Alive"])])

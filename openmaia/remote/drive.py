@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from openmaia.agent.attempt import Result
 from openmaia.errors import OpenMaiaError
 from openmaia.remote.crew import Crew, Ended, Member
 from openmaia.remote.investigator import Job, RemoteInvestigator
-from openmaia.remote.replica import plain
+from openmaia.remote.replica import DEAD, plain
 from openmaia.schema import Config
 from openmaia.store.run import Owed
 
@@ -140,7 +140,7 @@ def _result(job: Job, given: Try, ended: Ended) -> Result | None:
     except RayTaskError as error:
         cause = error.cause
         said = f"{type(cause).__name__}: {cause.message}" if isinstance(cause, OpenMaiaError) else plain(error)
-    except RayActorError:
+    except DEAD:
         said = "ServiceError: the investigating process died"
         summary = job.run.summary(given.owed)
         if summary is not None:  # it died behind the publication

@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.exemplars import SHARD, Progress, Worker
+from openmaia.remote.replica import DEAD
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.units import TargetInfo
@@ -58,6 +59,7 @@ class _Team:
         self._config = config
         self._layers: list[str] = []
         self._deaths = 0
+        self._there: set[int] = set()
         self._workers = [self._start()]
 
     def hire(self, layers: list[str], shards: int) -> None:
@@ -74,24 +76,29 @@ class _Team:
                 return answer
 
     def share(self, method: str, tasks: Sequence[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
-        """Whoever is idle takes the next task. What a worker was at when it died is left undone."""
+        """Whoever is idle takes the next task. What a worker was at when it died is left undone. One that still waits for
+        a GPU gets none: others may hold it until they are done, and they may wait for ours."""
         waiting = list(tasks)[::-1]
         done = 0
         under_way: dict[Any, int] = {}
-        idle = list(range(len(self._workers)))
+        coming = {self._workers[at].awake.remote(): at for at in range(len(self._workers))}
         while waiting or under_way:
-            while waiting and idle:
-                at = idle.pop()
-                under_way[self._workers[at].do.remote(method, *waiting.pop())] = at
-            for reference in ray.wait(list(under_way), num_returns=1, timeout=1)[0]:
-                at = under_way.pop(reference)
-                self._settled(reference, at)
-                idle.append(at)
-                done += 1
+            for reference in ray.wait([*under_way, *coming], num_returns=1, timeout=1)[0]:
+                if reference in under_way:
+                    done += 1
+                at = under_way.pop(reference) if reference in under_way else coming.pop(reference)
+                if self._settled(reference, at) is _DIED:
+                    self._there.discard(at)
+                    coming[self._workers[at].awake.remote()] = at
+                elif waiting:
+                    self._there.add(at)
+                    under_way[self._workers[at].do.remote(method, *waiting.pop())] = at
                 progress(done)
 
     def each(self, method: str) -> None:
-        for at, reference in enumerate([worker.do.remote(method) for worker in self._workers]):
+        """Of those that have ever had a task."""
+        asked = {at: self._workers[at].do.remote(method) for at in sorted(self._there)}
+        for at, reference in asked.items():
             self._settled(reference, at)
 
     def end(self) -> None:
@@ -106,7 +113,7 @@ class _Team:
             if isinstance(error.cause, OpenMaiaError):
                 raise error.cause from None
             raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
-        except RayActorError as error:
+        except DEAD as error:
             self._deaths += 1
             if self._deaths >= DEATHS:
                 raise ServiceError(f"{DEATHS} processes died while they computed exemplars") from error
@@ -131,6 +138,9 @@ class _Member:
     def __init__(self, config: Config, layers: Sequence[str]):
         self._config, self._layers = config, layers
         self._worker: Worker | None = None
+
+    def awake(self) -> None:
+        """Returns: this worker has what it asked for."""
 
     def do(self, method: str, *given: Any) -> Any:
         if self._worker is None:

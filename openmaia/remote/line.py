@@ -161,23 +161,46 @@ class Line:
 class Homes:
     """Which replica a conversation stays on: the least loaded one when it starts, another one when that one is gone."""
 
-    def __init__(self, replicas: int):
-        self._replicas = range(replicas)
+    def __init__(self) -> None:
         self._homes: dict[str, int] = {}
         self._open: Counter[str] = Counter()
         self._callers: dict[str, set[str]] = {}
-        self._load = [[0, 0] for _ in self._replicas]
-        """By replica: requests under way or waiting there, conversations that stay there."""
+        self._load: dict[int, list[int]] = {}
+        """By replica that is there: requests under way or waiting for it, conversations that stay there."""
+
+    def arrive(self, replica: int) -> None:
+        """It takes its share of the conversations. Those that come from another replica it has to read anew, once; without
+        them it would have nothing to do until others begin."""
+        self._load[replica] = [0, 0]
+        for conversation in {c for known in self._callers.values() for c in known} - self._homes.keys():
+            self._settle(conversation)
+        while True:
+            busiest = max(self._load, key=lambda other: self._load[other][1])
+            if self._load[busiest][1] < self._load[replica][1] + 2:
+                return
+            conversation = next(c for c, home in self._homes.items() if home == busiest)
+            self._unsettle(conversation)
+            self._settle(conversation, replica)
+
+    def depart(self, replica: int) -> None:
+        """Its cache is gone: each of its conversations goes to whichever other replica is the least loaded by then."""
+        leaving = [c for c, home in self._homes.items() if home == replica]
+        for conversation in leaving:
+            self._unsettle(conversation)
+        del self._load[replica]
+        for conversation in leaving:
+            self._settle(conversation)
 
     def enter(self, item: Item) -> None:
         """Counts a request until `leave`; a conversation that begins gets its home."""
         if not item.conversation:
             return
         if item.conversation not in self._homes:
-            self._settle(item.conversation, self._replicas)
             self._callers.setdefault(item.caller, set()).add(item.conversation)
+            self._settle(item.conversation)
         self._open[item.conversation] += 1
-        self._load[self._homes[item.conversation]][0] += 1
+        if item.conversation in self._homes:
+            self._load[self._homes[item.conversation]][0] += 1
 
     def leave(self, item: Item) -> None:
         if not item.conversation:
@@ -192,23 +215,20 @@ class Homes:
     def is_at(self, item: Item, replica: int) -> bool:
         return not item.conversation or self._homes.get(item.conversation, replica) == replica
 
-    def move_away(self, replica: int) -> None:
-        """Its cache is gone: each of its conversations goes to whichever other replica is the least loaded by then."""
-        others = [other for other in self._replicas if other != replica]
-        for conversation in [c for c, home in self._homes.items() if home == replica and others]:
-            self._unsettle(conversation)
-            self._settle(conversation, others)
-
     def release(self, caller: str) -> None:
         """The investigation has ended."""
         for conversation in self._callers.pop(caller, ()):
-            self._unsettle(conversation)
+            if conversation in self._homes:
+                self._unsettle(conversation)
 
-    def _settle(self, conversation: str, replicas: Sequence[int]) -> None:
-        home = min(replicas, key=self._load.__getitem__)
-        self._homes[conversation] = home
-        self._load[home][0] += self._open.get(conversation, 0)
-        self._load[home][1] += 1
+    def _settle(self, conversation: str, home: int | None = None) -> None:
+        """Nowhere while no replica is there."""
+        if home is None:
+            home = min(self._load, key=self._load.__getitem__, default=None)
+        if home is not None:
+            self._homes[conversation] = home
+            self._load[home][0] += self._open.get(conversation, 0)
+            self._load[home][1] += 1
 
     def _unsettle(self, conversation: str) -> None:
         home = self._homes.pop(conversation)

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 
 from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.remote.meter import Meter
 from openmaia.remote.placement import Place
 from openmaia.remote.staging import Staging
 from openmaia.schema import PoolConfig
+
+DEAD = (RayActorError, OutOfMemoryError)
+"""What Ray raises for a process that is gone. The second, for one that its memory monitor ended, is not of the first's kind."""
 
 LAUNCHES = 3
 """So often a replica may die while it loads its model before it is given up."""
@@ -98,7 +101,7 @@ async def launch(hosting: Hosting, index: int, staging: Staging) -> Any:
             cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
             said = cause.message if cause else f"the {hosting.role} could not be loaded: {plain(error)}"
             raise UsageError(said) from error
-        except RayActorError as error:
+        except DEAD as error:
             reason = plain(error)
     raise UsageError(f"the {hosting.role} died {LAUNCHES} times while it was loaded: {reason}")
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from openmaia import build
 from openmaia.config import to_dict
@@ -21,7 +21,7 @@ from openmaia.remote.counters import Counters
 from openmaia.remote.line import Answers
 from openmaia.remote.placement import Place, reserved
 from openmaia.remote.pool import dispatcher
-from openmaia.remote.replica import Hosting
+from openmaia.remote.replica import DEAD, Hosting
 from openmaia.remote.wish import of_pool
 from openmaia.schema import Config, DrawingPoolConfig
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Ledger, Probe, Services
@@ -97,7 +97,7 @@ def resolve(reference: Any) -> Any:
         if isinstance(error.cause, OpenMaiaError):
             raise error.cause from None
         raise ServiceError(f"a service failed: {type(error.cause).__name__}: {error.cause}") from error
-    except RayActorError as error:
+    except DEAD as error:
         raise ServiceError("a service's dispatcher died and did not come back") from error
 
 

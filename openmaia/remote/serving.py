@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from openmaia.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.messages import Reply
 from openmaia.remote.line import Homes, Item, Line
-from openmaia.remote.replica import Hosting, Served, launch, plain
+from openmaia.remote.replica import DEAD, Hosting, Served, launch, plain
 from openmaia.remote.staging import Staging
 
 SPOKEN = {2: "twice", 3: "three times"}
@@ -57,13 +57,15 @@ class Serving:
     def __init__(self, hosting: Hosting, answered: Callable[[Item, Any], None]):
         self._hosting, self._answered = hosting, answered
         self.line = Line()
-        self.homes = Homes(hosting.pool.replicas)
+        self.homes = Homes()
         self.counts = Counts()
         self.failures: Counter[str] = Counter()
         self.broken = ""
         """Why there is no service at all."""
         self._staging = Staging()
         self._ready: list[Served] = []
+        self._hopes = dict.fromkeys(range(hosting.pool.replicas), 1)
+        """How often each replica may still fail to start before nothing is expected of it: one that has served, twice."""
         self._due = False
         self._tasks: set[asyncio.Task[None]] = set()
         for index in range(hosting.pool.replicas):
@@ -104,21 +106,24 @@ class Serving:
             try:
                 replica = Served(index=index, actor=await launch(self._hosting, index, self._staging))
             except UsageError as error:
+                self._hopes[index] = max(self._hopes[index] - 1, 0)
                 await self._without(error)
                 continue
             self.broken = ""
+            self._hopes[index] = 2
             self._ready.append(replica)
+            self.homes.arrive(index)
             self.hand_out_soon()
             await replica.gone.wait()
             self._ready.remove(replica)
             self.counts.deaths += 1
-            self.homes.move_away(index)
+            self.homes.depart(index)
             self.hand_out_soon()
             ray.kill(replica.actor)
 
     async def _without(self, error: UsageError) -> None:
-        """One replica cannot be started: others may still serve. Where there is none, nobody is kept waiting."""
-        if not self._ready:
+        """One replica cannot be started: others serve, or will soon. Where none does, nobody is kept waiting."""
+        if not self._ready and not any(self._hopes.values()):
             self.broken = error.message
             for item in self.line.clear():
                 self._fail(item, "unusable", UsageError(error.message))
@@ -168,7 +173,10 @@ class Serving:
                 self._answer(item, answer)
         except RayTaskError as error:
             self._failed(replica, batch, error)
-        except (RayActorError, TimeoutError) as error:
+        except (*DEAD, TimeoutError) as error:
+            self._died(replica, batch, error)
+        except Exception as error:  # whatever else it is: nobody waits for an answer that does not come
+            _log.exception("a replica of the %s is given up", self._hosting.role)
             self._died(replica, batch, error)
         finally:
             self.counts.under_way -= len(batch)
@@ -193,7 +201,7 @@ class Serving:
         try:
             await asyncio.wait_for(replica.actor.awake.remote(), self._hosting.pool.deadline)
             return True
-        except (RayActorError, TimeoutError):
+        except (*DEAD, TimeoutError):
             replica.gone.set()
             self._again(batch)
             return False

@@ -9,7 +9,7 @@ target. Their investigations take turns, so that no pool stands still while anot
 import threading
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -206,4 +206,5 @@ def held(run: Run) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        lease.release()
+        with suppress(StoreError):  # it runs out by itself, too
+            lease.release()

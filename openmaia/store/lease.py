@@ -11,11 +11,11 @@ import socket
 import time
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.errors import UsageError
+from openmaia.errors import StoreError, UsageError
 from openmaia.store.files import Files
 from openmaia.store.records import dumps
 
@@ -86,9 +86,14 @@ def _alone(files: Files) -> Generator[None]:
     if files.local is None:
         yield
         return
-    files.local.mkdir(parents=True, exist_ok=True)
-    with open(files.local / ".driver.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    path = files.local / ".driver.lock"
+    with ExitStack() as stack:
+        try:
+            files.local.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(path, "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise StoreError(f"{path} could not be locked: {error}") from error
         yield
 
 
