@@ -1,5 +1,6 @@
 """What dies, hangs or leaves in the middle: everybody else is answered, and rightly."""
 
+import json
 import os
 import signal
 import subprocess
@@ -85,6 +86,16 @@ def test_replicas_that_died_unnoticed_are_not_the_requests_doing(ray_cluster: No
             os.kill(pid, signal.SIGKILL)
         assert handle.ask("double", [1, 2, 3]) == [2, 4, 6]
         assert ray.get(actor.counters.remote(), timeout=60).failed == 0
+
+
+def test_a_replica_that_takes_all_memory_is_a_dead_one():
+    """Ray says it with an exception of another kind."""
+    command = [sys.executable, "-m", "tests.out_of_memory"]
+    environment = os.environ | {"RAY_AUTH_MODE": "token"}
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said == {"before": [2], "deadly": "the target died twice over this request", "after": [4], "deaths": 2}
 
 
 @pytest.mark.parametrize(("at_once", "often"), [(0, "twice"), (4, "three times")])
