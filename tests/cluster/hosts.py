@@ -76,8 +76,8 @@ class Host:
 
     def processes(self) -> list[str]:
         """Command lines of what runs on it beside its init and whoever asks."""
-        listed = self.run("ps", "-eo", "pid=,args=").stdout.splitlines()
-        return [line.strip() for line in listed if not re.search(r"\b(sleep infinity|ps -eo pid=,args=)$", line)]
+        listed = self.run("ps", "-ewwo", "pid=,args=").stdout.splitlines()
+        return [line.strip() for line in listed if not re.search(r"\b(sleep infinity|ps -ewwo pid=,args=)$", line)]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +14,8 @@ from tests.cluster.hosts import NEEDS, Host, Network, network, until
 
 PROGRAMS = (*NEEDS, "slurmctld", "slurmd", "munged", "srun")
 
-CPUS, MEGABYTES = 2, 12_000
-"""Of each host, whatever this machine has."""
+CPUS, MEGABYTES, GPUS = 2, 12_000, 2
+"""Of each host, whatever this machine has. The GPUs are devices that are nothing."""
 
 CONFIG = """
 ClusterName=openmaia
@@ -47,8 +48,13 @@ SlurmdTimeout=20
 KillWait=20
 MessageTimeout=10
 JobRequeue=1
-NodeName={nodes} CPUs={cpus} RealMemory={memory} State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+GresTypes=gpu
+NodeName={nodes} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:2 PreemptMode=OFF
+PartitionName=low Nodes=ALL PriorityTier=1 GraceTime=60 PreemptMode=REQUEUE
+PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
 
 # Cores are not constrained: the first of every host is the first of this machine, on which all jobs would then crowd.
@@ -157,7 +163,7 @@ def slurm(root: Path, count: int = 2) -> Iterator[Slurm]:
 
 
 def _idle(cluster: Slurm) -> int:
-    done = cluster._login.run("sinfo", "-h", "-N", "-o", "%t", env=cluster._environment({}))
+    done = cluster._login.run("sinfo", "-h", "-N", "-p", "all", "-o", "%t", env=cluster._environment({}))
     return done.stdout.split().count("idle")
 
 
@@ -169,12 +175,17 @@ def _configure(root: Path, nodes: list[str], address: str, cgroups: bool) -> Non
         "nodes": ",".join(nodes),
         "cpus": CPUS,
         "memory": MEGABYTES,
+        "gpus": GPUS,
         "first_job": 1 + os.getpid() % 40_000 * 1000,
         "proctrack": "proctrack/cgroup" if cgroups else "proctrack/linuxproc",
         "task": "task/cgroup" if cgroups else "task/none",
     }
     (root / "slurm.conf").write_text(CONFIG.format(**values))
     (root / "cgroup.conf").write_text(CGROUP)
+    for number in range(GPUS):
+        os.mknod(root / f"nvidia{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    devices = f"{root}/nvidia[0-{GPUS - 1}]"
+    (root / "gres.conf").write_text(f"NodeName={','.join(nodes)} Name=gpu File={devices}\n")
 
 
 def _munge(root: Path, host: Host) -> None:

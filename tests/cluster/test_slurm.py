@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.conftest import Sweep, Sweeps, environment
 from tests.cluster.hosts import lacking, until
-from tests.cluster.minislurm import PROGRAMS, Slurm, slurm
+from tests.cluster.minislurm import GPUS, PROGRAMS, Slurm, slurm
 from tests.conftest import REPOSITORY
 
 OPENMAIA = REPOSITORY / "cluster/slurm/openmaia.sbatch"
@@ -85,12 +85,57 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
     assert not list(folder.glob(".ray-*")), "tokens are gone"
 
 
-def test_one_node_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path, sweeps: Sweeps):
-    """With everything that Ray starts by default."""
+def test_all_gpus_of_all_nodes_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    """With everything that Ray starts by default. More GPUs are asked for than one node has."""
     more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": ""}
-    job = submit(cluster, folder, sweeps.make("own"), "--no-requeue", **more)
+    job = submit(cluster, folder, sweeps.make("own"), "--nodes=2", f"--gpus={2 * GPUS}", "--no-requeue", **more)
     assert ended(cluster, job) == ("FAILED", "3:0")
+    assert f"{2 * GPUS} GPUs" in (folder / f"openmaia-{job}.out").read_text()
     assert_gone(cluster, job)
+
+
+def test_a_signal_before_it_has_begun_a_preemption_and_the_end_of_its_ray_requeue_a_job(
+    cluster: Slurm, folder: Path, sweeps: Sweeps
+):
+    """One node each, at once; which of them ends first does not matter."""
+    few = "units=and=0-2"
+    waiting, preempted, beheaded = (sweeps.make(name, few) for name in ("waiting", "preempted", "beheaded"))
+    first, second = cluster.nodes
+    one = submit(cluster, folder, waiting, f"--nodelist={first}")
+    until(lambda: "wait" in steps(cluster, one), PATIENCE, "it waits for its nodes")
+    cluster.ask("scancel", "--batch", "--signal=USR1", str(one))
+    for sweep in (preempted, beheaded):
+        sweep.meeting.hold_after(0)
+    two = submit(cluster, folder, preempted, "--partition=low", f"--nodelist={second}")
+    three = submit(cluster, folder, beheaded, f"--nodelist={first}")
+    until(lambda: running(cluster, two) and preempted.meeting.visits(), PATIENCE, "it investigates")
+    urgent = cluster.ask(
+        "sbatch",
+        "--parsable",
+        "--partition=high",
+        "--exclusive",
+        f"--nodelist={second}",
+        "--wrap=sleep 5",
+        folder=folder,
+    )
+    cluster.jobs.append(int(urgent))
+    until(lambda: running(cluster, three) and beheaded.meeting.visits(), PATIENCE, "it investigates")
+    host = cluster.network.hosts[first]
+    found = host.processes()
+    ray = next((line for line in found if "gcs_server" in line and f"oma-{three}-" in line), "")
+    assert ray, found
+    host.run("kill", "-KILL", ray.split()[0])
+    for job in (one, two, three):
+        until(lambda job=job: cluster.show(job)["Restarts"] == "1", 120, "the job is requeued")
+    for sweep in (preempted, beheaded):
+        sweep.meeting.go_on()
+    for job, sweep in ((one, waiting), (two, preempted), (three, beheaded)):
+        assert ended(cluster, job) == ("COMPLETED", "0:0")
+        assert (sweep.done(), len(sweep.run.owed())) == (3, 0)
+
+
+def steps(cluster: Slurm, job: int) -> list[str]:
+    return cluster.ask("squeue", "--noheader", "--steps", f"--job={job}", "--format=%j").split()
 
 
 def test_scancel_ends_the_sweep_orderly_and_leaves_nothing(cluster: Slurm, folder: Path, sweeps: Sweeps):
