@@ -27,6 +27,9 @@ WHOLE = -1
 OUTPUT = "output"
 """The layer that is a network's final output. Its units may be named by their classes."""
 
+SHOWN_LAYERS = 12
+"""Of a network with more, a message names only the nearest."""
+
 NETWORK = "*"
 """The layer of a network as a whole."""
 
@@ -199,8 +202,12 @@ def _of_class(name: str, info: TargetInfo) -> list[int]:
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
-    near = difflib.get_close_matches(layer, known, n=1, cutoff=0.0)
-    return UsageError(f"unknown layer {layer!r} of {target}; did you mean {near[0]!r}? It has: {', '.join(known)}")
+    near = difflib.get_close_matches(layer, known, n=SHOWN_LAYERS, cutoff=0.0)
+    has = f"has: {', '.join(known)}"
+    if len(known) > SHOWN_LAYERS:
+        has = f"has {len(known)} layers; the nearest names are {', '.join(near)}"
+    meant = f"; did you mean {near[0]!r}? It {has}" if near else f"; it {has}"
+    return UsageError(f"unknown layer {layer!r} of {target or 'the target'}{meant}")
 
 
 def _draw(n: int, layer: str, count: int, digest: str) -> list[int]:
@@ -215,7 +222,9 @@ def _draw(n: int, layer: str, count: int, digest: str) -> list[int]:
 
 def count(spec: str, layers: Sequence[str]) -> int | None:
     """How many units a spec names, as far as that can be told without the target: None where it depends on how many
-    units a layer has. Raises UsageError for a spec that cannot be read."""
+    units a layer has, or on which layers there are (no layers: the target has its own). Raises UsageError for a spec that cannot be read."""
+    if not layers:
+        return None
     info = TargetInfo(name="", layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
     named: set[tuple[str, int]] = set()
     drawn: dict[str, int] = {}

@@ -364,3 +364,10 @@ def test_a_damaged_lease_does_not_lock_the_run(run: Run, text: str):
     run.files.write("driver.json", text.encode())
     run.take_lease()
     assert json.loads(run.files.read("driver.json") or b"")["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("name", ["plan.json", "failures/t/l/1-0.json"])
+def test_a_damaged_file_is_named_with_what_to_do(run: Run, name: str):
+    run.files.write(name, b'{"x":')
+    with pytest.raises(StoreError, match=f"{name} is damaged .*; remove it"):
+        _ = run.plan(), run.failures()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.errors import UsageError
-from openmaia.units import TargetInfo, Unit, count, select
+from openmaia.units import TargetInfo, Unit, count, select, unknown_layer
 
 INFO = TargetInfo(name="net", layers={"layer3": 40, "layer4": 300, "output": 10}, digest="d", input_size=(224, 224))
 
@@ -201,6 +201,17 @@ def test_where_classes_have_no_names_indices_are_asked_for():
     info = TargetInfo(name="net", layers={"output": 4}, digest="0", input_size=(8, 8))
     with pytest.raises(UsageError, match="names of net's classes are not known; give indices"):
         select("output=pig", info)
+
+
+@pytest.mark.parametrize("spec", ["all", "mono=0", "nowhere=random:3"])
+def test_nothing_is_counted_while_the_layers_are_not_known(spec: str):
+    assert count(spec, []) is None
+
+
+def test_of_many_layers_only_the_nearest_are_named():
+    message = unknown_layer("layer_7_conv", "net", [f"layer{n}.conv" for n in range(500)]).message
+    assert "did you mean 'layer7.conv'" in message and "500 layers" in message and len(message) < 400
+    assert unknown_layer("a", "", []).message == "unknown layer 'a' of the target; it has: "
 
 
 def test_classes_are_counted_without_the_network():

@@ -386,7 +386,7 @@ def test_what_the_engines_own_process_could_not_load_is_said(model: Path, tmp_pa
 def test_without_vllm_the_command_that_installs_it_is_named():
     code = "import sys; sys.modules['vllm'] = None; import openmaia.backbones.vllm_engine"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "UsageError" in done.stderr and 'pip install "openmaia[cpu]"' in done.stderr
+    assert "UsageError" in done.stderr and 'pip install -e ".[cpu]"' in done.stderr
 
 
 def engine_processes() -> list[psutil.Process]:

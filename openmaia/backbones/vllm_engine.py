@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"backbone.kind=vllm needs vLLM, which cannot be imported here ({error}); on a machine with a GPU: "
-        'pip install "openmaia[gpu]", without one: pip install "openmaia[cpu]"'
+        'pip install -e ".[gpu]", without one: pip install -e ".[cpu]"'
     ) from error
 
 from openmaia.backbones.vllm_prompt import Prompts, TooLong, prompt_ids

@@ -138,7 +138,7 @@ def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
         if gpu_share:
             raise UsageError(
                 f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
-                'pip install "openmaia[gpu]" into an environment of its own'
+                'pip install -e ".[gpu]" into an environment of its own'
             )
         # vLLM 0.32 dies on a CPU when it has to read the prompt of a seeded request in parts ("CPU Generator does not use
         # offset"), so that each has to fit into one step.

@@ -35,7 +35,7 @@ def owed(config: Config) -> Owed:
     if named is None:
         raise UsageError(
             f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "
-            "loads nothing; give --units NUMBER, or name them, such as units=layer4=0-2047"
+            "loads nothing; give --units NUMBER, or name units of the layers in target.layers, such as units=layer4=0-2047"
         )
     times = f" times {config.replicates} replicates" if config.replicates > 1 else ""
     return Owed(units=named * config.replicates, about=f"{named} units{times}, from units={config.units[:60]}")

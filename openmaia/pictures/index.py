@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from openmaia.errors import StoreError
+from openmaia.errors import StoreError, UsageError
 
 Kind = Literal["photo", "cutout", "texture"]
 
@@ -39,7 +39,13 @@ def load(root: Path) -> dict[str, IndexEntry]:
         document: Any = json.loads((root / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"{root} cannot be read ({error.strerror}); mend its rights, or name another folder"
+        ) from error
+    except ValueError as error:
+        if _FORMAT.encode() not in (root / FILE).read_bytes()[:200]:
+            return {}
         raise StoreError(f"{root / FILE} is damaged: {error}; remove the folder and prepare it again") from error
     if not isinstance(document, dict) or cast(dict[str, Any], document).get("format") != _FORMAT:
         return {}

@@ -22,7 +22,8 @@ from openmaia.pictures.places import Source
 
 Half = Literal["explore", "test"]
 
-FILE = "split.json"
+FILE = ".openmaia-split.json"
+"""Hidden, and under a name that no dataset uses: it lies in the folder of whoever has the pictures."""
 
 HASH_DISTANCE = 12
 """Bits of 64 in which the perceptual hashes of near-duplicates may differ."""

@@ -1,5 +1,6 @@
 """Files below one root, on a local disk or an object store, written so that a name holds a whole file or none."""
 
+import json
 import os
 import tempfile
 import urllib.parse
@@ -94,6 +95,16 @@ class Files:
             return None
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self.path(name)} could not be read: {error}") from error
+
+    def read_json(self, name: str) -> Any:
+        """None where there is no such file. Raises StoreError for one that is no JSON."""
+        data = self.read(name)
+        try:
+            return None if data is None else json.loads(data)
+        except ValueError as error:
+            raise StoreError(
+                f"{self.path(name)} is damaged ({error}); remove it, and the command that wrote it makes it again"
+            ) from error
 
     def open(self, name: str) -> pa.NativeFile:
         """For reading at random, as footers and row groups are."""

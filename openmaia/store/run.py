@@ -1,6 +1,5 @@
 """The run directory: one config, many records, and what is still owed."""
 
-import json
 import re
 import time
 from collections import Counter
@@ -168,7 +167,8 @@ class Run:
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
         """(target, layer, replicate, indices), in order."""
-        return [(t, y, r, indices) for t, y, r, indices in json.loads(self.files.read("plan.json") or b"[]")]
+        plan: list[Any] = self.files.read_json("plan.json") or []
+        return [(t, y, r, indices) for t, y, r, indices in plan]
 
     def done(self) -> set[Owed]:
         return {_parse(name) for name in self.files.names("records")}
@@ -227,8 +227,8 @@ class Run:
 
     def failures(self) -> dict[Owed, str]:
         """Why each failed unit failed."""
-        found = {name: self.files.read(name) for name in self.files.names("failures")}
-        return {_parse(name): json.loads(data)["cause"] for name, data in found.items() if data is not None}
+        found: dict[str, Any] = {name: self.files.read_json(name) for name in self.files.names("failures")}
+        return {_parse(name): failure["cause"] for name, failure in found.items() if failure is not None}
 
     def write_summary(self) -> None:
         """summary.parquet, derived from the records and evaluations, a row at a time."""

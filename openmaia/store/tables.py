@@ -97,7 +97,9 @@ def header(files: Files, name: str) -> Row:
         with files.open(name) as stream:
             schema = pq.read_schema(stream)  # pyright: ignore[reportUnknownMemberType]
     except DAMAGED as error:
-        raise StoreError(f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}") from error
+        raise StoreError(
+            f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}; remove it, and the same command makes it again"
+        ) from error
     return _header(schema.metadata, files.path(name))
 
 

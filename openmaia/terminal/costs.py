@@ -50,9 +50,9 @@ def show_estimates(predictions: Sequence[Prediction]) -> None:
     services = list(predictions[0].services)
     names: dict[str, JustifyMethod] = {"units": "right", "GPUs": "right", "replicas": "left", "at once": "right"}
     names |= {"duration": "right", "GPU h": "right", "busy": "right", "one by one": "right", "waits for": "left"}
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for name, justify in names.items():
-        shown.add_column(name, justify=justify, overflow="fold", no_wrap=name == "duration")
+        shown.add_column(name, justify=justify, overflow="fold", no_wrap=name in ("duration", "replicas", "waits for"))
     for prediction in predictions:
         serial = prediction.serial
         shown.add_row(
@@ -66,7 +66,7 @@ def show_estimates(predictions: Sequence[Prediction]) -> None:
             "" if serial is None else clock(serial),
             prediction.bottleneck or INVESTIGATIONS,
         )
-    console.print(shown)
+    console.print(shown, "")
     _say(f"replicas: {'/'.join(services)}. at once: investigations under way")
     if any(prediction.gpus for prediction in predictions):
         _say(

@@ -8,6 +8,7 @@ from itertools import islice
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -58,7 +59,7 @@ def drawn(run: Run, found: Counts) -> RenderableType:
             f"run {found.name}: {found.done} done, {len(found.running)} running, {found.owed} owed, {found.failed} failed, "
             f"{found.evaluated} evaluated"
         ),
-        ProgressBar(total=max(found.planned, 1), completed=found.done, width=60),
+        Padding(ProgressBar(total=max(found.planned, 1), completed=found.done, width=60), 0),  # ends its line
     ]
     if found.per_second is not None:
         left = found.seconds_left

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from openmaia.errors import StoreError, UsageError
-from openmaia.pictures import index, packages, sources
+from openmaia.pictures import index, packages, sources, split
 from openmaia.pictures.library import Library
 
 from . import making
@@ -34,23 +34,23 @@ def test_a_plain_folder_is_all_photos_without_captions(tmp_path: Path) -> None:
 
 def test_the_division_is_saved_and_used(tmp_path: Path) -> None:
     first = Library.open(plain_folder(tmp_path))
-    saved = (tmp_path / "split.json").stat().st_mtime_ns
+    saved = (tmp_path / split.FILE).stat().st_mtime_ns
     assert Library.open(tmp_path) == first
-    assert (tmp_path / "split.json").stat().st_mtime_ns == saved
+    assert (tmp_path / split.FILE).stat().st_mtime_ns == saved
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "openmaia-split-1"}', "null"])
 def test_a_damaged_division_is_made_anew(tmp_path: Path, text: str) -> None:
     first = Library.open(plain_folder(tmp_path))
-    (tmp_path / "split.json").write_text(text)
+    (tmp_path / split.FILE).write_text(text)
     assert Library.open(tmp_path) == first
 
 
 def test_a_division_that_names_files_outside_is_not_believed(tmp_path: Path) -> None:
     first = Library.open(plain_folder(tmp_path))
-    document = json.loads((tmp_path / "split.json").read_text())
+    document = json.loads((tmp_path / split.FILE).read_text())
     document["files"][0][0] = "../../etc/passwd"
-    (tmp_path / "split.json").write_text(json.dumps(document))
+    (tmp_path / split.FILE).write_text(json.dumps(document))
     assert Library.open(tmp_path) == first
 
 
@@ -64,8 +64,17 @@ def test_a_changed_folder_is_divided_anew_and_the_others_stay(tmp_path: Path) ->
 
 def test_a_folder_one_may_not_write_to_works(tmp_path: Path) -> None:
     plain_folder(tmp_path)
-    (tmp_path / "split.json").mkdir()  # root may write anywhere, but replace a folder by a file nobody may
+    (tmp_path / split.FILE).mkdir()  # root may write anywhere, but replace a folder by a file nobody may
     assert Library.open(tmp_path) == Library.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["split.json", "index.json"])
+@pytest.mark.parametrize("text", ['{"train": ["a.png"]}', "[1,2"])
+def test_files_of_the_datasets_own_are_left_as_they_are(tmp_path: Path, name: str, text: str) -> None:
+    plain = Library.open(plain_folder(tmp_path)).items
+    (tmp_path / name).write_text(text)
+    assert Library.open(tmp_path).items == plain
+    assert (tmp_path / name).read_text() == text
 
 
 def test_skipped_files_are_remembered(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
     known = [*EFFICIENTNETS, "dino_vits8", "clip_rn50", *torchvision_names]
     near = difflib.get_close_matches(name.rpartition(":")[2].lower().replace("-", "_"), known, n=3, cutoff=0.0)
     return UsageError(
-        f"target.network={name!r} is not known; the nearest names are {', '.join(near)}. Expected one of "
+        f"the network {name!r} is not known; the nearest names are {', '.join(near)}. Expected one of "
         f"{', '.join(known[:4])}, a classifier of torchvision (resnet152), timm:NAME, hf:ID or package.module:factory"
     )
 
