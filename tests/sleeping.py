@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,16 @@ def pool(host: Sleeping | Drawing, config: PoolConfig, at_once: int = 0, kept: K
 
 def same(host: Sleeping | Drawing) -> Sleeping | Drawing:
     return host
+
+
+def first_fails(flag: Path) -> Sleeping:
+    """The first replica to load finds a bad disk, and every other takes its time."""
+    try:
+        flag.touch(exist_ok=False)
+    except FileExistsError:
+        time.sleep(5)
+        return Sleeping()
+    raise OSError("a bad disk")
 
 
 def pid_of(actor: Any) -> int:

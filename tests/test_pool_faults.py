@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,6 +17,8 @@ import pytest
 import ray
 
 from openmaia.errors import ServiceError
+from openmaia.remote.pool import dispatcher
+from openmaia.remote.replica import Hosting
 from openmaia.schema import PoolConfig
 from tests.conftest import REPOSITORY
 from tests.sleeping import (
@@ -22,6 +26,7 @@ from tests.sleeping import (
     Handle,
     Sleeping,
     callers,
+    first_fails,
     hung_replica,
     killed_dispatcher,
     killed_replica,
@@ -86,6 +91,18 @@ def test_replicas_that_died_unnoticed_are_not_the_requests_doing(ray_cluster: No
             os.kill(pid, signal.SIGKILL)
         assert handle.ask("double", [1, 2, 3]) == [2, 4, 6]
         assert ray.get(actor.counters.remote(), timeout=60).failed == 0
+
+
+def test_nobody_is_refused_while_another_replica_still_loads(ray_cluster: None, tmp_path: Path):
+    flag = tmp_path / "flag"
+    actor = dispatcher(Hosting(role="target", make=partial(first_fails, flag), pool=settings()), run="half")
+    try:
+        actor.counters.remote()  # starts its replicas
+        wait_for(flag.exists)
+        time.sleep(1)
+        assert Handle(actor, "a").ask("double", [2]) == [4]
+    finally:
+        ray.kill(actor)
 
 
 def test_a_replica_that_takes_all_memory_is_a_dead_one():
