@@ -151,6 +151,8 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
     for key in keys(overlay):
         if key == SWEEPS:
             raise UsageError(f"{source} names several sweeps; here one is needed, so give one of its files")
+        if within := sorted(name for name in known if name.startswith(f"{key}.")):
+            raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {within[0]}")
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise UsageError(f"{source}: unknown key {key!r}; did you mean {near[0]!r}?")
@@ -282,8 +284,12 @@ def _refuse_out_of_range(merged: DictConfig) -> None:
 
 def _said(error: OmegaConfBaseException) -> str:
     """The message, with the key it is about: OmegaConf names it on a line of its own."""
-    key = error.full_key or ""
-    return f"{key}: {str(error).splitlines()[0]}" if key else str(error).splitlines()[0]
+    key, said = error.full_key or "", str(error).splitlines()[0]
+    if "Incompatible value 'None'" in said:
+        said = "a value is missing"
+    elif "is not a ListConfig" in said:
+        said = f"a list is needed, such as {key}=[a,b]"
+    return f"{key}: {said}" if key else said
 
 
 def to_dict(config: Config) -> dict[str, Any]:

@@ -83,6 +83,19 @@ def test_a_value_of_the_wrong_type_is_refused(given: str):
     assert given.partition("=")[0] in refused(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("units=", "units: a value is missing"),
+        ("target.layers=layer4", "target.layers: a list is needed, such as target.layers=[a,b]"),
+        ("target=resnet18", "target is a section; give one of its keys, such as target."),
+        ("pools.target=2", "pools.target is a section; give one of its keys, such as pools.target."),
+    ],
+)
+def test_what_people_mistype_is_answered_with_what_was_meant(given: str, said: str):
+    assert said in refused(given)
+
+
 def test_a_value_of_the_wrong_type_in_a_file_names_its_key(tmp_path: Path):
     file = tmp_path / "a.yaml"
     file.write_text("seed: 1\nlimits:\n  turns: abc\n")

@@ -91,7 +91,7 @@ class Files:
         try:
             with self._fs.open_input_stream(self.path(name)) as stream:
                 return stream.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self.path(name)} could not be read: {error}") from error
