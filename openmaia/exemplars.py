@@ -43,13 +43,18 @@ def dataset(config: Config, pictures: Library) -> list[Item]:
     """The pictures that exemplars come from: everything of the explore half, each once, in the order of the digests; or all
     of exemplars.folder, where there is one."""
     if config.exemplars.folder:
-        items = list(Library.open(Path(config.exemplars.folder).expanduser()).items)
+        pictures = Library.open(Path(config.exemplars.folder).expanduser())
+        items = list(pictures.items)
     else:
         items = [*pictures.photos("explore"), *pictures.cutouts("explore"), *pictures.textures("explore")]
     unique = {item.digest: item for item in items}
     chosen = [unique[digest] for digest in sorted(unique)][: config.pictures.limit or None]
     if not chosen:
-        raise UsageError("there is no picture to take exemplars from; give a folder with more pictures")
+        skipped = ", ".join(f"{count} {reason}" for reason, count in sorted(pictures.skipped.items()))
+        raise UsageError(
+            f"{pictures.root} has no picture to take exemplars from{f' (left out: {skipped})' if skipped else ''}; descriptions "
+            "are tested on one half of the pictures, and exemplars come from the other: give a folder with more pictures"
+        )
     return chosen
 
 

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
@@ -190,8 +191,9 @@ class Run:
         """The record becomes visible whole; only then are its journal and an earlier failure forgotten."""
         owed = Owed(unit=record.unit, replicate=record.replicate)
         self.files.write(f"records/{_name(owed)}.parquet", write_record(record))
-        self.journal(owed).clear()
         self.files.delete(f"failures/{_name(owed)}.json")
+        with suppress(OSError):  # what a file system does not let go is in nobody's way: the unit is done
+            self.journal(owed).clear()
 
     def record(self, owed: Owed) -> Record:
         data = self.files.read(f"records/{_name(owed)}.parquet")
