@@ -252,9 +252,8 @@ def library(config: Config, say: Say = lambda line: None) -> Library:
             found = Library.of(archives, archives.root, archives.kept(cache))
         case kind:
             raise _unknown("pictures.kind", kind, "packages", "folder", "webdataset", "parquet")
-    if found.skipped:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.skipped.items()))
-        say(f"what is no usable picture of {found.root} was skipped: {reasons}")
+    if found.left_out:
+        say(f"what is no usable picture of {found.root} was skipped: {found.left_out}")
     return found
 
 

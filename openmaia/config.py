@@ -151,9 +151,9 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
     for key in keys(overlay):
         if key == SWEEPS:
             raise UsageError(f"{source} names several sweeps; here one is needed, so give one of its files")
-        if within := sorted(name for name in known if name.startswith(f"{key}.")):
-            raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {within[0]}")
         if key not in known:
+            if within := [name for name in known if name.startswith(f"{key}.")]:
+                raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {min(within)}")
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
             raise UsageError(f"{source}: unknown key {key!r}; did you mean {near[0]!r}?")
 

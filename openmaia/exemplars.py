@@ -50,10 +50,10 @@ def dataset(config: Config, pictures: Library) -> list[Item]:
     unique = {item.digest: item for item in items}
     chosen = [unique[digest] for digest in sorted(unique)][: config.pictures.limit or None]
     if not chosen:
-        skipped = ", ".join(f"{count} {reason}" for reason, count in sorted(pictures.skipped.items()))
+        left_out = f" (left out: {pictures.left_out})" if pictures.left_out else ""
         raise UsageError(
-            f"{pictures.root} has no picture to take exemplars from{f' (left out: {skipped})' if skipped else ''}; descriptions "
-            "are tested on one half of the pictures, and exemplars come from the other: give a folder with more pictures"
+            f"{pictures.root} has no picture to take exemplars from{left_out}; descriptions are tested on one half of the "
+            "pictures, and exemplars come from the other: give a folder with more pictures"
         )
     return chosen
 

@@ -28,7 +28,7 @@ OUTPUT = "output"
 """The layer that is a network's final output. Its units may be named by their classes."""
 
 SHOWN_LAYERS = 12
-"""Of a network with more, a message names only the nearest."""
+"""Of a network with more, a message names only the nearest and the outermost: so many of each."""
 
 NETWORK = "*"
 """The layer of a network as a whole."""
@@ -205,7 +205,8 @@ def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
     near = difflib.get_close_matches(layer, known, n=SHOWN_LAYERS, cutoff=0.0)
     has = f"has: {', '.join(known)}"
     if len(known) > SHOWN_LAYERS:
-        has = f"has {len(known)} layers; the nearest names are {', '.join(near)}"
+        outermost = [name for name in known if "." not in name][:SHOWN_LAYERS]
+        has = f"has {len(known)} layers; near that name {', '.join(near)}; outermost {', '.join(outermost)}"
     meant = f"; did you mean {near[0]!r}? It {has}" if near else f"; it {has}"
     return UsageError(f"unknown layer {layer!r} of {target or 'the target'}{meant}")
 
@@ -222,7 +223,8 @@ def _draw(n: int, layer: str, count: int, digest: str) -> list[int]:
 
 def count(spec: str, layers: Sequence[str]) -> int | None:
     """How many units a spec names, as far as that can be told without the target: None where it depends on how many
-    units a layer has, or on which layers there are (no layers: the target has its own). Raises UsageError for a spec that cannot be read."""
+    units a layer has, or on which layers there are (no layers: the target has its own). Raises UsageError for a spec
+    that cannot be read."""
     if not layers:
         return None
     info = TargetInfo(name="", layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))

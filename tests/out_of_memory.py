@@ -1,5 +1,5 @@
-"""`python -m tests.out_of_memory`: a pool whose replica takes more memory than Ray's monitor allows, over one request. Prints what
-became of it and of the next.
+"""`python -m tests.out_of_memory`: a pool whose replica takes more memory than Ray's monitor allows, over one request.
+Prints what became of it and of the next.
 
 The limit lies a little above what this machine uses now, so that little has to be taken.
 """

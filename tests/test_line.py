@@ -80,6 +80,14 @@ def test_dropping_a_caller_leaves_the_others():
     assert taken(line) == ["b0"]
 
 
+def entered(homes: Homes, names: str) -> list[Item]:
+    """A request of each conversation."""
+    found = [items(name, 1, conversation=name)[0] for name in names]
+    for item in found:
+        homes.enter(item)
+    return found
+
+
 def present(replicas: int) -> Homes:
     homes = Homes()
     for replica in range(replicas):
@@ -116,9 +124,7 @@ def test_a_load_that_has_gone_does_not_count():
 
 def test_conversations_of_a_dead_replica_move_apart():
     homes = present(3)
-    conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
-    for item in conversations:
-        homes.enter(item)
+    conversations = entered(homes, "abcdef")
     homes.depart(0)
     counts = [sum(homes.is_at(item, r) for item in conversations) for r in range(3)]
     assert counts == [0, 3, 3]
@@ -126,13 +132,10 @@ def test_conversations_of_a_dead_replica_move_apart():
 
 def test_no_conversation_waits_for_a_replica_that_is_not_there():
     homes = Homes()
-    conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
-    for item in conversations[:4]:
-        homes.enter(item)
-    assert all(homes.is_at(item, r) for item in conversations[:4] for r in range(2)), "whoever comes first"
+    conversations = entered(homes, "abcd")
+    assert all(homes.is_at(item, r) for item in conversations for r in range(2)), "whoever comes first"
     homes.arrive(1)
-    for item in conversations[4:]:
-        homes.enter(item)
+    conversations += entered(homes, "ef")
     assert all(homes.is_at(item, 1) for item in conversations)
     homes.depart(1)
     homes.arrive(0)
@@ -141,9 +144,7 @@ def test_no_conversation_waits_for_a_replica_that_is_not_there():
 
 def test_a_replica_that_comes_late_takes_its_share():
     homes = present(1)
-    conversations = [items(c, 1, conversation=c)[0] for c in "abcdef"]
-    for item in conversations:
-        homes.enter(item)
+    conversations = entered(homes, "abcdef")
     homes.arrive(1)
     counts = [sum(homes.is_at(item, r) for item in conversations) for r in range(2)]
     assert counts == [3, 3]

@@ -208,9 +208,11 @@ def test_nothing_is_counted_while_the_layers_are_not_known(spec: str):
     assert count(spec, []) is None
 
 
-def test_of_many_layers_only_the_nearest_are_named():
-    message = unknown_layer("layer_7_conv", "net", [f"layer{n}.conv" for n in range(500)]).message
+def test_of_many_layers_the_nearest_and_the_outermost_are_named():
+    layers = ["stem", *(f"layer{n}.conv" for n in range(498)), "head"]
+    message = unknown_layer("layer_7_conv", "net", layers).message
     assert "did you mean 'layer7.conv'" in message and "500 layers" in message and len(message) < 400
+    assert message.endswith("outermost stem, head")
     assert unknown_layer("a", "", []).message == "unknown layer 'a' of the target; it has: "
 
 

@@ -77,7 +77,8 @@ def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """(path, is it a link) of files, and of folders only where linked, without hidden ones, as our own listing is, and lists."""
+    """(path, is it a link) of files, and of folders only where linked, without hidden ones, as our own
+    listing is, and without lists."""
     for folder, folders, names in os.walk(root, followlinks=False):
         here = Path(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]

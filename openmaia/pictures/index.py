@@ -36,15 +36,17 @@ def write(root: Path, entries: Iterable[IndexEntry], packages: dict[str, str]) -
 def load(root: Path) -> dict[str, IndexEntry]:
     """By path. Empty where there is no index of ours: a user's folder may hold an index.json of its own."""
     try:
-        document: Any = json.loads((root / FILE).read_bytes())
+        data = (root / FILE).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise UsageError(
             f"{root} cannot be read ({error.strerror}); mend its rights, or name another folder"
         ) from error
+    try:
+        document: Any = json.loads(data)
     except ValueError as error:
-        if _FORMAT.encode() not in (root / FILE).read_bytes()[:200]:
+        if _FORMAT.encode() not in data[:200]:
             return {}
         raise StoreError(f"{root / FILE} is damaged: {error}; remove the folder and prepare it again") from error
     if not isinstance(document, dict) or cast(dict[str, Any], document).get("format") != _FORMAT:

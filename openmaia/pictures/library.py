@@ -85,6 +85,11 @@ class Library:
             found = _items(document, collection, known or {}), document["skipped"]
         return cls(root=root, items=found[0], skipped=found[1])
 
+    @property
+    def left_out(self) -> str:
+        """The reasons, each with its number of pictures; empty where every file was used."""
+        return ", ".join(f"{count} {reason}" for reason, count in sorted(self.skipped.items()))
+
     def photos(self, half: Half) -> list[Item]:
         return self._of("photo", half)
 

@@ -5,7 +5,6 @@ added; those of a node that is removed are hired anew elsewhere.
 """
 
 import queue
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,10 +12,10 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayTaskError
-from ray.util import placement_group_table
 
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.remote.investigator import Job
+from openmaia.remote.placement import held
 from openmaia.remote.replica import DEAD, plain
 from openmaia.schema import Config
 
@@ -179,11 +178,7 @@ class Crew:
 
 def largest(config: Config) -> int:
     """Investigations for which the largest node has room beside what pools hold there, at least 1."""
-    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    groups = [group for group in placement_group_table().values() if group["state"] != "REMOVED"]
-    for group in groups:
-        for bundle, node in group["bundles_to_node_id"].items():
-            held[node].update(group["bundles"][bundle])
+    taken = held()
 
     def room(resources: dict[str, float]) -> int:
         cpus, memory = config.ray.cpus_per_investigation, config.ray.memory_mb * 2**20
@@ -191,6 +186,6 @@ def largest(config: Config) -> int:
         return int(min(by_cpus, resources.get("memory", 0) / memory, config.ray.investigations))
 
     def free(node: dict[str, Any]) -> dict[str, float]:
-        return {name: amount - held[node["NodeID"]][name] for name, amount in node["Resources"].items()}
+        return {name: amount - taken[node["NodeID"]][name] for name, amount in node["Resources"].items()}
 
     return max([1, *(room(free(node)) for node in ray.nodes() if node["Alive"])])

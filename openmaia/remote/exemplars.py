@@ -84,9 +84,9 @@ class _Team:
         coming = {self._workers[at].awake.remote(): at for at in range(len(self._workers))}
         while waiting or under_way:
             for reference in ray.wait([*under_way, *coming], num_returns=1, timeout=1)[0]:
-                if reference in under_way:
-                    done += 1
-                at = under_way.pop(reference) if reference in under_way else coming.pop(reference)
+                is_task = reference in under_way
+                at = (under_way if is_task else coming).pop(reference)
+                done += is_task
                 if self._settled(reference, at) is _DIED:
                     self._there.discard(at)
                     coming[self._workers[at].awake.remote()] = at

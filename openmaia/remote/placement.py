@@ -5,12 +5,18 @@ the only node with room for one that wants several, which then waits for ever; a
 each may hold half of what it needs and wait for the other half.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from openmaia.remote.wish import Claim
@@ -49,6 +55,16 @@ def reserved(claims: Sequence[Claim], say: Callable[[str], None]) -> Iterator[li
         yield [[Place(group, next(numbers)) for _ in range(claim.count if _bundle(claim) else 0)] for claim in claims]
     finally:
         remove_placement_group(group)
+
+
+def held() -> defaultdict[str, Counter[str]]:
+    """By node, how much of each resource the places of all runs hold there."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for group in placement_group_table().values():
+        if group["state"] != "REMOVED":
+            for bundle, node in group["bundles_to_node_id"].items():
+                found[node].update(group["bundles"][bundle])
+    return found
 
 
 def _bundle(claim: Claim) -> dict[str, float]:

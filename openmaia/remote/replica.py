@@ -15,7 +15,8 @@ from openmaia.remote.staging import Staging
 from openmaia.schema import PoolConfig
 
 DEAD = (RayActorError, OutOfMemoryError)
-"""What Ray raises for a process that is gone. The second, for one that its memory monitor ended, is not of the first's kind."""
+"""What Ray raises for a process that is gone. The second is for one that its memory monitor ended, and is not of the
+first's kind."""
 
 LAUNCHES = 3
 """So often a replica may die while it loads its model before it is given up."""

@@ -8,7 +8,6 @@
 A layer is there when its units file is: that is written last.
 """
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,11 +85,7 @@ class ExemplarStore:
             )
 
     def manifest(self) -> dict[str, Any] | None:
-        try:
-            data = self.files.read("manifest.json")
-            return None if data is None else json.loads(data)
-        except ValueError as error:
-            raise StoreError(f"{self.files.path('manifest.json')} is damaged: {error}; remove the folder") from error
+        return self.files.read_json("manifest.json", remedy="remove the folder")
 
     def layers(self) -> list[str]:
         """Layers that are there."""

@@ -96,15 +96,13 @@ class Files:
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self.path(name)} could not be read: {error}") from error
 
-    def read_json(self, name: str) -> Any:
-        """None where there is no such file. Raises StoreError for one that is no JSON."""
+    def read_json(self, name: str, remedy: str = "remove it, and the command that wrote it makes it again") -> Any:
+        """None where there is no such file. Raises StoreError, with the remedy, for one that is no JSON."""
         data = self.read(name)
         try:
             return None if data is None else json.loads(data)
         except ValueError as error:
-            raise StoreError(
-                f"{self.path(name)} is damaged ({error}); remove it, and the command that wrote it makes it again"
-            ) from error
+            raise StoreError(f"{self.path(name)} is damaged ({error}); {remedy}") from error
 
     def open(self, name: str) -> pa.NativeFile:
         """For reading at random, as footers and row groups are."""

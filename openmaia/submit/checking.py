@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openmaia.doctor import checkpoints, installed, machine
+from openmaia.doctor.finding import Finding
 from openmaia.errors import UsageError
 from openmaia.remote.wish import Node, of_investigations, of_pool, of_pools, unplaced
 from openmaia.schema import Config, JobConfig
@@ -39,12 +40,8 @@ def spoken(job: JobConfig) -> str:
 
 def files(config: Config) -> None:
     """Raises UsageError for folders and checkpoints that a job on this file system would not find."""
-    found = [*machine.folders(config), *checkpoints.named(config)]
-    missing = [
-        f"{each.what} ({each.remedy})" if each.remedy else each.what for each in found if each.state == "missing"
-    ]
-    if missing:
-        raise UsageError("; ".join(missing))
+    if missing := _missing([*machine.folders(config), *checkpoints.named(config)]):
+        raise UsageError(missing)
 
 
 def absolute(config: Config) -> None:
@@ -55,16 +52,21 @@ def absolute(config: Config) -> None:
     for key, path in (("runs", config.paths.runs), ("exemplars", config.paths.exemplars)):
         if not path.startswith(("/", "~")) and "://" not in path:
             raise UsageError(
-                f"paths.{key}={path!r} is relative, and a job's processes have folders of their own; give a path that every node sees, "
-                f"such as paths.{key}=/shared/{path}, or a URL"
+                f"paths.{key}={path!r} is relative, and a job's processes have folders of their own; give a path that every "
+                f"node sees, such as paths.{key}=/shared/{path}, or a URL"
             )
 
 
 def packages(config: Config) -> None:
     """Raises UsageError for packages that the config needs and this Python does not have."""
-    wanted = installed.needed(config, installed.distributions(), gpus=config.job.gpus > 0)
-    if missing := [f"{each.what} ({each.remedy})" for each in wanted if each.state == "missing"]:
-        raise UsageError(f"{'; '.join(missing)}. Another Python for the job: OPENMAIA_PYTHON=…")
+    if missing := _missing(installed.needed(config, installed.distributions(), gpus=config.job.gpus > 0)):
+        raise UsageError(f"{missing}. Another Python for the job: OPENMAIA_PYTHON=…")
+
+
+def _missing(found: Sequence[Finding]) -> str:
+    """What is not there, and what to do about it; empty where all is."""
+    missing = [each for each in found if each.state == "missing"]
+    return "; ".join(f"{each.what} ({each.remedy})" if each.remedy else each.what for each in missing)
 
 
 def program(name: str, purpose: str) -> str:

@@ -132,7 +132,9 @@ def _below(path: str) -> str:
 
 def _refuse_unmounted(config: Config, head: Document) -> None:
     """Raises UsageError for a folder that would be gone with the pod that it is in."""
-    mounts = [mount["mountPath"] for mount in head["template"]["spec"]["containers"][0]["volumeMounts"]]
+    pod = head["template"]["spec"]
+    lasting = {volume["name"] for volume in pod["volumes"] if "emptyDir" not in volume}
+    mounts = [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount["name"] in lasting]
     for key in ("runs", "exemplars", "cache"):
         path: str = getattr(config.paths, key)
         if "://" not in path and not any(path == mount or path.startswith(f"{mount}/") for mount in mounts):

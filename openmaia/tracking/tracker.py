@@ -105,10 +105,10 @@ class Writer:
 
     def close(self, seconds: float) -> None:
         """Waits at most so long for W&B to take what is left."""
-        is_cut = False  # a process that was killed may leave the last reports in the pipe, and no send fails
+        died = False  # a process that was killed may leave the last reports in the pipe, and no send fails
         try:
             self._waiting.put(None, timeout=seconds)
-            is_cut = self.process.wait(seconds) != 0
+            died = self.process.wait(seconds) != 0
         except (queue.Full, subprocess.TimeoutExpired):
             self._once(
                 f"W&B had not taken everything after {seconds:g} s; `wandb sync` sends what {self._folder}/wandb holds"
@@ -117,7 +117,7 @@ class Writer:
             _kill(self.process)
             self._thread.join(ENDING)
         self._heard()
-        if is_cut:
+        if died:
             self._once(ENDED)
         if self.dropped:
             self._say(f"tracking: {self.dropped} reports did not reach W&B; the run directory has everything")

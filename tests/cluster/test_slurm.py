@@ -109,16 +109,9 @@ def test_a_signal_before_it_has_begun_a_preemption_and_the_end_of_its_ray_requeu
     two = submit(cluster, folder, preempted, "--partition=low", f"--nodelist={second}")
     three = submit(cluster, folder, beheaded, f"--nodelist={first}")
     until(lambda: running(cluster, two) and preempted.meeting.visits(), PATIENCE, "it investigates")
-    urgent = cluster.ask(
-        "sbatch",
-        "--parsable",
-        "--partition=high",
-        "--exclusive",
-        f"--nodelist={second}",
-        "--wrap=sleep 5",
-        folder=folder,
-    )
-    cluster.jobs.append(int(urgent))
+    urgent = folder / "urgent.sh"
+    urgent.write_text("#!/bin/sh\nsleep 5\n")
+    cluster.submit(urgent, "--partition=high", "--exclusive", f"--nodelist={second}", folder=folder)
     until(lambda: running(cluster, three) and beheaded.meeting.visits(), PATIENCE, "it investigates")
     host = cluster.network.hosts[first]
     found = host.processes()
