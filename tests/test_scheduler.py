@@ -102,6 +102,18 @@ def test_jobs_take_turns_and_share_all_pools_but_the_target(ray_cluster: None, t
     assert [len(run.done()) for run in runs] == [4, 4]
 
 
+@pytest.mark.timeout(180)
+def test_on_a_cluster_that_has_grown_to_its_end_investigations_leave_room_for_replicas(
+    ray_cluster: None, tmp_path: Path
+):
+    """Places are held for replicas only where the cluster's size is known."""
+    greedy = ["ray.autoscaling=true", "ray.investigations=16", "ray.cpus_per_investigation=0.5"]
+    roles = ("target", "generator", "editor", "backbone")
+    config = short(tmp_path, *greedy, *(f"pools.{role}.num_cpus=0.25" for role in roles))
+    with job(config, 12) as given:
+        assert [result.cause for _, result in drive(config, [given])] == [""] * 12
+
+
 def test_a_unit_that_was_published_before_its_process_died_is_not_run_again(ray_cluster: None, tmp_path: Path):
     config = load([*sources(tmp_path, [ANSWER]), "ray.investigations=4"])
     with job(config, 4) as given:

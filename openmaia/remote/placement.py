@@ -1,4 +1,5 @@
-"""Room for the replicas of a run's pools: taken all at once or not at all, and packed into as few nodes as will do.
+"""Room for the replicas of a run's pools: taken all at once or not at all, and packed into as few nodes as will do (replica
+by replica where the cluster grows).
 
 Replicas that take their GPUs one by one, as they come, get in each other's way: one that wants a single card may take it on
 the only node with room for one that wants several, which then waits for ever; and of two runs that start at the same time
@@ -37,24 +38,26 @@ class Place:
 
 
 @contextmanager
-def reserved(claims: Sequence[Claim], say: Callable[[str], None]) -> Iterator[list[list[Place]]]:
-    """The places of each claim, as many as it counts; none for a claim that holds no GPU and no CPU. Waits until there is
-    room for all of them. They are given back at the end, or when this process dies."""
+def reserved(
+    claims: Sequence[Claim], say: Callable[[str], None], *, grows: bool = False
+) -> Iterator[list[list[Place]]]:
+    """The places of each claim, as many as it counts; none for a claim that holds no GPU and no CPU. They are given back at
+    the end, or when this process dies.
+
+    Waits until there is room for all of them. grows: nodes come for one replica after the other, so that waiting for all
+    could be waiting in vain: only the first of each claim is waited for, lest investigations take its room.
+    """
     wanted = [claim for claim in claims for _ in range(claim.count) if _bundle(claim)]
-    if not wanted:
-        yield [[] for _ in claims]
-        return
-    labels: Any = [dict(claim.labels) for claim in wanted] if any(claim.labels for claim in wanted) else None
-    group = placement_group([_bundle(claim) for claim in wanted], strategy="PACK", bundle_label_selector=labels)
+    together = [[claim] for claim in wanted] if grows else [wanted] if wanted else []
+    groups = [_group(members) for members in together]
     try:
-        if not group.wait(SILENT):
-            say("waiting for GPUs and CPUs that others hold")
-            while not group.wait(SILENT):
-                pass
-        numbers = iter(range(len(wanted)))
-        yield [[Place(group, next(numbers)) for _ in range(claim.count if _bundle(claim) else 0)] for claim in claims]
+        free = (Place(g, i) for g, members in zip(groups, together, strict=True) for i in range(len(members)))
+        places = [[next(free) for _ in range(claim.count if _bundle(claim) else 0)] for claim in claims]
+        _wait([mine[0].group for mine in places if mine], say)
+        yield places
     finally:
-        remove_placement_group(group)
+        for group in groups:
+            remove_placement_group(group)
 
 
 def held() -> defaultdict[str, Counter[str]]:
@@ -65,6 +68,20 @@ def held() -> defaultdict[str, Counter[str]]:
             for bundle, node in group["bundles_to_node_id"].items():
                 found[node].update(group["bundles"][bundle])
     return found
+
+
+def _group(members: Sequence[Claim]) -> PlacementGroup:
+    labels: Any = [dict(claim.labels) for claim in members] if any(claim.labels for claim in members) else None
+    return placement_group([_bundle(claim) for claim in members], strategy="PACK", bundle_label_selector=labels)
+
+
+def _wait(groups: Sequence[PlacementGroup], say: Callable[[str], None]) -> None:
+    is_said = False
+    for group in groups:
+        while not group.wait(SILENT):
+            if not is_said:
+                say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
+                is_said = True
 
 
 def _bundle(claim: Claim) -> dict[str, float]:

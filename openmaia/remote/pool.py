@@ -21,7 +21,7 @@ from openmaia.remote.cache import Cache, Kept
 from openmaia.remote.counters import Counters, Metrics
 from openmaia.remote.entrance import Entrance
 from openmaia.remote.line import Answers, Call, Item
-from openmaia.remote.replica import Hosting
+from openmaia.remote.replica import UNLISTED, Hosting
 from openmaia.remote.serving import Serving
 
 CONCURRENCY = 100_000
@@ -200,4 +200,4 @@ def dispatcher(hosting: Hosting, kept: Kept | None = None, run: str = "") -> Any
     """An actor that is restarted when it dies; its callers' retries rebuild its line. kept: for services whose answers are
     pictures, which are then made once. run: its name, for Ray's metrics."""
     settings = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": CONCURRENCY}
-    return _RemoteDispatcher.options(**settings).remote(hosting, kept, run)
+    return _RemoteDispatcher.options(**settings, **UNLISTED).remote(hosting, kept, run)

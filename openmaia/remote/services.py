@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -158,9 +158,7 @@ def shared(configs: Sequence[Config], say: Callable[[str], None] = lambda line: 
     once: Iterator[tuple[build.Role, Config]] = ((role, configs[0]) for role in roles)
     wanted: list[tuple[build.Role, Config]] = [*once, *(("target", config) for config in configs)]
     claims = [of_pool(role, getattr(config.pools, role)) for role, config in wanted]
-    # A cluster that grows does so replica by replica: there, waiting for all of the room would be waiting in vain.
-    room = nullcontext([[]] * len(wanted)) if configs[0].ray.autoscaling else reserved(claims, say)
-    with room as places:
+    with reserved(claims, say, grows=configs[0].ray.autoscaling) as places:
         made = [_dispatcher(role, config, held) for (role, config), held in zip(wanted, places, strict=True)]
         for actor in made:
             actor.counters.remote()  # starts its replicas
