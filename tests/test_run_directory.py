@@ -141,6 +141,15 @@ def test_a_record_ends_the_journal_and_the_failure(run: Run):
     assert run.running() == set()
 
 
+def test_who_was_cut_off_and_fails_after_another_has_published_spoils_nothing(run: Run):
+    run.publish(record())
+    run.fail(OWED[0], "a service's dispatcher died")
+    run.journal(OWED[0]).append(turn(0))
+    assert run.failures() == {} and run.failed() == set()
+    assert run.running() == set()
+    assert run.owed() == OWED[1:]
+
+
 def test_a_unit_with_a_journal_is_running(run: Run):
     run.journal(OWED[2]).append(turn(0))
     assert run.running() == {OWED[2]}

@@ -225,12 +225,13 @@ class Run:
         self.files.write(f"failures/{_name(owed)}.json", dumps(failure).encode())
 
     def failed(self) -> set[Owed]:
-        return {_parse(name) for name in self.files.names("failures")}
+        """A unit with a record is none of them: a process that was cut off and given up may write last."""
+        return {owed for owed in map(_parse, self.files.names("failures")) if not self.is_done(owed)}
 
     def failures(self) -> dict[Owed, str]:
         """Why each failed unit failed."""
-        found: dict[str, Any] = {name: self.files.read_json(name) for name in self.files.names("failures")}
-        return {_parse(name): failure["cause"] for name, failure in found.items() if failure is not None}
+        found = {owed: self.files.read_json(f"failures/{_name(owed)}.json") for owed in sorted(self.failed())}
+        return {owed: failure["cause"] for owed, failure in found.items() if failure is not None}
 
     def write_summary(self) -> None:
         """summary.parquet, derived from the records and evaluations, a row at a time."""
