@@ -106,7 +106,7 @@ def test_jobs_take_turns_and_share_all_pools_but_the_target(ray_cluster: None, t
 def test_on_a_cluster_that_has_grown_to_its_end_investigations_leave_room_for_replicas(
     ray_cluster: None, tmp_path: Path
 ):
-    """Places are held for replicas only where the cluster's size is known."""
+    """There each replica has a place of its own, which investigations do not take."""
     greedy = ["ray.autoscaling=true", "ray.investigations=16", "ray.cpus_per_investigation=0.5"]
     roles = ("target", "generator", "editor", "backbone")
     config = short(tmp_path, *greedy, *(f"pools.{role}.num_cpus=0.25" for role in roles))

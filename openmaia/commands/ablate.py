@@ -40,7 +40,7 @@ def ablate(config: Config, other: Other = None, sets: Sets = "") -> None:
     place = Files(base.paths.runs)
     place.write(f"{name}-ablation.csv", as_csv(found, base.target.name))
     print(f"table: {place.path(f'{name}-ablation.csv')}")
-    failed = {name: len(run.failures()) for name, run in runs.items() if run.failures()}
+    failed = {name: count for name, run in runs.items() if (count := len(run.failures()))}
     if failed:
         print("failed: " + ", ".join(f"{count} units of {name}" for name, count in failed.items()))
         raise SystemExit(1)

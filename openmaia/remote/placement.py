@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ray.util.placement_group import (
@@ -47,12 +48,13 @@ def reserved(
     Waits until there is room for all of them. grows: nodes come for one replica after the other, so that waiting for all
     could be waiting in vain: only the first of each claim is waited for, lest investigations take its room.
     """
-    wanted = [claim for claim in claims for _ in range(claim.count) if _bundle(claim)]
+    counts = [claim.count if _bundle(claim) else 0 for claim in claims]
+    wanted = [claim for claim, count in zip(claims, counts, strict=True) for _ in range(count)]
     together = [[claim] for claim in wanted] if grows else [wanted] if wanted else []
     groups = [_group(members) for members in together]
     try:
         free = (Place(g, i) for g, members in zip(groups, together, strict=True) for i in range(len(members)))
-        places = [[next(free) for _ in range(claim.count if _bundle(claim) else 0)] for claim in claims]
+        places = [list(islice(free, count)) for count in counts]
         _wait([mine[0].group for mine in places if mine], say)
         yield places
     finally:

@@ -20,7 +20,7 @@ first's kind."""
 
 UNLISTED = {"enable_task_events": False}
 """Of actors that answer requests: Ray keeps the last 100,000 calls for its lists of tasks, which requests would fill within
-minutes; reporting each of them cost a tenth of what pools answer per second."""
+minutes; reporting each of them cost up to a tenth of what pools answer per second."""
 
 LAUNCHES = 3
 """So often a replica may die while it loads its model before it is given up."""
