@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -36,6 +37,9 @@ LAST = 15
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL for what Ray started."""
 
+END = 10.0
+"""Seconds in which what was killed has to be gone, and its files with it: SLURM's KillWait is 30."""
+
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -47,8 +51,7 @@ def main(role: str) -> int:
     if role == "address":
         print(f"{own_address()}:{free_block(_number())}")
         return 0
-    # Orphans of Ray become our children, so that they can be found and ended.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     folder = _folder()
@@ -58,12 +61,19 @@ def main(role: str) -> int:
     except _Stop:
         return 0
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _stop_once()
         _clear(folder)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    _stop_once()
     raise _Stop
+
+
+def _stop_once() -> None:
+    """Tidying up is not interrupted by a second signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _head(folder: Path) -> int:
@@ -157,30 +167,47 @@ def _tell(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    _end_descendants()
-    shutil.rmtree(folder, ignore_errors=True)
+    end_descendants()
+    until = time.monotonic() + END
+    while folder.exists() and time.monotonic() < until:
+        shutil.rmtree(folder, ignore_errors=True)  # which gives up where something was written meanwhile
+        time.sleep(0.1 if folder.exists() else 0)
+    if folder.exists():
+        _say(f"{folder} could not be removed; please remove it")
 
 
-def _end_descendants() -> None:
+def adopt_orphans() -> None:
+    """Makes the orphans of Ray our children, so that they can be found and ended."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_descendants() -> None:
     """SIGTERM, then SIGKILL, for everything that comes from this process and for nothing else."""
-    for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
-        until = time.monotonic() + seconds
-        for pid in descendants(os.getpid()):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
-        while descendants(os.getpid()) and time.monotonic() < until:
-            _reap()
-            time.sleep(0.05)
+    _signal_descendants(signal.SIGTERM)
+    until = time.monotonic() + GRACE
+    while not _childless() and time.monotonic() < until:
+        time.sleep(0.05)
+    until = time.monotonic() + END
+    while not _childless() and time.monotonic() < until:
+        _signal_descendants(signal.SIGKILL)  # again and again: one may have begun another while we looked
+        time.sleep(0.01)
 
 
-def _reap() -> None:
+def _signal_descendants(number: signal.Signals) -> None:
+    for pid in descendants(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _childless() -> bool:
+    """Whether nothing is left that comes from us: orphans are adopted, so that who has no child has no descendant. The
+    kernel says it at once, while a walk through /proc misses a process whose parent ends meanwhile."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        pass
+        return True
+    return False
 
 
 def descendants(root: int) -> set[int]:

@@ -130,7 +130,14 @@ class Slurm:
             if host.init:
                 found += [f"{name}: {line}" for line in host.processes() if not re.search(r"\bslurmd -D\b", line)]
                 found += [f"{name}: /dev/shm/{entry}" for entry in host.run("ls", "/dev/shm").stdout.split()]
-        return found + [str(path) for folder in ("t", "tmp") for path in (self.root / folder).iterdir()]
+        return found + [str(path) for folder in ("t", "tmp") for path in (self.root / folder).rglob("*")]
+
+    def wait_until_empty(self, seconds: float) -> None:
+        """Until no job has left anything; what is there all the same is said."""
+        end = time.monotonic() + seconds
+        while found := self.leftovers():
+            assert time.monotonic() < end, f"{len(found)} things are left after {seconds:g} s: {found[:40]}"
+            time.sleep(0.1)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def _job(cluster: Slurm, folder: Path, sweep: Sweep) -> Job:
     until(lambda: log.exists() and "loading the models" in log.read_text(), 600, "the driver begins")
     before = time.time() - began
     said = cluster.wait(job, 1200)
-    until(lambda: not cluster.leftovers(), 120, "nothing is left")
+    cluster.wait_until_empty(120)
     gone = time.time()
     assert (said["JobState"], sweep.done()) == ("COMPLETED", 20), log.read_text()
     ended = time.mktime(time.strptime(said["EndTime"], "%Y-%m-%dT%H:%M:%S"))

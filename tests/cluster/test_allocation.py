@@ -89,6 +89,39 @@ def test_descendants_are_children_and_theirs():
         process.wait()
 
 
+FLEEING = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+end = time.monotonic() + 20
+while time.monotonic() < end and (not os.fork() or os._exit(0)):
+    open(os.environ["TRACE"], "w").write(str(os.getpid()))
+    time.sleep(0.02)
+"""
+
+ENDING = """
+import os, subprocess, sys, time
+from ray_jobs.node import adopt_orphans, end_descendants
+adopt_orphans()
+for _ in range(4):
+    subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+while not os.path.exists(os.environ["TRACE"]):
+    time.sleep(0.01)
+end_descendants()
+os.unlink(os.environ["TRACE"])
+"""
+
+
+def test_no_process_escapes_that_is_born_while_the_others_are_ended(tmp_path: Path):
+    """Four that ignore a SIGTERM and hand over to a child of their own fifty times a second."""
+    trace = tmp_path / "trace"
+    command = [sys.executable, "-c", ENDING, FLEEING]
+    environment = os.environ | {"TRACE": str(trace)}
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    time.sleep(0.1)
+    assert not trace.exists(), "one still writes where it is"
+
+
 def test_waiting_for_nodes_ends_with_what_to_look_at():
     command = [sys.executable, "-m", "ray_jobs.wait", "--nodes=2", "--timeout=0.1"]
     environment = os.environ | {"RAY_ADDRESS": "127.0.0.1:9", "RAY_AUTH_MODE": "disabled"}

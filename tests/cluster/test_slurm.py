@@ -36,7 +36,7 @@ def folder(tmp_path: Path, cluster: Slurm) -> Iterator[Path]:
         print(f"---- {log.name}\n{log.read_text()[-4000:]}")
     for job in cluster.jobs:
         cluster.cancel(job)
-    until(lambda: not cluster.leftovers(), 60, "the nodes are empty again")
+    cluster.wait_until_empty(60)
 
 
 def submit(cluster: Slurm, folder: Path, sweep: Sweep, *options: str, **more: str) -> int:
@@ -54,7 +54,7 @@ def ended(cluster: Slurm, job: int) -> tuple[str, str]:
 
 def assert_gone(cluster: Slurm, job: int) -> None:
     """Nothing of the job is left soon after its end. How soon is printed; tests.cluster.overhead measures it."""
-    until(lambda: not cluster.leftovers(), 60, "the nodes are empty again")
+    cluster.wait_until_empty(60)
     ended_at = time.mktime(time.strptime(cluster.show(job)["EndTime"], "%Y-%m-%dT%H:%M:%S"))
     took = time.time() - ended_at
     print(f"teardown of job {job}: {took:.1f} s")
