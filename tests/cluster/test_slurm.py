@@ -159,7 +159,8 @@ def test_a_sweep_is_stopped_requeued_and_resumed_before_its_time_is_over(cluster
     assert ended(cluster, job) == ("COMPLETED", "0:0")
     assert before.items() <= sweep.written().items(), "what was done was not done again"
     assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
-    assert "stopped; the same command goes on" in (folder / f"openmaia-{job}.out").read_text()
+    said = (folder / f"openmaia-{job}.out").read_text()
+    assert "stopped; the same command goes on" in said and "ended with code 3" in said and "scancel" not in said
 
 
 def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
