@@ -31,7 +31,7 @@ lint: setup
 
 test: lint
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster" -n 2 --dist loadfile
+	$(BIN)/pytest -m "not cluster" -n 2 --dist loadfile --no-loadscope-reorder
 
 # By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
 # `make bench only=pool` runs one part.

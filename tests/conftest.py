@@ -19,6 +19,12 @@ os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: what takes minutes must not begin when the other process is nearly through."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def exemplars_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Exemplars are computed once per session and shared by the tests that need them."""

@@ -17,6 +17,7 @@ def numbers(value: object) -> list[float]:
     return [float(value)] if isinstance(value, int | float) else []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_benchmark_runs_and_prints_its_figures(part: str):

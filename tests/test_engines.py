@@ -23,6 +23,8 @@ from tests.conftest import small_sources
 from tests.test_same_records import Quiet
 from tests.tiny import flux, gemma
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:

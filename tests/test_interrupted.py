@@ -18,6 +18,8 @@ from tests.conftest import small_sources
 from tests.sweeping import ANSWER
 from tests.sweeping import sources as cheap_sources
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "openmaia.cli"]
 PATIENCE = 240
 

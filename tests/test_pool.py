@@ -104,12 +104,14 @@ def test_what_a_dead_caller_asked_for_is_dropped(ray_cluster: None):
             while made.counters()["target"].batches < 2:
                 time.sleep(0.02)
             orphaned = callers.submit(made.target("dead").probe, GREYS)
-            while made.counters()["target"].waiting < len(GREYS):
+            # One may have been sent along behind the one that hangs.
+            while (now := made.counters()["target"]).waiting + now.under_way < 1 + len(GREYS):
                 time.sleep(0.02)
             made.leave("dead")
-            while made.counters()["target"].waiting:
+            while (now := made.counters()["target"]).waiting:
                 time.sleep(0.02)
-            assert made.counters()["target"].dropped == len(GREYS)
+            assert now.dropped + now.under_way == 1 + len(GREYS)
+            assert now.dropped >= len(GREYS) - 1
             with pytest.raises(ServiceError):
                 orphaned.result(timeout=60)
             with pytest.raises(ServiceError):

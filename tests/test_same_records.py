@@ -16,6 +16,8 @@ from openmaia.store.run import Run
 from openmaia.tasks.task import load as load_task
 from openmaia.units import select
 
+pytestmark = pytest.mark.slow
+
 
 class Quiet:
     def say(self, line: str) -> None: ...

@@ -20,6 +20,8 @@ from openmaia.store.exemplars import ExemplarStore
 from tests.conftest import REPOSITORY
 from tests.sweeping import ANSWER, planned, short, sources
 
+pytestmark = pytest.mark.slow
+
 TOOLS = [
     "tools=[tests.sweeping:process_id,tests.sweeping:heavy_modules,tests.sweeping:end_the_process,tests.sweeping:wait]"
 ]
