@@ -18,6 +18,11 @@ DROPPED = 8
 """Hypotheses that were given up, at most, the latest first, from which near misses are made."""
 
 
+def is_due(unit: Unit, last: Parsed | None, rule: Rule, answer: Answer) -> bool:
+    """Whether something was claimed that is a statement about pictures of one unit."""
+    return bool(last and last.labels and rule.confirm and not answer.choices and unit.scope is Scope.UNIT)
+
+
 def confirm(
     unit: Unit,
     last: Parsed | None,
@@ -27,9 +32,8 @@ def confirm(
     rule: Rule,
     answer: Answer,
 ) -> Confirmation | None:
-    """None where nothing was claimed, or where the answer is no statement about pictures of one unit. Raises
-    ServiceError where a service stays dead."""
-    if last is None or not last.labels or answer.choices or unit.scope is not Scope.UNIT or not rule.confirm:
+    """None where it is not due. Raises ServiceError where a service stays dead."""
+    if last is None or not is_due(unit, last, rule, answer):
         return None
     before = services.ledger.spent()
     wanted = pairs(last.labels, dropped(turns, last, answer), rule.confirm)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from openmaia.agent.bench import Bench, Experiment
-from openmaia.agent.confirm import confirm
+from openmaia.agent.confirm import confirm, is_due
 from openmaia.agent.evidence import assess, refused, said, sent_back
 from openmaia.agent.options import Options
 from openmaia.errors import UsageError
@@ -97,7 +97,9 @@ class Investigation:
         turn = dataclasses.replace(turn, spent=self.services.ledger.since(before))
         self.turns.append(turn)
         self.bench.completed(turn)
-        self.journal.append(turn)
+        # The last turn is in the record a moment later, unless its answer is tested before.
+        if not self.ended or is_due(self.unit, self.last, self.rule, self.task.answer):
+            self.journal.append(turn)
         return turn
 
     def confirm(self) -> None:

@@ -21,11 +21,9 @@ from openmaia.remote.cache import Cache, Kept
 from openmaia.remote.counters import Counters, Metrics
 from openmaia.remote.entrance import Entrance
 from openmaia.remote.line import Answers, Call, Item
-from openmaia.remote.replica import UNLISTED, Hosting
+from openmaia.remote.replica import Hosting
 from openmaia.remote.serving import Serving
-
-CONCURRENCY = 100_000
-"""More calls than can ever wait: callers beyond it would block the replies of those before them."""
+from openmaia.remote.wire import Address, listen
 
 EVERY = 1.0
 """Seconds between two publications of the counters among Ray's metrics."""
@@ -166,6 +164,13 @@ class Dispatcher:
     def __init__(self, hosting: Hosting, kept: Kept | None = None, run: str = ""):
         self._made_of = hosting, kept, run
         self._made: Pool | None = None
+        self._listening: asyncio.Task[Address] | None = None
+
+    async def address(self) -> Address:
+        """Where `submit` and `admit` are asked; Ray's calls of them would take three times as long."""
+        if self._listening is None:
+            self._listening = asyncio.create_task(listen({"submit": self.submit, "admit": self.admit}))
+        return await self._listening
 
     async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers | None:
         """The answers, in order. None where there is no room: nothing was taken, and the caller has to `admit` first.
@@ -199,5 +204,5 @@ _RemoteDispatcher: Any = ray.remote(Dispatcher)
 def dispatcher(hosting: Hosting, kept: Kept | None = None, run: str = "") -> Any:
     """An actor that is restarted when it dies; its callers' retries rebuild its line. kept: for services whose answers are
     pictures, which are then made once. run: its name, for Ray's metrics."""
-    settings = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": CONCURRENCY}
-    return _RemoteDispatcher.options(**settings, **UNLISTED).remote(hosting, kept, run)
+    settings = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+    return _RemoteDispatcher.options(**settings).remote(hosting, kept, run)

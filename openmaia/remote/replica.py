@@ -1,6 +1,7 @@
 """One replica of a model host: the actor, how it is started, and what its dispatcher knows of it."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,15 +13,12 @@ from openmaia.errors import OpenMaiaError, UsageError
 from openmaia.remote.meter import Meter
 from openmaia.remote.placement import Place
 from openmaia.remote.staging import Staging
+from openmaia.remote.wire import Address, Connection, Gone, listen_in_threads
 from openmaia.schema import PoolConfig
 
-DEAD = (RayActorError, OutOfMemoryError)
+DEAD = (RayActorError, OutOfMemoryError, Gone)
 """What Ray raises for a process that is gone. The second is for one that its memory monitor ended, and is not of the
 first's kind."""
-
-UNLISTED = {"enable_task_events": False}
-"""Of actors that answer requests: Ray keeps the last 100,000 calls for its lists of tasks, which requests would fill within
-minutes; reporting each of them cost up to a tenth of what pools answer per second."""
 
 LAUNCHES = 3
 """So often a replica may die while it loads its model before it is given up."""
@@ -57,6 +55,14 @@ class Replica:
     def awake(self) -> None:
         """Returns: this replica lives."""
 
+    def listen(self, threads: int) -> Address:
+        """Where this replica is asked from now on, so many batches at once."""
+        return listen_in_threads({"call": self.call, "awake": self.awake}, threads)
+
+    def serve(self) -> None:
+        """Never returns: its end is the replica's."""
+        threading.Event().wait()
+
     def call(self, method: str, requests: Sequence[Any]) -> list[Any]:
         if method == "info":
             return [self._host.info() for _ in requests]
@@ -70,6 +76,7 @@ class Served:
 
     index: int
     actor: Any
+    line: Connection
     under_way: int = 0
     exclusive: bool = False
     pace: float = 1.0
@@ -91,7 +98,7 @@ class Served:
         return 0.0 if self.under_way else now - self.since
 
 
-async def launch(hosting: Hosting, index: int, staging: Staging) -> Any:
+async def launch(hosting: Hosting, index: int, staging: Staging) -> tuple[Any, Connection]:
     """An actor that has loaded its model, the replica of that number. Raises UsageError where the configuration makes that
     impossible."""
     reason = ""
@@ -100,7 +107,9 @@ async def launch(hosting: Hosting, index: int, staging: Staging) -> Any:
         try:
             async with staging.turn(await actor.node.remote()):
                 await actor.start.remote()
-            return actor
+            line = Connection(await actor.listen.remote(max(hosting.at_once, 1)))
+            await line.reach()
+            return actor, line
         except RayTaskError as error:
             ray.kill(actor)
             cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
@@ -120,7 +129,6 @@ def _options(hosting: Hosting, index: int) -> dict[str, Any]:
         "num_cpus": pool.num_cpus,
         "num_gpus": pool.num_gpus,
         "max_concurrency": max(hosting.at_once, 1),
-        **UNLISTED,
         **where,
     }
 

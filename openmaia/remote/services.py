@@ -22,6 +22,7 @@ from openmaia.remote.line import Answers
 from openmaia.remote.placement import Place, reserved
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import DEAD, Hosting
+from openmaia.remote.wire import Raised, wire
 from openmaia.remote.wish import of_pool
 from openmaia.schema import Config, DrawingPoolConfig
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Ledger, Probe, Services
@@ -43,13 +44,13 @@ class _Handle:
         if not requests:
             return []
         while (answered := self._tried(method, requests)) is None:
-            resolve(self.dispatcher.admit.remote(self.caller, len(requests)))
+            _asked(self.dispatcher, "admit", self.caller, len(requests))
         self.ledger.add(self.role, len(requests), answered.seconds, self.gpus)
         return answered.answers
 
     def _tried(self, method: str, requests: Sequence[Any]) -> Answers | None:
         """None where the pool has no room just now."""
-        return resolve(self.dispatcher.submit.remote(self.caller, method, list(requests)))
+        return _asked(self.dispatcher, "submit", self.caller, method, list(requests))
 
 
 class PooledTarget(_Handle):
@@ -87,6 +88,17 @@ class PooledBackbone(_Handle):
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return self._submit("reply", chats)
+
+
+def _asked(actor: Any, method: str, *arguments: Any) -> Any:
+    try:
+        return wire(actor).call(method, *arguments)
+    except Raised as error:
+        if error.cause is not None:
+            raise error.cause from None
+        raise ServiceError(f"a service failed: {error.said}") from None
+    except DEAD as error:
+        raise ServiceError("a service's dispatcher died and did not come back") from error
 
 
 def resolve(reference: Any) -> Any:

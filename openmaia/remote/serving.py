@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayTaskError
 
 from openmaia.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.messages import Reply
 from openmaia.remote.line import Homes, Item, Line
-from openmaia.remote.replica import DEAD, Hosting, Served, launch, plain
+from openmaia.remote.replica import DEAD, Hosting, Served, launch
 from openmaia.remote.staging import Staging
+from openmaia.remote.wire import Raised
 
 SPOKEN = {2: "twice", 3: "three times"}
 """So often a replica has to die over a request for it to fail."""
@@ -104,7 +104,8 @@ class Serving:
         """Keeps one replica up."""
         while True:
             try:
-                replica = Served(index=index, actor=await launch(self._hosting, index, self._staging))
+                actor, line = await launch(self._hosting, index, self._staging)
+                replica = Served(index=index, actor=actor, line=line)
             except UsageError as error:
                 self._hopes[index] = max(self._hopes[index] - 1, 0)
                 await self._without(error)
@@ -114,12 +115,21 @@ class Serving:
             self._ready.append(replica)
             self.homes.arrive(index)
             self.hand_out_soon()
+            self.spawn(self._watched(replica))
             await replica.gone.wait()
             self._ready.remove(replica)
+            await replica.line.close()
             self.counts.deaths += 1
             self.homes.depart(index)
             self.hand_out_soon()
             ray.kill(replica.actor)
+
+    async def _watched(self, replica: Served) -> None:
+        """Ray knows of a host that is gone what no connection says."""
+        try:
+            await replica.actor.serve.remote()
+        except DEAD:
+            replica.gone.set()
 
     async def _without(self, error: UsageError) -> None:
         """One replica cannot be started: others serve, or will soon. Where none does, nobody is kept waiting."""
@@ -171,7 +181,7 @@ class Serving:
             answers = await self._charged(replica, batch, requests)
             for item, answer in zip(batch, answers, strict=True):
                 self._answer(item, answer)
-        except RayTaskError as error:
+        except Raised as error:
             self._failed(replica, batch, error)
         except (*DEAD, TimeoutError) as error:
             self._died(replica, batch, error)
@@ -189,7 +199,7 @@ class Serving:
         reading = replica.meter.begin(clock())
         try:
             return await asyncio.wait_for(
-                replica.actor.call.remote(batch[0].method, requests), self._hosting.pool.deadline
+                replica.line.call("call", batch[0].method, requests), self._hosting.pool.deadline
             )
         finally:
             share = replica.meter.end(clock(), reading) / len(batch)
@@ -199,7 +209,7 @@ class Serving:
     async def _awake(self, replica: Served, batch: list[Item]) -> bool:
         """Before a request's second chance: a replica that has died unnoticed is not the request's doing."""
         try:
-            await asyncio.wait_for(replica.actor.awake.remote(), self._hosting.pool.deadline)
+            await asyncio.wait_for(replica.line.call("awake"), self._hosting.pool.deadline)
             return True
         except (*DEAD, TimeoutError):
             replica.gone.set()
@@ -225,15 +235,15 @@ class Serving:
             item.since = now
         self.line.push_again(batch)
 
-    def _failed(self, replica: Served, batch: list[Item], error: RayTaskError) -> None:
+    def _failed(self, replica: Served, batch: list[Item], error: Raised) -> None:
         """The host raised: alone, a request gets its own error; together, each gets another chance alone."""
-        cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
+        cause = error.cause
         if isinstance(cause, HostDead):
             self._died(replica, batch, cause)
         elif len(batch) > 1:
             self._again(batch)
         else:
-            said = cause or ServiceError(f"the {self._hosting.role} failed: {plain(error)}")
+            said = cause or ServiceError(f"the {self._hosting.role} failed: {error.said}")
             self._fail(batch[0], "error", said)
 
     def _died(self, replica: Served, batch: list[Item], error: Exception) -> None:

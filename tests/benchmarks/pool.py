@@ -20,7 +20,7 @@ import ray
 
 from openmaia.config import load
 from openmaia.remote.cluster import cluster
-from openmaia.remote.replica import UNLISTED, _RemoteReplica
+from openmaia.remote.replica import _RemoteReplica
 from openmaia.remote.services import resolve
 from openmaia.schema import PoolConfig
 from tests.conftest import REPOSITORY
@@ -46,7 +46,7 @@ IMAGES = Sleeping(fixed=0.05, each=0.005)
 
 
 def bare_actor() -> Any:
-    made = _RemoteReplica.options(num_cpus=0, **UNLISTED).remote(partial(same, Sleeping()))
+    made = _RemoteReplica.options(num_cpus=0, enable_task_events=False).remote(partial(same, Sleeping()))
     ray.get(made.start.remote(), timeout=120)
     return made
 
@@ -64,7 +64,7 @@ _RemoteRelay: Any = ray.remote(Relay)
 
 def latency(calls: int) -> dict[str, float]:
     bare = bare_actor()
-    relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, **UNLISTED).remote(bare)
+    relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, enable_task_events=False).remote(bare)
     alone, passed_on, added = list[float](), list[float](), list[float]()
     with pool(Sleeping(), PoolConfig()) as actor:
         handle = Handle(actor, "one")
@@ -92,7 +92,7 @@ def latency(calls: int) -> dict[str, float]:
 
 def throughput(crowd: list[Any], seconds: float) -> dict[str, float]:
     bare = bare_actor()
-    relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, **UNLISTED).remote(bare)
+    relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, enable_task_events=False).remote(bare)
     found = dict[str, float]()
     for name, actor in (("per_second_bare", bare), ("per_second_relay", relay)):
         began = time.monotonic()
