@@ -87,6 +87,24 @@ def test_who_leaves_gives_back_its_place_and_its_room():
     in_a_loop(story())
 
 
+def test_for_who_is_gone_without_a_word_nothing_is_kept():
+    async def story() -> None:
+        entrance = Entrance(4)
+        assert entrance.enter("a", 4)
+        outside, let_in, living = await waiters(entrance, ("outside", 4), ("let in", 2), ("living", 2))
+        outside.cancel()
+        await asyncio.sleep(0)
+        assert entrance.outside == 4
+        entrance.free(4)
+        let_in.cancel()  # in the moment in which it is let in
+        await living
+        await asyncio.gather(outside, let_in, return_exceptions=True)
+        assert outside.cancelled() and let_in.cancelled()
+        assert entrance.enter("living", 2) and entrance.enter("c", 2) and not entrance.enter("d", 1)
+
+    in_a_loop(story())
+
+
 def test_all_may_go_when_there_is_no_service():
     async def story() -> None:
         entrance = Entrance(1)

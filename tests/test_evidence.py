@@ -214,6 +214,14 @@ def test_where_the_test_fails_the_answer_is_kept_and_not_asked_for_again(run: Ru
     assert record.description and record.confirmation is not None
 
 
+def test_the_last_turn_is_journaled_where_something_follows_that_may_fail(run: Run, tmp_path: Path):
+    untested, tested = (FolderJournal(Files(str(tmp_path / "journal")), name) for name in ("untested", "tested"))
+    record = run(TESTED, ANSWER, overrides=("task.evidence.confirm=0",), journal=untested)
+    assert (len(record.turns), len(untested.turns())) == (2, 1)
+    record = run(TESTED, ANSWER, journal=tested)
+    assert (len(record.turns), len(tested.turns())) == (2, 2)
+
+
 def test_a_task_that_asks_for_a_choice_is_not_tested(run: Run):
     record = run("[REASONING]: it is\n[LABEL]: SELECTIVE", overrides=("task.name=spurious", "task.evidence.confirm=2"))
     assert record.labels == ("SELECTIVE",) and record.confirmation is None

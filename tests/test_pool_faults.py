@@ -1,5 +1,6 @@
 """What dies, hangs or leaves in the middle: everybody else is answered, and rightly."""
 
+import asyncio
 import json
 import os
 import signal
@@ -16,9 +17,12 @@ import psutil
 import pytest
 import ray
 
-from openmaia.errors import ServiceError
+from openmaia.errors import ServiceError, UsageError
+from openmaia.remote import wire
 from openmaia.remote.pool import dispatcher
-from openmaia.remote.replica import Hosting
+from openmaia.remote.replica import Hosting, launch
+from openmaia.remote.services import resolve
+from openmaia.remote.staging import Staging
 from openmaia.schema import PoolConfig
 from tests.conftest import REPOSITORY
 from tests.sleeping import (
@@ -26,6 +30,7 @@ from tests.sleeping import (
     Handle,
     Sleeping,
     callers,
+    elsewhere,
     first_fails,
     hung_replica,
     killed_dispatcher,
@@ -113,6 +118,30 @@ def test_a_replica_that_takes_all_memory_is_a_dead_one():
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.splitlines()[-1])
     assert said == {"before": [2], "deadly": "the target died twice over this request", "after": [4], "deaths": 2}
+
+
+def test_a_caller_that_dies_before_the_door_leaves_its_place(ray_cluster: None):
+    (doomed,) = callers(1)
+    with pool(Sleeping(fixed=8.0), settings(replicas=1, max_batch=1, max_waiting=1)) as actor:
+        with ThreadPoolExecutor(1) as threads:
+            inside = threads.submit(Handle(actor, "inside").ask, "double", [3])
+            wait_for(lambda: resolve(actor.counters.remote()).under_way == 1)
+            doomed.run.remote(actor, 1, 1)
+            wait_for(lambda: resolve(actor.counters.remote()).outside == 1)
+            ray.kill(doomed)
+            wait_for(lambda: resolve(actor.counters.remote()).outside == 0, seconds=5)
+            assert not inside.done()
+            assert inside.result(timeout=60) == [6]
+        assert Handle(actor, "next").ask("double", [4]) == [8]
+
+
+def test_a_replica_out_of_reach_is_the_networks_fault_and_not_waited_for(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wire, "PATIENCE", 1.0)
+    hosting = Hosting(role="target", make=elsewhere, pool=settings())
+    with pytest.raises(UsageError, match="127.0.0.1:1 is out of reach .* ports between the nodes"):
+        asyncio.run(asyncio.wait_for(launch(hosting, 0, Staging()), 60))
 
 
 @pytest.mark.parametrize(("at_once", "often"), [(0, "twice"), (4, "three times")])

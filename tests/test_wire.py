@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import ray
 
 from openmaia.errors import ServiceError, UsageError
 from openmaia.remote import wire as module
+from openmaia.remote.seal import MAC, Seal
 from openmaia.remote.wire import Address, Connection, Gone, Raised, Wire, listen, listen_in_threads
 
 
@@ -84,6 +87,17 @@ def test_an_actor_that_was_started_anew_is_found(actor: Any):
     assert wire.call("double", 4) == 8
 
 
+class Broken:
+    """A pickle that cannot be opened."""
+
+    def __reduce__(self):
+        return fail, ()
+
+
+def fail() -> None:
+    raise ValueError("broken")
+
+
 class Opened:
     """A pickle that leaves a trace where it is opened."""
 
@@ -94,23 +108,74 @@ class Opened:
         return Path.touch, (self._trace,)
 
 
-@pytest.mark.parametrize("token", ["", "0" * 64, "ä"])
-def test_nothing_is_opened_for_who_does_not_show_the_token(
-    listening: Callable[..., Address], tmp_path: Path, token: str
-):
-    address = listening(double=lambda number: 2 * number)
+def forgeries(trace: Path, seal: Seal) -> dict[str, bytes]:
+    packed = pickle.dumps((Opened(trace),))
+    return {
+        "nothing": b"",
+        "no seal": packed,
+        "another key": Seal().close((Opened(trace),), b"double"),
+        "for another method": seal.close((Opened(trace),), b"triple"),
+        "changed on the way": seal.close((Opened(trace), 1), b"double").replace(b"K\x01", b"K\x02"),
+        "a seal of something else": seal.close((1,), b"double")[:MAC] + packed,
+    }
+
+
+@pytest.mark.parametrize("kind", forgeries(Path(), Seal()))
+@pytest.mark.parametrize("threads", [True, False])
+def test_a_listener_opens_only_what_is_sealed(tmp_path: Path, kind: str, threads: bool):
     trace = tmp_path / "opened"
-    with grpc.insecure_channel(address.target) as channel:
-        shown = (("openmaia-token", token.encode() if token == "ä" else token),) if token else ()
-        with pytest.raises((grpc.RpcError, ValueError, TypeError)):
-            channel.unary_unary("/openmaia/double")(pickle.dumps((Opened(trace),)), metadata=shown, timeout=20)
+
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def story() -> None:
+        address = listen_in_threads({"double": lambda n: 2 * n}, 1) if threads else await listen({"double": double})
+        async with grpc.aio.insecure_channel(address.target) as channel:
+            with pytest.raises(grpc.RpcError) as refused:
+                await channel.unary_unary("/openmaia/double")(forgeries(trace, address.seal)[kind], timeout=20)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert not trace.exists()
+        connection = Connection(address)
+        assert await connection.call("double", 3) == 6
+        await connection.close()
+
+    asyncio.run(story())
+
+
+def test_an_answer_is_opened_only_from_who_has_the_key_and_only_to_what_was_asked(tmp_path: Path):
+    """A port passes to another user's process when the listener has died."""
+    trace = tmp_path / "opened"
+    seal = Seal()
+    before = seal.close((1,), b"double")
+    said = [Seal().close((True, Opened(trace)), before[:MAC]), seal.close((True, Opened(trace)), before[:MAC]), b""]
+
+    class Impostor(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: said[0])
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((Impostor(),))
+    address = Address(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", seal)
+    server.start()
+    while said:
+        with pytest.raises(Gone, match="not sealed"):
+            asked(address, "double", 3)
+        del said[0]
+    server.stop(None)
     assert not trace.exists()
-    assert asked(address, "double", 3) == 6
 
 
-def test_the_token_is_in_no_text(listening: Callable[..., Address]):
+def test_the_key_is_in_no_text(listening: Callable[..., Address]):
     address = listening()
-    assert address.token not in repr(address) + str(address)
+    assert str(address.seal.key)[2:20] not in repr(address) + str(address)
+
+
+def test_what_cannot_be_answered_or_opened_is_said_to_the_caller(listening: Callable[..., Address]):
+    address = listening(lock=threading.Lock, take=lambda given: given)
+    with pytest.raises(Raised, match="cannot pickle '_thread.lock'"):
+        asked(address, "lock")
+    with pytest.raises(Raised, match="ValueError: broken"):
+        asked(address, "take", Broken())
 
 
 def test_a_listener_that_dies_meanwhile_is_gone():
@@ -118,12 +183,13 @@ def test_a_listener_that_dies_meanwhile_is_gone():
         "import os, signal\n"
         "from openmaia.remote.wire import listen_in_threads\n"
         "a = listen_in_threads({'die': lambda: os.kill(os.getpid(), signal.SIGKILL)}, 1)\n"
-        "print(a.target, a.token, flush=True)\n"
+        "print(a.target, a.seal.key.hex(), flush=True)\n"
         "signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        address = Address(*process.stdout.readline().split())
+        target, key = process.stdout.readline().split()
+        address = Address(target, Seal(bytes.fromhex(key)))
         with pytest.raises(Gone):
             asked(address, "die")
         with pytest.raises(Gone):
@@ -153,7 +219,7 @@ def test_who_lives_out_of_reach_is_named_with_what_to_do(monkeypatch: pytest.Mon
         target = f"127.0.0.1:{closed.getsockname()[1]}"
 
         async def reach() -> None:
-            await Connection(Address(target, "token")).reach()
+            await Connection(Address(target, Seal())).reach()
 
         with pytest.raises(ServiceError, match=f"{target} is out of reach .* ports between the nodes"):
             asyncio.run(reach())

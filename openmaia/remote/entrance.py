@@ -35,11 +35,7 @@ class Entrance:
 
     def enter(self, caller: str, count: int) -> bool:
         """Whether a caller may hand in `count` requests now; they are inside until as many are `free`d."""
-        kept = self._kept.get(caller, [])
-        if count in kept:
-            kept.remove(count)
-            if not kept:
-                del self._kept[caller]
+        if self._takes_kept(caller, count):
             return True
         if self._queue or not self._fits(count):
             return False
@@ -47,11 +43,16 @@ class Entrance:
         return True
 
     async def wait(self, caller: str, count: int) -> None:
-        """Returns when room is kept for `count` requests of the caller, or when it has left."""
+        """Returns when room is kept for `count` requests of the caller, or when it has left. Cancelled where its process is
+        gone or asks anew: then nothing is kept for it."""
         waiting = _Waiting(caller, count)
         self._queue.append(waiting)
         self._admit()
-        await waiting.admitted
+        try:
+            await waiting.admitted
+        except asyncio.CancelledError:
+            self._forget(waiting)
+            raise
 
     def free(self, count: int) -> None:
         self._inside -= count
@@ -67,6 +68,23 @@ class Entrance:
         """There is no service for them; whoever comes is told so."""
         while self._queue:
             self._queue.popleft().let_go()
+
+    def _forget(self, waiting: _Waiting) -> None:
+        if waiting in self._queue:
+            self._queue.remove(waiting)
+            self._admit()
+        elif self._takes_kept(waiting.caller, waiting.count):
+            self.free(waiting.count)
+
+    def _takes_kept(self, caller: str, count: int) -> bool:
+        """Whether room for so many was kept for the caller; from then on it is not."""
+        kept = self._kept.get(caller, [])
+        if count not in kept:
+            return False
+        kept.remove(count)
+        if not kept:
+            del self._kept[caller]
+        return True
 
     def _fits(self, count: int) -> bool:
         """A call of more requests than may ever be inside gets in alone."""

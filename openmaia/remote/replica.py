@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 
-from openmaia.errors import OpenMaiaError, UsageError
+from openmaia.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.remote.meter import Meter
 from openmaia.remote.placement import Place
 from openmaia.remote.staging import Staging
@@ -76,7 +76,7 @@ class Served:
 
     index: int
     actor: Any
-    line: Connection
+    connection: Connection
     under_way: int = 0
     exclusive: bool = False
     pace: float = 1.0
@@ -98,18 +98,16 @@ class Served:
         return 0.0 if self.under_way else now - self.since
 
 
-async def launch(hosting: Hosting, index: int, staging: Staging) -> tuple[Any, Connection]:
-    """An actor that has loaded its model, the replica of that number. Raises UsageError where the configuration makes that
-    impossible."""
+async def launch(hosting: Hosting, index: int, staging: Staging) -> Served:
+    """The replica of that number, which has loaded its model. Raises UsageError where the configuration or the network makes
+    that impossible."""
     reason = ""
     for _ in range(LAUNCHES):
         actor = _RemoteReplica.options(**_options(hosting, index)).remote(hosting.make)
         try:
             async with staging.turn(await actor.node.remote()):
                 await actor.start.remote()
-            line = Connection(await actor.listen.remote(max(hosting.at_once, 1)))
-            await line.reach()
-            return actor, line
+            return Served(index=index, actor=actor, connection=await _connected(actor, max(hosting.at_once, 1)))
         except RayTaskError as error:
             ray.kill(actor)
             cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
@@ -118,6 +116,17 @@ async def launch(hosting: Hosting, index: int, staging: Staging) -> tuple[Any, C
         except DEAD as error:
             reason = plain(error)
     raise UsageError(f"the {hosting.role} died {LAUNCHES} times while it was loaded: {reason}")
+
+
+async def _connected(actor: Any, threads: int) -> Connection:
+    connection = Connection(await actor.listen.remote(threads))
+    try:
+        await connection.reach()
+    except ServiceError as error:
+        await actor.awake.remote()  # raises where it has died meanwhile
+        ray.kill(actor)
+        raise UsageError(error.message) from None
+    return connection
 
 
 def _options(hosting: Hosting, index: int) -> dict[str, Any]:

@@ -104,8 +104,7 @@ class Serving:
         """Keeps one replica up."""
         while True:
             try:
-                actor, line = await launch(self._hosting, index, self._staging)
-                replica = Served(index=index, actor=actor, line=line)
+                replica = await launch(self._hosting, index, self._staging)
             except UsageError as error:
                 self._hopes[index] = max(self._hopes[index] - 1, 0)
                 await self._without(error)
@@ -118,7 +117,7 @@ class Serving:
             self.spawn(self._watched(replica))
             await replica.gone.wait()
             self._ready.remove(replica)
-            await replica.line.close()
+            await replica.connection.close()
             self.counts.deaths += 1
             self.homes.depart(index)
             self.hand_out_soon()
@@ -199,7 +198,7 @@ class Serving:
         reading = replica.meter.begin(clock())
         try:
             return await asyncio.wait_for(
-                replica.line.call("call", batch[0].method, requests), self._hosting.pool.deadline
+                replica.connection.call("call", batch[0].method, requests), self._hosting.pool.deadline
             )
         finally:
             share = replica.meter.end(clock(), reading) / len(batch)
@@ -209,7 +208,7 @@ class Serving:
     async def _awake(self, replica: Served, batch: list[Item]) -> bool:
         """Before a request's second chance: a replica that has died unnoticed is not the request's doing."""
         try:
-            await asyncio.wait_for(replica.line.call("awake"), self._hosting.pool.deadline)
+            await asyncio.wait_for(replica.connection.call("awake"), self._hosting.pool.deadline)
             return True
         except (*DEAD, TimeoutError):
             replica.gone.set()

@@ -95,12 +95,14 @@ def throughput(crowd: list[Any], seconds: float) -> dict[str, float]:
     relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, enable_task_events=False).remote(bare)
     found = dict[str, float]()
     for name, actor in (("per_second_bare", bare), ("per_second_relay", relay)):
+        ray.get([one.until_bare.remote(actor, 0.1) for one in crowd], timeout=300)  # connects
         began = time.monotonic()
         answered = ray.get([one.until_bare.remote(actor, seconds) for one in crowd], timeout=seconds + 300)
         found[name] = sum(answered) / (time.monotonic() - began)
     ray.kill(relay)
     ray.kill(bare)
     with pool(QUICK, PoolConfig(replicas=4)) as actor:
+        ray.get([one.run.remote(actor, 1, 1) for one in crowd], timeout=300)  # connects
         for name, size in (("per_second_single", 1), ("per_second_lists", 5)):
             began = time.monotonic()
             answered = ray.get([one.until.remote(actor, seconds, size) for one in crowd], timeout=seconds + 300)
