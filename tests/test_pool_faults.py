@@ -122,17 +122,18 @@ def test_a_replica_that_takes_all_memory_is_a_dead_one():
 
 def test_a_caller_that_dies_before_the_door_leaves_its_place(ray_cluster: None):
     (doomed,) = callers(1)
-    with pool(Sleeping(fixed=8.0), settings(replicas=1, max_batch=1, max_waiting=1)) as actor:
-        with ThreadPoolExecutor(1) as threads:
-            inside = threads.submit(Handle(actor, "inside").ask, "double", [3])
-            wait_for(lambda: resolve(actor.counters.remote()).under_way == 1)
-            doomed.run.remote(actor, 1, 1)
-            wait_for(lambda: resolve(actor.counters.remote()).outside == 1)
-            ray.kill(doomed)
-            wait_for(lambda: resolve(actor.counters.remote()).outside == 0, seconds=5)
-            assert not inside.done()
-            assert inside.result(timeout=60) == [6]
-        assert Handle(actor, "next").ask("double", [4]) == [8]
+    with (
+        pool(Sleeping(fixed=5.0), settings(replicas=1, max_batch=1, max_waiting=1)) as actor,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        inside = threads.submit(Handle(actor, "inside").ask, "double", [3])
+        wait_for(lambda: resolve(actor.counters.remote()).under_way == 1)
+        doomed.run.remote(actor, 1, 1)
+        wait_for(lambda: resolve(actor.counters.remote()).outside == 1)
+        ray.kill(doomed)
+        wait_for(lambda: resolve(actor.counters.remote()).outside == 0, seconds=4)
+        assert not inside.done()
+        assert inside.result(timeout=60) == [6]
 
 
 def test_a_replica_out_of_reach_is_the_networks_fault_and_not_waited_for(

@@ -212,6 +212,12 @@ def test_what_is_under_way_when_a_connection_is_closed_is_gone():
     asyncio.run(give_up())
 
 
+def test_no_proxy_comes_between(listening: Callable[..., Address], monkeypatch: pytest.MonkeyPatch):
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert asked(listening(double=lambda number: 2 * number), "double", 3) == 6
+
+
 def test_who_lives_out_of_reach_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "PATIENCE", 1.0)
     with socket.socket() as closed:

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 import ray
-from ray._common.network_utils import build_address
+from ray._common.network_utils import build_address  # pyright: ignore[reportAttributeAccessIssue]
 from ray._common.tls_utils import add_port_to_grpc_server, load_certs_from_env
 
 from openmaia.errors import OpenMaiaError, ServiceError
@@ -29,6 +29,9 @@ _SERVICE = "/openmaia/"
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
+    # Between nodes there is no proxy, whatever http_proxy says; a port is one process's.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.so_reuseport", 0),
     # A host that was cut off answers nothing and closes nothing: within half a minute its calls fail.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 20_000),
