@@ -16,7 +16,7 @@ import numpy as np
 import ray
 
 from openmaia.images import Picture
-from openmaia.remote import wire
+from openmaia.remote import listener
 from openmaia.remote.cache import Kept
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting
@@ -95,7 +95,7 @@ def same(host: Sleeping | Drawing) -> Sleeping | Drawing:
 
 def elsewhere() -> Sleeping:
     """Its process says that it listens where nobody does, as behind a firewall."""
-    wire.build_address = lambda host, port: "127.0.0.1:1" if port else f"{host}:0"
+    listener.build_address = lambda host, port: "127.0.0.1:1" if port else f"{host}:0"
     return Sleeping()
 
 

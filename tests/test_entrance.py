@@ -105,6 +105,21 @@ def test_for_who_is_gone_without_a_word_nothing_is_kept():
     in_a_loop(story())
 
 
+def test_who_did_not_hear_that_it_was_let_in_asks_again_and_has_its_room_once():
+    async def story() -> None:
+        entrance = Entrance(4)
+        assert entrance.enter("a", 4)
+        (lost,) = await waiters(entrance, ("b", 3))
+        entrance.free(4)
+        await lost
+        await entrance.wait("b", 3)
+        assert entrance.enter("b", 3) and entrance.enter("c", 1) and not entrance.enter("d", 1)
+        entrance.free(4)
+        assert entrance.enter("d", 4)
+
+    in_a_loop(story())
+
+
 def test_all_may_go_when_there_is_no_service():
     async def story() -> None:
         entrance = Entrance(1)

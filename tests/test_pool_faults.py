@@ -37,6 +37,7 @@ from tests.sleeping import (
     killed_replica,
     pid_of,
     pool,
+    same,
     survive,
 )
 
@@ -120,20 +121,38 @@ def test_a_replica_that_takes_all_memory_is_a_dead_one():
     assert said == {"before": [2], "deadly": "the target died twice over this request", "after": [4], "deaths": 2}
 
 
-def test_a_caller_that_dies_before_the_door_leaves_its_place(ray_cluster: None):
-    (doomed,) = callers(1)
+def test_a_caller_that_dies_leaves_its_place_in_the_line_and_before_the_door(ray_cluster: None):
+    inside, outside = callers(2)
     with (
-        pool(Sleeping(fixed=5.0), settings(replicas=1, max_batch=1, max_waiting=1)) as actor,
+        pool(Sleeping(fixed=5.0), settings(replicas=1, max_batch=1, max_waiting=2)) as actor,
         ThreadPoolExecutor(1) as threads,
     ):
-        inside = threads.submit(Handle(actor, "inside").ask, "double", [3])
+
+        def count() -> tuple[int, int, int]:
+            found = resolve(actor.counters.remote())
+            return found.waiting, found.outside, found.dropped
+
+        served = threads.submit(Handle(actor, "served").ask, "double", [3])
         wait_for(lambda: resolve(actor.counters.remote()).under_way == 1)
-        doomed.run.remote(actor, 1, 1)
-        wait_for(lambda: resolve(actor.counters.remote()).outside == 1)
-        ray.kill(doomed)
-        wait_for(lambda: resolve(actor.counters.remote()).outside == 0, seconds=4)
-        assert not inside.done()
-        assert inside.result(timeout=60) == [6]
+        inside.run.remote(actor, 1, 1)
+        wait_for(lambda: count() == (1, 0, 0))
+        outside.run.remote(actor, 1, 2)
+        wait_for(lambda: count() == (1, 2, 0))
+        for doomed, left in ((outside, (1, 0, 0)), (inside, (0, 0, 1))):
+            ray.kill(doomed)
+            wait_for(lambda left=left: count() == left, seconds=4)
+        assert not served.done()
+        assert served.result(timeout=60) == [6]
+
+
+def test_a_replica_that_ray_refuses_to_start_is_said_and_not_waited_for(ray_cluster: None):
+    hosting = Hosting(role="target", make=partial(same, Sleeping()), pool=settings(node_labels={"no label": "!"}))
+    actor = dispatcher(hosting, run="refused")
+    try:
+        with pytest.raises(UsageError, match="the target could not be started: ValueError"):
+            Handle(actor, "a").ask("double", [1])
+    finally:
+        ray.kill(actor)
 
 
 def test_a_replica_out_of_reach_is_the_networks_fault_and_not_waited_for(

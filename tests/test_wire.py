@@ -19,8 +19,9 @@ import ray
 
 from openmaia.errors import ServiceError, UsageError
 from openmaia.remote import wire as module
+from openmaia.remote.listener import Address, listen, listen_in_threads
 from openmaia.remote.seal import MAC, Seal
-from openmaia.remote.wire import Address, Connection, Gone, Raised, Wire, listen, listen_in_threads
+from openmaia.remote.wire import Connection, Gone, Raised, Wire
 
 
 class Answering:
@@ -178,10 +179,15 @@ def test_what_cannot_be_answered_or_opened_is_said_to_the_caller(listening: Call
         asked(address, "take", Broken())
 
 
+def test_a_method_that_would_end_the_process_is_answered(listening: Callable[..., Address]):
+    with pytest.raises(Raised, match="SystemExit: 3"):
+        asked(listening(end=lambda: sys.exit(3)), "end")
+
+
 def test_a_listener_that_dies_meanwhile_is_gone():
     code = (
         "import os, signal\n"
-        "from openmaia.remote.wire import listen_in_threads\n"
+        "from openmaia.remote.listener import listen_in_threads\n"
         "a = listen_in_threads({'die': lambda: os.kill(os.getpid(), signal.SIGKILL)}, 1)\n"
         "print(a.target, a.seal.key.hex(), flush=True)\n"
         "signal.pause()"
@@ -208,6 +214,8 @@ def test_what_is_under_way_when_a_connection_is_closed_is_gone():
         await connection.close()
         with pytest.raises(Gone):
             await under_way
+        with pytest.raises(Gone):
+            await connection.call("never")
 
     asyncio.run(give_up())
 
@@ -243,7 +251,7 @@ def test_where_ray_encrypts_nothing_goes_in_the_clear(tmp_path: Path, monkeypatc
     monkeypatch.setenv("RAY_USE_TLS", "1")
     for name, file in {"SERVER_CERT": "certificate", "SERVER_KEY": "key", "CA_CERT": "certificate"}.items():
         monkeypatch.setenv(f"RAY_TLS_{name}", str(tmp_path / f"{file}.pem"))
-    monkeypatch.setattr(module, "_OPTIONS", [*module._OPTIONS, ("grpc.ssl_target_name_override", "localhost")])
+    monkeypatch.setattr(module, "OPTIONS", [*module.OPTIONS, ("grpc.ssl_target_name_override", "localhost")])
     address = listen_in_threads({"double": lambda number: 2 * number}, 1)
     assert asked(address, "double", 3) == 6
     monkeypatch.delenv("RAY_USE_TLS")

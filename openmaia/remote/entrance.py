@@ -45,6 +45,8 @@ class Entrance:
     async def wait(self, caller: str, count: int) -> None:
         """Returns when room is kept for `count` requests of the caller, or when it has left. Cancelled where its process is
         gone or asks anew: then nothing is kept for it."""
+        if count in self._kept.get(caller, ()):
+            return  # it was let in, and did not hear of it
         waiting = _Waiting(caller, count)
         self._queue.append(waiting)
         self._admit()

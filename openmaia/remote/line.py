@@ -72,12 +72,12 @@ class Item:
         for call, _ in self.asking:
             call.fail(error)
 
-    def forget(self, caller: str, reason: Exception) -> None:
-        """The caller's calls are over; an item that others ask for as well becomes theirs."""
+    def forget(self, gone: Callable[[Call], bool], reason: Exception) -> None:
+        """Such calls are over; an item that others ask for as well becomes theirs."""
         for call, _ in self.asking:
-            if call.caller == caller:
+            if gone(call):
                 call.fail(reason)
-        self.asking = [(call, index) for call, index in self.asking if call.caller != caller]
+        self.asking = [(call, index) for call, index in self.asking if not gone(call)]
         if self.asking:
             self.caller = self.asking[0][0].caller
 

@@ -10,7 +10,7 @@ dies, Ray ends what belongs to it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,9 +21,9 @@ from openmaia.remote.cache import Cache, Kept
 from openmaia.remote.counters import Counters, Metrics
 from openmaia.remote.entrance import Entrance
 from openmaia.remote.line import Answers, Call, Item
+from openmaia.remote.listener import Address, listen
 from openmaia.remote.replica import Hosting
 from openmaia.remote.serving import Serving
-from openmaia.remote.wire import Address, listen
 
 EVERY = 1.0
 """Seconds between two publications of the counters among Ray's metrics."""
@@ -55,19 +55,18 @@ class Pool:
             if self._hosting.at_once:
                 item.conversation = getattr(request, "conversation", "")
             self._take_in(item)
-        return await call.over
+        try:
+            return await call.over
+        except asyncio.CancelledError:  # the caller's process is gone, or asks anew
+            self._take_out(caller, lambda other: other is call, ServiceError(f"{caller} no longer waits"))
+            raise
 
     async def admit(self, caller: str, count: int) -> None:
         if not self._serving.broken:
             await self._entrance.wait(caller, count)
 
     def leave(self, caller: str) -> None:
-        reason = ServiceError(f"{caller} has left")
-        waiting = self._serving.line.drop(caller)
-        for item in {*waiting, *self._asked.values()}:
-            item.forget(caller, reason)
-        for item in waiting:
-            self._keep_or_drop(item)
+        self._take_out(caller, lambda call: call.caller == caller, ServiceError(f"{caller} has left"))
         self._serving.homes.release(caller)
         self._entrance.leave(caller)
 
@@ -132,6 +131,14 @@ class Pool:
             self._cache.keep(item.key, answer)
         item.answer(answer)
 
+    def _take_out(self, caller: str, gone: Callable[[Call], bool], reason: Exception) -> None:
+        """What nobody waits for any more, as far as it is not under way."""
+        waiting = self._serving.line.drop(caller)
+        for item in {*waiting, *self._asked.values()}:
+            item.forget(gone, reason)
+        for item in waiting:
+            self._keep_or_drop(item)
+
     def _keep_or_drop(self, item: Item) -> None:
         """An item taken out of the line: others may have asked for the same."""
         if not item.asking:
@@ -164,13 +171,15 @@ class Dispatcher:
     def __init__(self, hosting: Hosting, kept: Kept | None = None, run: str = ""):
         self._made_of = hosting, kept, run
         self._made: Pool | None = None
-        self._listening: asyncio.Task[Address] | None = None
+        self._opening = asyncio.Lock()
+        self._address: Address | None = None
 
     async def address(self) -> Address:
         """Where `submit` and `admit` are asked; Ray's calls of them would take three times as long."""
-        if self._listening is None:
-            self._listening = asyncio.create_task(listen({"submit": self.submit, "admit": self.admit}))
-        return await self._listening
+        async with self._opening:
+            if self._address is None:
+                self._address = await listen({"submit": self.submit, "admit": self.admit})
+        return self._address
 
     async def submit(self, caller: str, method: str, requests: Sequence[Any]) -> Answers | None:
         """The answers, in order. None where there is no room: nothing was taken, and the caller has to `admit` first.

@@ -10,10 +10,11 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 
 from openmaia.errors import OpenMaiaError, ServiceError, UsageError
+from openmaia.remote.listener import Address, listen_in_threads
 from openmaia.remote.meter import Meter
 from openmaia.remote.placement import Place
 from openmaia.remote.staging import Staging
-from openmaia.remote.wire import Address, Connection, Gone, listen_in_threads
+from openmaia.remote.wire import Connection, Gone
 from openmaia.schema import PoolConfig
 
 DEAD = (RayActorError, OutOfMemoryError, Gone)

@@ -21,8 +21,8 @@ from openmaia.remote.counters import Counters
 from openmaia.remote.line import Answers
 from openmaia.remote.placement import Place, reserved
 from openmaia.remote.pool import dispatcher
-from openmaia.remote.replica import DEAD, Hosting
-from openmaia.remote.wire import Raised, wire
+from openmaia.remote.replica import DEAD, Hosting, plain
+from openmaia.remote.wire import Raised, forget, wire
 from openmaia.remote.wish import of_pool
 from openmaia.schema import Config, DrawingPoolConfig
 from openmaia.services import Activation, Drawn, Edit, Exemplars, Generation, LayerProbe, Ledger, Probe, Services
@@ -97,6 +97,8 @@ def _asked(actor: Any, method: str, *arguments: Any) -> Any:
         if error.cause is not None:
             raise error.cause from None
         raise ServiceError(f"a service failed: {error.said}") from None
+    except RayTaskError as error:  # of opening a port
+        raise ServiceError(f"a service failed: {plain(error)}") from error
     except DEAD as error:
         raise ServiceError("a service's dispatcher died and did not come back") from error
 
@@ -176,7 +178,11 @@ def shared(configs: Sequence[Config], say: Callable[[str], None] = lambda line: 
             actor.counters.remote()  # starts its replicas
         gpus: dict[build.Role, float] = {role: getattr(configs[0].pools, role).num_gpus for role in ("target", *roles)}
         common: dict[build.Role, Any] = dict(zip(roles, made, strict=False))
-        yield [Pools({"target": target, **common}, gpus) for target in made[len(roles) :]]
+        try:
+            yield [Pools({"target": target, **common}, gpus) for target in made[len(roles) :]]
+        finally:
+            for actor in made:
+                forget(actor)
         # Only where all went well: otherwise calls are under way, and Ray ends the actors with the driver's connection.
         last = [actor.counters.remote() for actor in made]  # behind the last `leave`
         ray.wait(last, num_returns=len(made), timeout=10)

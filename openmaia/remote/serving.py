@@ -16,7 +16,7 @@ import ray
 from openmaia.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.messages import Reply
 from openmaia.remote.line import Homes, Item, Line
-from openmaia.remote.replica import DEAD, Hosting, Served, launch
+from openmaia.remote.replica import DEAD, Hosting, Served, launch, plain
 from openmaia.remote.staging import Staging
 from openmaia.remote.wire import Raised
 
@@ -106,8 +106,11 @@ class Serving:
             try:
                 replica = await launch(self._hosting, index, self._staging)
             except UsageError as error:
-                self._hopes[index] = max(self._hopes[index] - 1, 0)
-                await self._without(error)
+                await self._without(index, error)
+                continue
+            except Exception as error:  # whatever else it is: nobody waits for a replica that does not come
+                _log.exception("a replica of the %s could not be started", self._hosting.role)
+                await self._without(index, UsageError(f"the {self._hosting.role} could not be started: {plain(error)}"))
                 continue
             self.broken = ""
             self._hopes[index] = 2
@@ -117,21 +120,24 @@ class Serving:
             self.spawn(self._watched(replica))
             await replica.gone.wait()
             self._ready.remove(replica)
-            await replica.connection.close()
             self.counts.deaths += 1
             self.homes.depart(index)
             self.hand_out_soon()
             ray.kill(replica.actor)
+            await replica.connection.close()
 
     async def _watched(self, replica: Served) -> None:
         """Ray knows of a host that is gone what no connection says."""
         try:
             await replica.actor.serve.remote()
         except DEAD:
+            pass
+        finally:
             replica.gone.set()
 
-    async def _without(self, error: UsageError) -> None:
+    async def _without(self, index: int, error: UsageError) -> None:
         """One replica cannot be started: others serve, or will soon. Where none does, nobody is kept waiting."""
+        self._hopes[index] = max(self._hopes[index] - 1, 0)
         if not self._ready and not any(self._hopes.values()):
             self.broken = error.message
             for item in self.line.clear():
