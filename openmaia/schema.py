@@ -281,7 +281,8 @@ class PoolsConfig:
 @dataclass
 class RayConfig:
     address: str = "local"
-    """local: a cluster of this run's own; auto: the one running on this machine; host:port or ray://…: that one."""
+    """local: a cluster of this run's own; auto: the one running on this machine; host:port or ray://…: that one, whose nodes
+    this machine has to reach on all ports."""
     num_cpus: int = 0
     """Of a local cluster; 0 for what the machine has."""
     investigations: int = 4
