@@ -8,6 +8,7 @@ dealt to the replicas alternately.
 
 import os
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,8 @@ def measure(smoke: bool) -> dict[str, object]:
         made = config(gemma.build(Path(folder) / "gemma"))
         with cluster(made):
             actor = dispatcher(hosting("backbone", made))
+            while ray.get(actor.counters.remote(), timeout=60).replicas < made.pools.backbone.replicas:
+                time.sleep(0.5)  # the second one loads when the first one has
             kept = share(actor, conversations, turns, affinity=True)
             dealt = share(actor, conversations, turns, affinity=False)
             replicas = ray.get(actor.counters.remote(), timeout=60).replicas
