@@ -18,9 +18,10 @@ import ray
 from openmaia.images import Picture
 from openmaia.remote import listener
 from openmaia.remote.cache import Kept
+from openmaia.remote.failures import resolve
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting
-from openmaia.remote.services import PooledBackbone, resolve
+from openmaia.remote.services import PooledBackbone
 from openmaia.schema import PoolConfig
 from openmaia.services import Drawn, Generation
 

@@ -19,9 +19,9 @@ import ray
 
 from openmaia.errors import ServiceError, UsageError
 from openmaia.remote import wire
+from openmaia.remote.failures import resolve
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting, launch
-from openmaia.remote.services import resolve
 from openmaia.remote.staging import Staging
 from openmaia.schema import PoolConfig
 from tests.conftest import REPOSITORY

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import ray
 
+from openmaia.remote.failures import resolve
 from openmaia.remote.pool import dispatcher
 from openmaia.remote.replica import Hosting
-from openmaia.remote.services import resolve
 from openmaia.remote.staging import Staging
 from openmaia.schema import PoolConfig
 from tests.sleeping import Sleeping

@@ -14,9 +14,9 @@ import ray
 from ray.exceptions import RayTaskError
 
 from openmaia.errors import OpenMaiaError, ServiceError
+from openmaia.remote.failures import DEAD, plain
 from openmaia.remote.investigator import Job
 from openmaia.remote.placement import held
-from openmaia.remote.replica import DEAD, plain
 from openmaia.schema import Config
 
 STARTS = 5

@@ -16,8 +16,8 @@ from ray.exceptions import RayTaskError
 from openmaia.agent.attempt import Result
 from openmaia.errors import OpenMaiaError
 from openmaia.remote.crew import Crew, Ended, Member
+from openmaia.remote.failures import DEAD, plain
 from openmaia.remote.investigator import Job, RemoteInvestigator
-from openmaia.remote.replica import DEAD, plain
 from openmaia.schema import Config
 from openmaia.store.run import Owed
 

@@ -9,7 +9,7 @@ from ray.exceptions import RayTaskError
 
 from openmaia.errors import OpenMaiaError, ServiceError
 from openmaia.exemplars import SHARD, Progress, Worker
-from openmaia.remote.replica import DEAD
+from openmaia.remote.failures import DEAD
 from openmaia.schema import Config
 from openmaia.store.exemplars import ExemplarStore
 from openmaia.units import TargetInfo

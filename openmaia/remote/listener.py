@@ -16,6 +16,7 @@ from ray._common.network_utils import build_address  # pyright: ignore[reportAtt
 from ray._common.tls_utils import add_port_to_grpc_server
 
 from openmaia.errors import OpenMaiaError
+from openmaia.remote.failures import plain
 from openmaia.remote.seal import MAC, Forged, Seal
 
 SERVICE = "/openmaia/"
@@ -88,9 +89,8 @@ class _Asked:
         return self._seal.close((True, value), self._message[:MAC])
 
     def raised(self, error: BaseException) -> bytes:
-        lines = str(error).strip().splitlines() or ["no message"]
         cause = error if isinstance(error, OpenMaiaError) else None
-        return self._seal.close((False, (cause, f"{type(error).__name__}: {lines[-1]}")), self._message[:MAC])
+        return self._seal.close((False, (cause, plain(error))), self._message[:MAC])
 
 
 def _awaited(seal: Seal, name: str, method: Callable[..., Awaitable[Any]]) -> Any:

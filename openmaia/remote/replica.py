@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from openmaia.errors import OpenMaiaError, ServiceError, UsageError
+from openmaia.remote.failures import DEAD, plain
 from openmaia.remote.listener import Address, listen_in_threads
 from openmaia.remote.meter import Meter
 from openmaia.remote.placement import Place
 from openmaia.remote.staging import Staging
-from openmaia.remote.wire import Connection, Gone
+from openmaia.remote.wire import Connection
 from openmaia.schema import PoolConfig
-
-DEAD = (RayActorError, OutOfMemoryError, Gone)
-"""What Ray raises for a process that is gone. The second is for one that its memory monitor ended, and is not of the
-first's kind."""
 
 LAUNCHES = 3
 """So often a replica may die while it loads its model before it is given up."""
@@ -141,12 +138,6 @@ def _options(hosting: Hosting, index: int) -> dict[str, Any]:
         "max_concurrency": max(hosting.at_once, 1),
         **where,
     }
-
-
-def plain(error: Exception) -> str:
-    """The last line of what went wrong: Ray's text carries colours, process ids and addresses."""
-    cause = error.cause if isinstance(error, RayTaskError) else error
-    return f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1] if str(cause).strip() else 'no message'}"
 
 
 _RemoteReplica: Any = ray.remote(Replica)

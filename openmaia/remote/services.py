@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import ray
-from ray.exceptions import RayTaskError
 
 from openmaia import build
 from openmaia.config import to_dict
-from openmaia.errors import OpenMaiaError, ServiceError
+from openmaia.errors import ServiceError
 from openmaia.messages import Chat, Reply
 from openmaia.remote.cache import Kept
 from openmaia.remote.counters import Counters
+from openmaia.remote.failures import resolve
 from openmaia.remote.line import Answers
 from openmaia.remote.placement import Place, reserved
 from openmaia.remote.pool import dispatcher
-from openmaia.remote.replica import DEAD, Hosting, plain
+from openmaia.remote.replica import Hosting
 from openmaia.remote.wire import Raised, forget, wire
 from openmaia.remote.wish import of_pool
 from openmaia.schema import Config, DrawingPoolConfig
@@ -96,23 +96,7 @@ def _asked(actor: Any, method: str, *arguments: Any) -> Any:
     except Raised as error:
         if error.cause is not None:
             raise error.cause from None
-        raise ServiceError(f"a service failed: {error.said}") from None
-    except RayTaskError as error:  # of opening a port
-        raise ServiceError(f"a service failed: {plain(error)}") from error
-    except DEAD as error:
-        raise ServiceError("a service's dispatcher died and did not come back") from error
-
-
-def resolve(reference: Any) -> Any:
-    """ray.get with our own exceptions as they were raised, and Ray's as ServiceError."""
-    try:
-        return ray.get(reference)
-    except RayTaskError as error:
-        if isinstance(error.cause, OpenMaiaError):
-            raise error.cause from None
-        raise ServiceError(f"a service failed: {type(error.cause).__name__}: {error.cause}") from error
-    except DEAD as error:
-        raise ServiceError("a service's dispatcher died and did not come back") from error
+        raise ServiceError(f"a service failed: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ import ray
 
 from openmaia.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.messages import Reply
+from openmaia.remote.failures import DEAD, plain
 from openmaia.remote.line import Homes, Item, Line
-from openmaia.remote.replica import DEAD, Hosting, Served, launch, plain
+from openmaia.remote.replica import Hosting, Served, launch
 from openmaia.remote.staging import Staging
-from openmaia.remote.wire import Raised
+from openmaia.remote.wire import Gone, Raised
 
 SPOKEN = {2: "twice", 3: "three times"}
 """So often a replica has to die over a request for it to fail."""
@@ -188,7 +189,7 @@ class Serving:
                 self._answer(item, answer)
         except Raised as error:
             self._failed(replica, batch, error)
-        except (*DEAD, TimeoutError) as error:
+        except (Gone, TimeoutError) as error:
             self._died(replica, batch, error)
         except Exception as error:  # whatever else it is: nobody waits for an answer that does not come
             _log.exception("a replica of the %s is given up", self._hosting.role)
@@ -216,7 +217,7 @@ class Serving:
         try:
             await asyncio.wait_for(replica.connection.call("awake"), self._hosting.pool.deadline)
             return True
-        except (*DEAD, TimeoutError):
+        except (Gone, TimeoutError):
             replica.gone.set()
             self._again(batch)
             return False
@@ -248,7 +249,7 @@ class Serving:
         elif len(batch) > 1:
             self._again(batch)
         else:
-            said = cause or ServiceError(f"the {self._hosting.role} failed: {error.said}")
+            said = cause or ServiceError(f"the {self._hosting.role} failed: {error}")
             self._fail(batch[0], "error", said)
 
     def _died(self, replica: Served, batch: list[Item], error: Exception) -> None:

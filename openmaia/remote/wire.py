@@ -15,6 +15,7 @@ import ray
 from ray._common.tls_utils import load_certs_from_env
 
 from openmaia.errors import OpenMaiaError, ServiceError
+from openmaia.remote.failures import resolve
 from openmaia.remote.listener import OPTIONS, SERVICE, Address
 from openmaia.remote.seal import MAC, Forged
 
@@ -31,18 +32,14 @@ class Raised(Exception):
 
     def __init__(self, cause: OpenMaiaError | None, said: str):
         super().__init__(said)
-        self.cause, self.said = cause, said
+        self.cause = cause
 
 
 class Connection:
     """To one listener, from an event loop."""
 
     def __init__(self, address: Address):
-        secure = _credentials()
-        if secure is None:
-            self._channel = grpc.aio.insecure_channel(address.target, options=OPTIONS)
-        else:
-            self._channel = grpc.aio.secure_channel(address.target, secure, options=OPTIONS)
+        self._channel = _channel(grpc.aio, address)
         self._address = address
         self._is_closed = False
 
@@ -83,7 +80,7 @@ class Wire:
         self._known: tuple[Address, Any] | None = None
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Raises Raised, Ray's exceptions where the actor is dead for good, and ServiceError where it lives out of reach."""
+        """Raises Raised, and ServiceError where the actor is dead for good or lives out of reach."""
         tried, since = None, 0.0
         while True:
             address, channel = self._connected()
@@ -103,8 +100,8 @@ class Wire:
     def _connected(self) -> tuple[Address, Any]:
         with self._lock:
             if self._known is None:
-                address: Address = ray.get(self._actor.address.remote())
-                self._known = address, _channel(address)
+                address: Address = resolve(self._actor.address.remote())
+                self._known = address, _channel(grpc, address)
             return self._known
 
     def _forget(self, channel: Any) -> None:
@@ -121,7 +118,9 @@ _lock = threading.Lock()
 def wire(actor: Any) -> Wire:
     """Threads share a connection."""
     with _lock:
-        return _wires.setdefault(actor._actor_id, Wire(actor))
+        if actor._actor_id not in _wires:
+            _wires[actor._actor_id] = Wire(actor)
+        return _wires[actor._actor_id]
 
 
 def forget(actor: Any) -> None:
@@ -152,11 +151,12 @@ def _credentials() -> Any:
     return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=chain)
 
 
-def _channel(address: Address) -> Any:
+def _channel(kind: Any, address: Address) -> Any:
+    """kind: grpc or grpc.aio."""
     secure = _credentials()
     if secure is None:
-        return grpc.insecure_channel(address.target, options=OPTIONS)
-    return grpc.secure_channel(address.target, secure, options=OPTIONS)
+        return kind.insecure_channel(address.target, options=OPTIONS)
+    return kind.secure_channel(address.target, secure, options=OPTIONS)
 
 
 def _unreachable(address: Address) -> ServiceError:

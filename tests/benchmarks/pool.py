@@ -20,8 +20,8 @@ import ray
 
 from openmaia.config import load
 from openmaia.remote.cluster import cluster
+from openmaia.remote.failures import resolve
 from openmaia.remote.replica import _RemoteReplica
-from openmaia.remote.services import resolve
 from openmaia.schema import PoolConfig
 from tests.conftest import REPOSITORY
 from tests.sleeping import (
@@ -96,16 +96,16 @@ def throughput(crowd: list[Any], seconds: float, rounds: int) -> dict[str, float
     relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, enable_task_events=False).remote(bare)
     found: dict[str, list[float]] = {}
     with pool(QUICK, PoolConfig(replicas=4)) as actor:
-        for seconds_of_round in (0.1, *[seconds] * rounds):  # the first one connects
-            tried = {
-                "per_second_bare": lambda one, s: one.until_bare.remote(bare, s),
-                "per_second_relay": lambda one, s: one.until_bare.remote(relay, s),
-                "per_second_single": lambda one, s: one.until.remote(actor, s, 1),
-                "per_second_lists": lambda one, s: one.until.remote(actor, s, 5),
-            }
-            for name, ask in tried.items():
+        ways = {
+            "per_second_bare": lambda one, length: one.until_bare.remote(bare, length),
+            "per_second_relay": lambda one, length: one.until_bare.remote(relay, length),
+            "per_second_single": lambda one, length: one.until.remote(actor, length, 1),
+            "per_second_lists": lambda one, length: one.until.remote(actor, length, 5),
+        }
+        for length in (0.1, *[seconds] * rounds):  # the first round connects
+            for name, ask in ways.items():
                 began = time.monotonic()
-                answered = ray.get([ask(one, seconds_of_round) for one in crowd], timeout=seconds + 300)
+                answered = ray.get([ask(one, length) for one in crowd], timeout=length + 300)
                 found.setdefault(name, []).append(sum(answered) / (time.monotonic() - began))
     ray.kill(relay)
     ray.kill(bare)
