@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench science applications gpu cluster-test clean
+.PHONY: setup demo test test-all lint bench agent science applications gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -29,9 +29,15 @@ lint: setup
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
+# What protects a user from a wrong or a lost result, in about ten minutes. `make test-all` adds whole sweeps, faults of
+# processes and nodes, real engines together, and a small run of each measurement; CI runs that.
 test: lint
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not cluster and not slow" -n 2 --dist loadfile --no-loadscope-reorder -rs
+
+test-all: lint
+	@$(BIN)/python -m tests.prepare
+	$(BIN)/pytest -m "not cluster" -n 2 --dist loadfile --no-loadscope-reorder -rs
 
 # By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
 # `make bench only=pool` runs one part.
@@ -43,6 +49,12 @@ bench: setup
 science: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.science $(if $(only),only=$(only))
+
+# A language model of 1.5 billion parameters plays the agent on this machine: fetches 1.1 GB and takes about an hour. Your own:
+# make agent with="url=http://127.0.0.1:8000/v1 model=NAME sees=images". Writes tests/language_model/RESULTS.md.
+agent: setup
+	@$(BIN)/python -m tests.prepare
+	@$(BIN)/python -m tests.language_model $(with)
 
 # What the applications find of what is known to be there: writes tests/applications/RESULTS.md.
 applications: setup

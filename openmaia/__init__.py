@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from openmaia.notebook import Tools
-    from openmaia.tools.api import System
+    from openmaia.agent.tools.api import System
+    from openmaia.notebook import NotebookTools
 
 __version__ = "0.1.0"
 
 
-def open(config: str | list[str], unit: str) -> "tuple[System, Tools]":
+def open(config: str | list[str], unit: str) -> "tuple[System, NotebookTools]":
     """The instruments of one unit for a person, in this process: `system, tools = openmaia.open(config, "layer4=122")`.
 
     The same functions as the agent's; images show in a notebook. `tools.answer(description, *labels)` ends the

@@ -1,27 +1,43 @@
-"""The agent's instruments for a person in a notebook: no sandbox, the same toolbox, the same record."""
+"""Lets a person in a notebook investigate a unit with the tools of the agent, without a sandbox.
+
+The calls are recorded in the same format as those of an agent.
+"""
 
 import contextlib
 import time
 from typing import Any
 
-from openmaia import build, exemplars
-from openmaia.agent.bench import Live, merged
-from openmaia.agent.investigation import surroundings
-from openmaia.config import load, to_dict
-from openmaia.errors import ToolError, UsageError
-from openmaia.images import Picture
-from openmaia.messages import Part
-from openmaia.store.files import safe
-from openmaia.store.records import Record, Stop, Turn
-from openmaia.store.run import Owed, Run
-from openmaia.tasks.task import load as load_task
-from openmaia.tools import api
-from openmaia.tools.toolbox import Toolbox
-from openmaia.units import Unit, select
+from openmaia.agent.context import InvestigationContext
+from openmaia.agent.experiments import ToolSession, merged
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.agent.tools import api
+from openmaia.agent.tools.toolbox import Toolbox
+from openmaia.cli.assembly import exemplars
+from openmaia.cli.assembly import hosts as build
+from openmaia.config.loading import load, to_dict
+from openmaia.core.errors import ToolError, UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Part
+from openmaia.core.selection import select
+from openmaia.core.units import Unit
+from openmaia.runs.files import safe
+from openmaia.runs.records import Record, Stop, Turn
+from openmaia.runs.run import InvestigationId, Run
 
 
-def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, Tools]":
-    """Raises UsageError where spec names no unit, or more than one."""
+def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, NotebookTools]":
+    """Opens one unit for an investigation by a person.
+
+    Args:
+        source: A config file, or a list of config files and overrides.
+        spec: The unit, in the syntax of `units` in the config, such as "layer4=12".
+
+    Returns:
+        The objects `system` and `tools`, as they are defined for the agent.
+
+    Raises:
+        UsageError: If `spec` selects no unit or more than one.
+    """
     config = load([*([source] if isinstance(source, str) else source), f"units={spec}"])
     target = build.target(config)
     units = select(spec, target.info()).units
@@ -31,13 +47,15 @@ def open_unit(source: str | list[str], spec: str) -> "tuple[api.System, Tools]":
     store = exemplars.make(config, [unit.layer for unit in units], print)
     task, options = load_task(config.task.name), build.options(config)
     services = build.services(config, store)
-    toolbox = Toolbox(surroundings(units[0], task, services, options, f"{units[0]}/human", config.seed))
-    tools = Tools(_Desk(toolbox, units[0], to_dict(config), Run.create(config)), list(options.user_tools))
+    toolbox = Toolbox(
+        InvestigationContext(unit=units[0], task=task, services=services, options=options, run_seed=config.seed)
+    )
+    tools = NotebookTools(_Desk(toolbox, units[0], to_dict(config), Run.create(config)), list(options.user_tools))
     return api.System(tools.call), tools
 
 
-class Tools(api.Tools):
-    """The agent's tools, and the end of the investigation."""
+class NotebookTools(api.Tools):
+    """The tools of the agent, with methods that end the investigation and write its record."""
 
     def __init__(self, desk: "_Desk", user_tools: list[str]):
         super().__init__(desk.call)
@@ -56,22 +74,22 @@ class Tools(api.Tools):
 
 
 class _Desk:
-    """Serves calls and remembers them: one turn, as long as the person works."""
+    """Executes and records the calls of a person. The whole investigation is recorded as one turn."""
 
     def __init__(self, toolbox: Toolbox, unit: Unit, config: dict[str, Any], run: Run):
         self._unit, self._config, self._run = unit, config, run
-        self._live = Live(toolbox)
+        self._session = ToolSession(toolbox)
         self._shown = 0
         self._started = time.time()
 
     def call(self, name: str, *args: Any) -> Any:
         try:
-            return self._live.serve(name, list(args), {})
+            return self._session.serve(name, list(args), {})
         except ToolError as error:
             raise ValueError(error.message) from None
         finally:
-            new = self._live.parts[self._shown :]
-            self._shown = len(self._live.parts)
+            new = self._session.parts[self._shown :]
+            self._shown = len(self._session.parts)
             _show(new)
 
     def finish(self, stop: Stop, description: str, labels: tuple[str, ...]) -> str:
@@ -83,8 +101,8 @@ class _Desk:
             hypotheses=(),
             forgiven=(),
             status="ok",
-            calls=tuple(self._live.calls),
-            observation=merged(self._live.parts),
+            calls=tuple(self._session.calls),
+            observation=merged(self._session.parts),
             output_digest="",
             prompt_tokens=0,
             cached_tokens=0,
@@ -92,8 +110,8 @@ class _Desk:
             left_out="",
             backbone_seconds=0.0,
             experiment_seconds=seconds,
-            spent=self._live.toolbox.around.services.ledger.spent(),
-            pictures=self._live.pictures(),
+            spent=self._session.toolbox.context.services.ledger.spent(),
+            images=self._session.images,
         )
         record = Record(
             unit=self._unit,
@@ -110,14 +128,14 @@ class _Desk:
             config=self._config,
             started=self._started,
         )
-        owed = Owed(unit=self._unit, replicate=0)
+        investigation = InvestigationId(unit=self._unit, replicate=0)
         self._run.set_plan([self._unit], 1)
         self._run.publish(record)
-        return self._run.record_path(owed)
+        return self._run.record_path(investigation)
 
 
 def _show(parts: list[Part]) -> None:
-    """In a notebook pictures are shown, elsewhere named."""
+    """Prints texts and displays images. Outside of a notebook, prints the digest and size of an image instead."""
     display: Any = None
     with contextlib.suppress(ImportError):
         from IPython.core.getipython import get_ipython
@@ -125,7 +143,7 @@ def _show(parts: list[Part]) -> None:
 
         display = ipython_display if get_ipython() is not None else None
     for part in parts:
-        if not isinstance(part, Picture):
+        if not isinstance(part, EncodedImage):
             print(part, end="" if part.endswith("\n") else "\n")
         elif display is not None:
             display(part.pil())

@@ -1,4 +1,4 @@
-"""What a scheduler gave this job on this node, read from its environment, and ports that nobody else uses."""
+"""Determines the resources of this job on this node from SLURM's environment variables, and finds free ports."""
 
 import os
 import shutil
@@ -7,29 +7,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PORTS = 10
-"""A node's services listen on as many consecutive ports; its workers on whatever is free."""
+"""Number of consecutive ports for Ray's services on a node. Ray's workers use any free ports."""
 
 FIRST, BLOCKS = 20_000, 1_000
-"""Below 30000, so that the kernel does not hand these ports out to outgoing connections."""
+"""First port, and number of blocks of PORTS ports. All are below 30000, because the kernel assigns higher ports to
+outgoing connections."""
 
 STORE_SHARE = 0.3
-"""Of a node's memory, for objects: Ray's own default."""
+"""Share of the memory that Ray's object store gets. This is also Ray's default."""
 
 RAY_BYTES = 512 * 2**20
-"""Kept back for Ray's own processes on a node; measured: 390 MB on a head, 185 MB on a worker (Ray 2.60)."""
+"""Memory that is reserved for Ray's own processes. Measured with Ray 2.60: 390 MB on a head, 185 MB on a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """cpus, gpus: of this node; memory, store: bytes for tasks and for objects. None: whatever Ray finds."""
+    """The resources of a job on one node. None means that Ray detects the value."""
 
     cpus: int | None
     gpus: int | None
     memory: int | None
+    """Bytes for tasks and actors."""
     store: int | None
+    """Bytes for Ray's object store."""
 
     def options(self) -> list[str]:
-        """Of `ray start`, which otherwise takes the whole machine for its own: it does not see a job's limits."""
+        """Returns options of `ray start` for these resources. Without them, Ray would use the whole node."""
         wanted = {
             "num-cpus": self.cpus,
             "num-gpus": self.gpus,
@@ -40,7 +43,12 @@ class Share:
 
 
 def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = None) -> Share:
-    """This node's part of a SLURM allocation; outside of one, all of it is None. shm_bytes: free in /dev/shm."""
+    """Returns the resources of the SLURM job on this node. All are None if this is no SLURM job.
+
+    Args:
+        environment: The environment variables.
+        shm_bytes: Free bytes in /dev/shm, which limit the object store. None means that they are measured.
+    """
     if "SLURM_JOB_ID" not in environment:
         return Share(cpus=None, gpus=None, memory=None, store=None)
     cpus = int(environment.get("SLURM_CPUS_ON_NODE", 0)) or None
@@ -59,14 +67,21 @@ def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = N
 
 
 def _gpus(environment: Mapping[str, str]) -> int:
-    """SLURM_GPUS_ON_NODE is set for jobs that asked for GPUs by any of SLURM's options."""
+    """Returns SLURM_GPUS_ON_NODE, or the number of GPUs in CUDA_VISIBLE_DEVICES if that is not set or 0."""
     named = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    visible = [name for name in named if name not in ("", "NoDevFiles")]  # the latter: none, by an older SLURM
+    visible = [name for name in named if name not in ("", "NoDevFiles")]  # older SLURM: NoDevFiles means no GPU
     return int(environment.get("SLURM_GPUS_ON_NODE", 0)) or len(visible)
 
 
 def free_block(number: int) -> int:
-    """The first of PORTS consecutive free ports; jobs of different numbers begin to look at different places."""
+    """Finds PORTS consecutive free ports and returns the first one.
+
+    Args:
+        number: Determines where the search starts, such as the id of the job, so that jobs rarely try the same ports.
+
+    Raises:
+        OSError: If there are none.
+    """
     for step in range(BLOCKS):
         base = FIRST + (number + step) % BLOCKS * PORTS
         if all(_is_free(base + offset) for offset in range(PORTS)):
@@ -84,9 +99,11 @@ def _is_free(port: int) -> bool:
 
 
 def own_address(peer: str = "") -> str:
-    """The address of this node on its way to the peer; without one, the address that its own name stands for.
+    """Returns the IP address under which other nodes reach this node.
 
-    With several networks, OPENMAIA_HEAD_ADDRESS names the one to use on the head; workers follow.
+    Args:
+        peer: The address of the node to communicate with; the result is in the same network. If empty, the result is
+            OPENMAIA_HEAD_ADDRESS or the address of this node's host name.
     """
     if peer:
         return _towards(peer)
@@ -101,7 +118,7 @@ def own_address(peer: str = "") -> str:
 
 
 def _towards(peer: str) -> str:
-    """Nothing is sent: a datagram socket that is connected knows by which of its addresses it would."""
+    """Returns the local address that the kernel would use to reach the peer. Connects a UDP socket; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((peer, 9))

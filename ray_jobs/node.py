@@ -1,10 +1,13 @@
-"""One node of a Ray cluster inside a batch job: started with what the job was given, started again when it is lost,
-ended by process id, its files removed. Used by cluster/slurm; works wherever RAY_ADDRESS says where the head is to be.
-OPENMAIA_RAY_OPTIONS holds further options of `ray start`, such as --resources; OPENMAIA_HEAD_OPTIONS those of the head.
+"""Runs one node of a Ray cluster inside a batch job.
+
+It starts Ray with the resources of the job, restarts it after a failure, and finally ends its processes by their ids
+and removes its files. cluster/slurm uses it. It works in any environment in which RAY_ADDRESS is the address of the
+head. OPENMAIA_RAY_OPTIONS holds further options of `ray start` for all nodes, such as --resources, and
+OPENMAIA_HEAD_OPTIONS further options for the head.
 
     python -m ray_jobs.node address    prints HOST:PORT for a head on this machine
-    python -m ray_jobs.node head       runs the head at RAY_ADDRESS until it gets a SIGTERM
-    python -m ray_jobs.node worker     joins RAY_ADDRESS, again and again, until a SIGTERM or until the head is gone
+    python -m ray_jobs.node head       runs the head at RAY_ADDRESS until SIGTERM
+    python -m ray_jobs.node worker     joins RAY_ADDRESS, again after a failure, until SIGTERM or the end of the head
 """
 
 import ctypes
@@ -23,31 +26,37 @@ from types import FrameType
 from ray_jobs.allocation import free_block, own_address, share
 
 PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
-"""Seconds without an answer from the head after which a worker gives up."""
+"""Time in seconds without an answer from the head after which a worker ends."""
 
 SLOW = {"RAY_raylet_start_wait_time_s": "60"}
-"""Seconds for Ray's own start on a busy node or a slow file system; its default is half a minute."""
+"""Gives Ray 60 seconds to start on a busy node or a slow file system. Ray's default is 30 seconds."""
 
 STARTS = 3
-"""Of a Ray that does not come up, one after the other, before it is given up."""
+"""Number of failed starts of Ray in a row after which the node ends."""
 
 LAST = 15
-"""Lines of each of Ray's logs that are kept where it ended by itself."""
+"""Number of lines that are printed from the end of each of Ray's logs after Ray has ended by itself."""
 
 GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL for what Ray started."""
+"""Time in seconds between SIGTERM and SIGKILL for Ray's processes."""
 
 END = 10.0
-"""Seconds in which what was killed has to be gone, and its files with it: SLURM's KillWait is 30."""
+"""Longest wait in seconds for killed processes to end and for files to be removed. SLURM's KillWait is 30 seconds."""
 
 PR_SET_CHILD_SUBREAPER = 36
+"""The option of prctl(2) that makes a process adopt its orphaned descendants."""
 
 
 class _Stop(Exception):
-    """SIGTERM arrived."""
+    """Raised in the main thread when SIGTERM or SIGINT arrives."""
 
 
 def main(role: str) -> int:
+    """Runs one of the three commands of this module, and returns the exit code.
+
+    Args:
+        role: "address" prints the address for a head on this machine. "head" and "worker" run that kind of Ray node.
+    """
     if role == "address":
         print(f"{own_address()}:{free_block(_number())}")
         return 0
@@ -56,7 +65,7 @@ def main(role: str) -> int:
     signal.signal(signal.SIGINT, _stop)
     folder = _folder()
     try:
-        shutil.rmtree(folder, ignore_errors=True)  # of this job before it was requeued
+        shutil.rmtree(folder, ignore_errors=True)  # left by the same job before it was requeued
         return _head(folder) if role == "head" else _worker(folder)
     except _Stop:
         return 0
@@ -71,7 +80,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _stop_once() -> None:
-    """Tidying up is not interrupted by a second signal."""
+    """Ignores further signals, so that they do not interrupt the clean-up."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -87,13 +96,17 @@ def _head(folder: Path) -> int:
         _say(f"Ray ended with code {code}")
         _tell(folder)
         if _was_up(folder):
-            break  # what it knew is lost
+            break  # A new head would not know the state of the cluster, so it is not started.
         _clear(folder)
     return code
 
 
 def _worker(folder: Path) -> int:
-    """A raylet that was cut off ends itself when it hears from the head again; then it is time for another."""
+    """Runs Ray until the head has ended or STARTS starts in a row failed. Returns the exit code.
+
+    A raylet that lost the connection ends when it reaches the head again, because the head has declared it dead. Ray is
+    then started again.
+    """
     head = os.environ["RAY_ADDRESS"]
     failures = 0
     while failures < STARTS:
@@ -110,7 +123,14 @@ def _worker(folder: Path) -> int:
 
 
 def _ray(folder: Path, host: str, base: int, *options: str) -> int:
-    """Runs until Ray on this node ends. What it and its workers write goes below the folder."""
+    """Runs Ray on this node and returns its exit code when it ends.
+
+    Args:
+        folder: The folder for all files of Ray and its workers.
+        host: The IP address of this node.
+        base: The first of PORTS ports for Ray's services.
+        options: Options of `ray start`.
+    """
     scratch = folder / "tmp"
     scratch.mkdir(parents=True)
     folder.chmod(0o700)
@@ -121,7 +141,7 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
         "dashboard-agent-listen-port": base + 4,
         "dashboard-agent-grpc-port": base + 5,
         "metrics-export-port": base + 6,
-        # Any free one: Ray's own range, 10002 to 19999, would be shared by all jobs on the machine.
+        # 0 means any free port. All jobs on the machine would share Ray's default range, 10002 to 19999.
         "min-worker-port": 0,
         "max-worker-port": 0,
     }
@@ -149,7 +169,7 @@ def _answers(address: str) -> bool:
 
 
 def _folder() -> Path:
-    """Short, since sockets lie below it and their paths may have 107 bytes."""
+    """Returns the folder of Ray's files. Its path is short, because paths of sockets may have 107 bytes at most."""
     own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{socket.gethostname().split('.')[0][-16:]}"
     return Path(os.environ.get("OPENMAIA_TMP", "/tmp")) / f"oma-{own}"
 
@@ -159,7 +179,7 @@ def _number() -> int:
 
 
 def _tell(folder: Path) -> None:
-    """The ends of the logs that are about to be removed."""
+    """Prints the ends of Ray's logs before they are removed."""
     for log in sorted(folder.glob("session_latest/logs/*")):
         if log.name.startswith(("raylet.", "gcs_server.")):
             lines = log.read_text(errors="replace").splitlines()[-LAST:]
@@ -170,26 +190,26 @@ def _clear(folder: Path) -> None:
     end_descendants()
     until = time.monotonic() + END
     while folder.exists() and time.monotonic() < until:
-        shutil.rmtree(folder, ignore_errors=True)  # which gives up where something was written meanwhile
+        shutil.rmtree(folder, ignore_errors=True)  # fails if a process writes into the folder meanwhile
         time.sleep(0.1 if folder.exists() else 0)
     if folder.exists():
         _say(f"{folder} could not be removed; please remove it")
 
 
 def adopt_orphans() -> None:
-    """Makes the orphans of Ray our children, so that they can be found and ended."""
+    """Makes this process the parent of its orphaned descendants (prctl), so that it can find and end them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants() -> None:
-    """SIGTERM, then SIGKILL, for everything that comes from this process and for nothing else."""
+    """Ends all descendants of this process: sends SIGTERM, waits up to GRACE seconds, then sends SIGKILL repeatedly."""
     _signal_descendants(signal.SIGTERM)
     until = time.monotonic() + GRACE
     while not _childless() and time.monotonic() < until:
         time.sleep(0.05)
     until = time.monotonic() + END
     while not _childless() and time.monotonic() < until:
-        _signal_descendants(signal.SIGKILL)  # again and again: one may have begun another while we looked
+        _signal_descendants(signal.SIGKILL)  # repeated, because a process may have started another one meanwhile
         time.sleep(0.01)
 
 
@@ -200,8 +220,11 @@ def _signal_descendants(number: signal.Signals) -> None:
 
 
 def _childless() -> bool:
-    """Whether nothing is left that comes from us: orphans are adopted, so that who has no child has no descendant. The
-    kernel says it at once, while a walk through /proc misses a process whose parent ends meanwhile."""
+    """Reaps ended children and returns whether none are left.
+
+    As this process adopts orphans, it then has no descendants at all. The answer of waitpid is reliable, whereas a
+    search through /proc can miss a process whose parent ends meanwhile.
+    """
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -211,7 +234,7 @@ def _childless() -> bool:
 
 
 def descendants(root: int) -> set[int]:
-    """Processes that come from this one, zombies included."""
+    """Returns the ids of all descendants of a process, including zombies."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

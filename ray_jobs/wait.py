@@ -1,57 +1,71 @@
-"""`python -m ray_jobs.wait --nodes N --timeout SECONDS`: until N nodes of the cluster at RAY_ADDRESS are alive."""
+"""`python -m ray_jobs.wait --nodes N --timeout SECONDS`: waits until N nodes of the cluster at RAY_ADDRESS are alive.
+
+Runs on a node of that cluster.
+"""
 
 import argparse
 import os
+import socket
 import sys
 import time
-from typing import Any
 
 import ray
-from ray.exceptions import AuthenticationError, RayError
 
-ALIVE = 0
-"""GcsNodeInfo.GcsNodeState."""
+PAUSE = 0.25
+"""Time in seconds between two checks."""
 
 
 def main() -> None:
+    """Runs the command. Exits with code 1 if too few nodes are alive after the time limit."""
     parser = argparse.ArgumentParser(prog="python -m ray_jobs.wait", description=__doc__)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds")
     given = parser.parse_args()
     address = os.environ.get("RAY_ADDRESS") or parser.error("RAY_ADDRESS=HOST:PORT says which cluster; it is not set")
-    alive = wait(address, given.nodes, given.timeout)
+    alive = wait(address, given.nodes, time.monotonic() + given.timeout)
     if alive < given.nodes:
         sys.exit(
             f"error: {alive} of {given.nodes} Ray nodes at {address} after {given.timeout:g} s. The log of each node says "
-            "what it waits for; common: no route between the nodes (OPENMAIA_HEAD_ADDRESS=… names another network)"
+            "what it waits for; common: no route between the nodes (OPENMAIA_HEAD_ADDRESS=... names another network)"
         )
 
 
-def wait(address: str, wanted: int, timeout: float) -> int:
-    """How many nodes are alive: as many as wanted, or fewer once the time is over."""
-    until = time.monotonic() + timeout
-    alive = said = -1
+def wait(address: str, wanted: int, until: float) -> int:
+    """Waits until the cluster has enough nodes.
+
+    Args:
+        address: The address of the head.
+        wanted: The number of nodes to wait for.
+        until: Time limit on the clock of `time.monotonic`.
+
+    Returns:
+        The number of nodes that are alive; less than `wanted` if the time limit was reached.
+    """
+    if not connected(address, until):
+        return 0
+    alive = reported = -1
     while alive < wanted and time.monotonic() < until:
-        alive = count(address)
-        if alive != said:
+        alive = sum(node["Alive"] for node in ray.nodes())
+        if alive != reported:
             print(f"{time.strftime('%H:%M:%S')} {alive} of {wanted} Ray nodes", flush=True)
-            said = alive
+            reported = alive
         if alive < wanted:
-            time.sleep(0.25)
+            time.sleep(PAUSE)
+    ray.shutdown()
     return alive
 
 
-def count(address: str) -> int:
-    """Nodes alive; 0 where no head answers yet."""
-    # The one way to ask that does not join the cluster first, which takes seconds and a raylet on this machine.
-    client: Any = ray._raylet.GcsClient  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        nodes = client(address=address).get_all_node_info(timeout=2)
-    except AuthenticationError:
-        raise
-    except RayError:
-        return 0
-    return sum(node.state == ALIVE for node in nodes.values())
+def connected(address: str, until: float) -> bool:
+    """Connects to the cluster as soon as its head answers. Returns False if it does not answer before `until`."""
+    host, _, port = address.rpartition(":")
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            return True
+        except (OSError, ConnectionError, RuntimeError):  # the head or the node on this machine has not started yet
+            time.sleep(PAUSE)
+    return False
 
 
 if __name__ == "__main__":

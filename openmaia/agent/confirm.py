@@ -1,90 +1,123 @@
-"""After the answer the loop tests it itself: pictures of the labels that no experiment has seen, and near misses of them."""
+"""Tests the labels of an answer on new images.
+
+Each image of a label has a counterpart, its near miss: the same scene with one thing changed, so that the label no
+longer holds.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 
+from openmaia.agent.context import InvestigationContext
+from openmaia.agent.contrasts import Contrast, WrittenContrasts
 from openmaia.agent.evidence import ID, assess
-from openmaia.pictures.near import Near, pairs
-from openmaia.services import Generation, Probe, Services
-from openmaia.store.evidence import Confirmation, Shot
-from openmaia.store.records import Turn
-from openmaia.tasks.grammar import Answer, Parsed
-from openmaia.tasks.rule import Rule
-from openmaia.tools.seeds import seed
-from openmaia.units import Scope, Unit
+from openmaia.agent.tasks.grammar import ParsedReply
+from openmaia.agent.tasks.task import StoppingRule
+from openmaia.agent.tools.seeds import seed
+from openmaia.core.messages import AnswerFormat
+from openmaia.core.services import Generation, Probe
+from openmaia.core.units import Scope
+from openmaia.runs.evidence import Confirmation, ConfirmationSample
+from openmaia.runs.records import Turn
 
-DROPPED = 8
-"""Hypotheses that were given up, at most, the latest first, from which near misses are made."""
-
-
-def is_due(unit: Unit, last: Parsed | None, rule: Rule, answer: Answer) -> bool:
-    """Whether something was claimed that is a statement about pictures of one unit."""
-    return bool(last and last.labels and rule.confirm and not answer.choices and unit.scope is Scope.UNIT)
+MAX_DROPPED = 8
+"""Largest number of rejected hypotheses that may be used as near misses; the latest come first."""
 
 
-def confirm(
-    unit: Unit,
-    last: Parsed | None,
-    turns: Sequence[Turn],
-    services: Services,
-    run_seed: int,
-    rule: Rule,
-    answer: Answer,
-) -> Confirmation | None:
-    """None where it is not due. Raises ServiceError where a service stays dead."""
-    if last is None or not is_due(unit, last, rule, answer):
-        return None
-    before = services.ledger.spent()
-    wanted = pairs(last.labels, dropped(turns, last, answer), rule.confirm)
-    requests = _requests(wanted, run_seed)
-    drawn = services.generator.generate(requests)
-    answers = services.target.probe([Probe(unit=unit, picture=one.picture) for one in drawn])
-    known = services.exemplars.read(unit)
-    shots = [
-        Shot(
-            label=near.label,
+def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
+    """Returns the number of image pairs with which the answer has to be tested; 0 if it is not tested.
+
+    An answer is tested if the task requires it, the answer has labels in free text, and it is about a single unit.
+    """
+    task = context.task
+    is_due = answer.labels and task.rule.confirm and not task.answer.choices and context.unit.scope is Scope.UNIT
+    return max(task.rule.confirm, len(answer.labels)) if is_due else 0
+
+
+def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[Turn]) -> Confirmation:
+    """Generates new images of the labels and of their near misses, and measures them.
+
+    Args:
+        context: The investigation.
+        answer: The answer to test.
+        turns: All turns. Hypotheses that they list and the answer rejects may be used as near misses.
+
+    Returns:
+        A sample for each image; none if no near misses were found.
+
+    Raises:
+        ServiceError: A service failed.
+    """
+    services, options = context.services, context.options
+    spent_before = services.ledger.spent()
+    contrasts = options.contrasts or WrittenContrasts(
+        backbone=services.backbone,
+        instructions=context.task.contrasts,
+        run_seed=context.run_seed,
+        reply_tokens=options.reply_tokens,
+    )
+    pairs = contrasts.find(answer.labels, dropped(turns, answer, context.task.answer), pairs_due(context, answer))
+    if not pairs:
+        return Confirmation(samples=(), spent=services.ledger.since(spent_before))
+    requests = _requests(pairs, context.run_seed)
+    images = services.generator.generate(requests)
+    activations = services.target.probe([Probe(unit=context.unit, image=generated.image) for generated in images])
+    exemplars = services.exemplars.read(context.unit)
+    samples = [
+        ConfirmationSample(
+            label=pair.label,
             prompt=request.prompt,
-            near_miss=near.shows if at % 2 else "",
-            control=near.control if at % 2 else "",
+            near_miss=pair.shows if index % 2 else "",
+            control=pair.source if index % 2 else "",
             seed=request.seed,
-            digest=one.picture.digest,
-            activation=found.value,
-            percentile=round(known.percentile(found.value), 1),
-            undrawn=one.undrawn,
+            digest=generated.image.digest,
+            activation=activation.value,
+            percentile=round(exemplars.percentile(activation.value), 1),
+            missing_terms=generated.missing_terms,
         )
-        for at, (near, request, one, found) in enumerate(
-            zip([near for near in wanted for _ in range(2)], requests, drawn, answers, strict=True)
+        for index, (pair, request, generated, activation) in enumerate(
+            zip([pair for pair in pairs for _ in range(2)], requests, images, activations, strict=True)
         )
     ]
     return Confirmation(
-        shots=tuple(shots),
-        spent=services.ledger.since(before),
-        pictures={one.picture.digest: one.picture for one in drawn},
+        samples=tuple(samples),
+        spent=services.ledger.since(spent_before),
+        images={generated.image.digest: generated.image for generated in images},
     )
 
 
-def dropped(turns: Sequence[Turn], last: Parsed, answer: Answer) -> list[str]:
-    """Hypotheses that were listed once and are no part of the answer, the latest first, without their ids."""
-    kept = [_words(text) for text in (*last.labels, *(one.hypothesis for one in assess(Rule(), turns, answer).tested))]
+def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
+    """Returns the hypotheses that the agent considered and rejected: some turn lists them, and its answer does not.
+
+    Args:
+        turns: The turns of the investigation.
+        last: The parsed answer.
+        answer: The format of answers.
+
+    Returns:
+        At most MAX_DROPPED hypotheses without their ids, the latest first.
+    """
+    tested = assess(StoppingRule(), turns, answer).tested
+    kept = [_words(text) for text in (*last.labels, *(one.hypothesis for one in tested))]
     listed = dict.fromkeys(ID.sub("", entry).lstrip(" :.)-") for turn in reversed(turns) for entry in turn.hypotheses)
-    apart = [
+    rejected = [
         entry for entry in listed if _words(entry) and not any(_words(entry) <= k or k <= _words(entry) for k in kept)
     ]
-    return apart[:DROPPED]
+    return rejected[:MAX_DROPPED]
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", ID.sub("", text).casefold()))
 
 
-def _requests(wanted: Sequence[Near], run_seed: int) -> list[Generation]:
-    """In turn a picture and its near miss, of one seed: layout, size and ground are the same."""
-    asked: Counter[str] = Counter()
+def _requests(pairs: Sequence[Contrast], run_seed: int) -> list[Generation]:
+    """Returns the requests for both images of each pair. They share a seed, so that layout and background agree."""
+    occurrences: Counter[str] = Counter()
     requests: list[Generation] = []
-    for near in wanted:
-        pair = f"{near.prompt} | {near.near}"
-        number = seed(run_seed, "confirm", pair, asked[pair])
-        asked[pair] += 1
-        requests += [Generation(prompt=prompt, seed=number) for prompt in (near.prompt, near.near)]
+    for pair in pairs:
+        prompts = pair.prompt, pair.contrast_prompt
+        key = " | ".join(prompts)
+        number = seed(run_seed, "confirm", key, occurrences[key])
+        occurrences[key] += 1
+        requests += [Generation(prompt=prompt, seed=number) for prompt in prompts]
     return requests

@@ -1,90 +1,192 @@
-"""How an investigation stands against its stopping rule, read off recorded calls alone.
+"""Checks whether the recorded calls of an investigation provide the evidence that its stopping rule demands.
 
-A hypothesis goes by the name that calls give it: an id in front of its entry in the hypothesis list ("H1: dogs"), the
-number of the entry in the list of that message, or its words.
+A call may name the hypothesis that it tests in three ways: by an id at the start of an entry of the hypothesis list
+("H1: dogs"), by the number of the entry in the most recent list, or by the text of the entry.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from openmaia.store.evidence import Check, Evidence, State, Tested
-from openmaia.store.records import ImageEntry, Turn
-from openmaia.tasks.grammar import Answer, Parsed, parse
-from openmaia.tasks.rule import Rule
+from openmaia.agent.tasks.grammar import ParsedReply, parse
+from openmaia.agent.tasks.task import StoppingRule, Task
+from openmaia.agent.tools.notes import read_not_drawn
+from openmaia.core.messages import AnswerFormat
+from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
+from openmaia.runs.records import ImageEntry, Turn
 
 MEASURING = ("call_neuron", "responses")
+"""Names of the calls that measure activations."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
+"""Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
+"""Matches the start of a hypothesis name that marks images as negative controls ("not H1")."""
+
+WRITTEN = {"text2image": 0, "edit_images": 1}
+"""The tools that make images, each with the index of the argument that holds the prompts or instructions."""
+FUNCTION_WORDS = frozenset(
+    ["a", "an", "and", "any", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"]
+)
 
 UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
 UNLISTED = "the answer does not list the hypotheses that survive"
 
 
-def assess(rule: Rule, turns: Sequence[Turn], answer: Answer, sent_back: int = 0) -> Evidence:
-    """Of everything up to and including the last turn, whose reply is taken for the answer where it is one."""
+def assess(rule: StoppingRule, turns: Sequence[Turn], answer: AnswerFormat, sent_back: int = 0) -> Evidence:
+    """Compares the completed turns with a stopping rule.
+
+    Args:
+        rule: The stopping rule.
+        turns: The completed turns. If the last reply is an answer, its labels and hypotheses are checked.
+        answer: The format of answers.
+        sent_back: The number of answers that were sent back, which is only copied to the result.
+    """
     last = parse(turns[-1].reply, answer) if turns else None
-    tested = _tested(turns, _surviving(turns, last, answer))
-    checks = tuple(_check(what, wanted, turns, last, tested) for what, wanted in rule.demands.items())
-    return Evidence(checks=checks, tested=tuple(tested), sent_back=sent_back)
+    measured = list(_measured_images(turns))
+    tested = [_tested(hypothesis, measured) for hypothesis in _surviving(measured, last, answer)]
+    checks = [_check(what, wanted, turns, last, tested, bool(measured)) for what, wanted in rule.demands.items()]
+    return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=sent_back)
 
 
-def refused(rule: Rule, turns: Sequence[Turn], answer: Answer, soft_turns: int) -> list[Check]:
-    """What the answer in the last turn lacks, empty where it is taken: from the turn on in which the agent is asked for
-    its answer, any is. What cannot be checked is asked for once."""
-    if not rule.demands or not turns or len(turns) >= soft_turns or not _answers(turns[-1], answer):
+def missing_evidence(task: Task, turns: Sequence[Turn], is_due: bool) -> list[EvidenceCheck]:
+    """Returns the demands of the stopping rule that the answer in the last turn does not meet.
+
+    The result is empty if the answer is accepted, or if the last turn has no answer.
+
+    Args:
+        task: The task with its stopping rule.
+        turns: The completed turns.
+        is_due: Whether the agent may run no more experiments. Then only the demanded number of experiments is checked.
+    """
+    rule, answer = task.rule, task.answer
+    if not rule.demands or not turns or answer_in(turns[-1], answer) is None:
         return []
-    wanting = [check for check in assess(rule, turns, answer).checks if check.state is not State.MET]
-    asked = any(_answers(turn, answer) for turn in turns[:-1])
-    return [] if asked and all(check.state is State.UNVERIFIED for check in wanting) else wanting
+    missing = [check for check in assess(rule, turns, answer).checks if check.state is not CheckState.MET]
+    if is_due:
+        return [check for check in missing if check.what == "experiments"]
+    # If the only unmet demands are those that cannot be verified, the answer is sent back only once.
+    is_first = not answers_sent_back(turns, answer)
+    return missing if is_first or any(check.state is not CheckState.UNVERIFIED for check in missing) else []
 
 
-def sent_back(turns: Sequence[Turn], answer: Answer) -> int:
-    """Answers that were not the end."""
-    return sum(_answers(turn, answer) for turn in turns[:-1])
+def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
+    """Returns the answer in a turn.
+
+    Returns None if there is none, or if the reply also had an experiment, which was run instead.
+    """
+    parsed = parse(turn.reply, answer)
+    return parsed if not turn.code and parsed.description is not None else None
 
 
-def said(checks: Sequence[Check]) -> str:
-    """For the agent: a line for each."""
-    return "\n".join(f"- {check.detail}" for check in checks)
+def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
+    """Counts the answers that were sent back, which are those before the last turn."""
+    return sum(answer_in(turn, answer) is not None for turn in turns[:-1])
 
 
-def _answers(turn: Turn, answer: Answer) -> bool:
-    return not turn.code and parse(turn.reply, answer).description is not None
+def experiments_that_measured(turns: Sequence[Turn]) -> int:
+    """Counts the experiments that measured at least one image."""
+    return sum(any(call.name in MEASURING and call.error is None for call in turn.calls) for turn in turns)
 
 
-def _check(what: str, wanted: int, turns: Sequence[Turn], last: Parsed | None, tested: Sequence[Tested]) -> Check:
+def _check(
+    what: str,
+    wanted: int,
+    turns: Sequence[Turn],
+    last: ParsedReply | None,
+    tested: Sequence[HypothesisEvidence],
+    any_measured: bool,
+) -> EvidenceCheck:
+    """Checks one demand of the stopping rule.
+
+    Args:
+        what: The name of the demand: "experiments", "labels", "replicates" or "controls". The last two are numbers of
+            images per hypothesis, and the hypothesis with the fewest is checked.
+        wanted: The number that is demanded.
+        turns: The completed turns.
+        last: The parsed reply of the last turn; None if there are no turns.
+        tested: The hypotheses that the answer keeps, with their measurements.
+        any_measured: Whether any measured image tests a hypothesis that a call named.
+    """
     if what == "experiments":
-        found = sum(any(call.name in MEASURING and call.error is None for call in turn.calls) for turn in turns)
-        detail = f"{found} of {wanted} experiments that showed images to the unit"
-        return _counted(what, wanted, found, detail)
-    if last is not None and last.description == "":
-        return Check(what=what, wanted=wanted, found=0, state=State.MET, detail="nothing was claimed")
-    if not tested or not any(turn_tags(turns)):
+        return _counted(what, wanted, experiments_that_measured(turns), "experiments that measured images")
+    if last is None or not last.description:
+        return EvidenceCheck(what=what, wanted=wanted, found=0, state=CheckState.MET, detail="nothing was claimed")
+    if what == "labels":
+        return _labels_check(wanted, turns, last.labels)
+    if not tested or not any_measured:
         why = UNLISTED if not tested else UNNAMED
-        return Check(what=what, wanted=wanted, found=0, state=State.UNVERIFIED, detail=f"{what}: {why}")
-    least = min(tested, key=lambda one: one.controls if what == "controls" else one.images)
-    found = least.controls if what == "controls" else least.images
-    named = "different negative controls" if what == "controls" else "different images"
-    return _counted(what, wanted, found, f"{found} of {wanted} {named} of {least.hypothesis!r}")
+        return EvidenceCheck(what=what, wanted=wanted, found=0, state=CheckState.UNVERIFIED, detail=f"{what}: {why}")
+    counts = [one.controls if what == "controls" else one.images for one in tested]
+    least = counts.index(min(counts))
+    kind = "different negative controls" if what == "controls" else "different images"
+    return _counted(what, wanted, counts[least], f"{kind} of {tested[least].hypothesis!r}")
 
 
-def _counted(what: str, wanted: int, found: int, detail: str) -> Check:
-    state = State.MET if found >= wanted else State.MISSING
-    return Check(what=what, wanted=wanted, found=found, state=state, detail=detail)
+def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> EvidenceCheck:
+    """Checks that each label has a word that occurs in the prompt or the hypothesis of a measured image."""
+    words = frozenset[str]().union(*_measured_words(turns))
+    untested = [label for label in labels if not _content_words(label) & words]
+    named = ", ".join(repr(label) for label in untested)
+    return EvidenceCheck(
+        what="labels",
+        wanted=wanted,
+        found=0 if untested else wanted,
+        state=CheckState.UNVERIFIED if untested else CheckState.MET,
+        detail=f"no experiment generated and measured images of {named}" if untested else "each label was measured",
+    )
+
+
+def _words_of_made_images(turns: Sequence[Turn]) -> dict[str, frozenset[str]]:
+    """Returns the words of the prompt or instruction of each generated or edited image, by the id of the image.
+
+    Words that the generator could not draw are left out.
+    """
+    made: dict[str, frozenset[str]] = {}
+    for call in (call for turn in turns for call in turn.calls if call.name in WRITTEN and call.error is None):
+        missing = dict(note for part in call.shown if isinstance(part, str) and (note := read_not_drawn(part)))
+        entries = call.entries if call.name == "text2image" else call.entries[1::2]
+        for entry, text in zip(entries, json.loads(call.arguments)[WRITTEN[call.name]], strict=False):
+            made[entry.id] = _content_words(text) - _content_words(missing.get(text, ""))
+    return made
+
+
+def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
+    """Returns the words of prompts that the generator could not draw, as its notes name them, without duplicates."""
+    shown = (part for turn in turns for call in turn.calls for part in call.shown if isinstance(part, str))
+    notes = [note[1] for part in shown if (note := read_not_drawn(part))]
+    return list(dict.fromkeys(word for words in notes for word in words.split(", ")))
+
+
+def _measured_words(turns: Sequence[Turn]) -> Iterator[frozenset[str]]:
+    """Yields the words of the prompt or instruction of each measured image, and of the hypothesis that it tests."""
+    made = _words_of_made_images(turns)
+    for call in (call for turn in turns for call in turn.calls if call.name in MEASURING and call.error is None):
+        yield from (made[id] for image in json.loads(call.arguments)[0] if (id := image.get("image")) in made)
+        yield from (_content_words(entry.hypothesis) for entry in call.entries)
+
+
+def _content_words(text: str) -> frozenset[str]:
+    words = {word.removesuffix("s") for word in re.findall(r"\w+", text.casefold())}
+    return frozenset(words - FUNCTION_WORDS)
+
+
+def _counted(what: str, wanted: int, count: int, kind: str) -> EvidenceCheck:
+    state = CheckState.MET if count >= wanted else CheckState.MISSING
+    return EvidenceCheck(what=what, wanted=wanted, found=count, state=state, detail=f"{count} of {wanted} {kind}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tag:
-    """key: of a hypothesis, equal for equal ones."""
+class _MeasuredImage:
+    """An image that was measured for a hypothesis, or as a negative control of it."""
 
-    key: str
+    hypothesis: str
+    """The key of the hypothesis, see `_key`."""
     is_control: bool
     entry: ImageEntry
 
 
-def turn_tags(turns: Sequence[Turn]) -> Iterator[_Tag]:
-    """Every image that was measured for a hypothesis."""
+def _measured_images(turns: Sequence[Turn]) -> Iterator[_MeasuredImage]:
     listed: tuple[str, ...] = ()
     for turn in turns:
         listed = turn.hypotheses or listed
@@ -92,46 +194,47 @@ def turn_tags(turns: Sequence[Turn]) -> Iterator[_Tag]:
             for entry in call.entries if call.name == "call_neuron" else ():
                 if entry.hypothesis:
                     name, negated = CONTROL.subn("", entry.hypothesis)
-                    yield _Tag(key=_meant(name, listed), is_control=bool(negated), entry=entry)
+                    yield _MeasuredImage(hypothesis=_key_of(name, listed), is_control=bool(negated), entry=entry)
 
 
-def _tested(turns: Sequence[Turn], surviving: Sequence[str]) -> list[Tested]:
-    tags = list(turn_tags(turns))
-    found: list[Tested] = []
-    for entry in surviving:
-        own, controls = ({t.entry.original: t.entry for t in tags if t.key == _key(entry) and t.is_control is is_control}
-                         for is_control in (False, True))  # fmt: skip
-        found.append(
-            Tested(
-                hypothesis=entry,
-                images=len(own),
-                controls=len(controls),
-                mean=_mean(list(own.values())),
-                control_mean=_mean(list(controls.values())),
-            )
-        )
-    return found
+def _tested(hypothesis: str, measured: Sequence[_MeasuredImage]) -> HypothesisEvidence:
+    own, controls = (
+        {m.entry.original: m.entry for m in measured if m.hypothesis == _key(hypothesis) and m.is_control is is_control}
+        for is_control in (False, True)
+    )
+    return HypothesisEvidence(
+        hypothesis=hypothesis,
+        images=len(own),
+        controls=len(controls),
+        mean=_mean(list(own.values())),
+        control_mean=_mean(list(controls.values())),
+    )
 
 
-def _surviving(turns: Sequence[Turn], last: Parsed | None, answer: Answer) -> list[str]:
-    """Entries of the answer's hypothesis list; where it has none, its labels, if calls have named any of them."""
+def _surviving(measured: Sequence[_MeasuredImage], last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
+    """Returns the hypotheses that the answer keeps.
+
+    These are the entries of its hypothesis list. Without a list, they are the labels if images were measured for one of
+    them.
+    """
     if last is None or not last.description:
         return []
     if last.hypotheses:
         return list({_key(entry): entry for entry in last.hypotheses}.values())
-    named = {tag.key for tag in turn_tags(turns)}
+    named = {image.hypothesis for image in measured}
     return [] if answer.choices or not named & {_key(label) for label in last.labels} else list(last.labels)
 
 
-def _meant(name: str, listed: Sequence[str]) -> str:
-    """The key of the hypothesis that a call names."""
+def _key_of(name: str, listed: Sequence[str]) -> str:
+    """Returns the key of the hypothesis that a call names. `listed` is the most recent hypothesis list."""
     number = int(name) if re.fullmatch(r"\d{1,3}", name.strip()) else 0
     return _key(listed[number - 1]) if 1 <= number <= len(listed) else _key(name)
 
 
 def _key(entry: str) -> str:
-    found = ID.match(entry)
-    return found[1].casefold() if found else " ".join(re.findall(r"\w+", entry.casefold()))
+    """Returns a key that is equal for equal hypotheses: the id in lower case, or the words if there is no id."""
+    match = ID.match(entry)
+    return match[1].casefold() if match else " ".join(re.findall(r"\w+", entry.casefold()))
 
 
 def _mean(entries: Sequence[ImageEntry]) -> float | None:

@@ -1,148 +1,222 @@
-"""The state of one investigation, and what one turn of it is."""
+"""Holds the state of one investigation and executes its turns."""
 
-import dataclasses
 import inspect
+import re
 import time
 from collections.abc import Iterator
 from functools import cache
 
-from openmaia.agent.bench import Bench, Experiment
-from openmaia.agent.confirm import confirm, is_due
-from openmaia.agent.evidence import assess, refused, said, sent_back
-from openmaia.agent.options import Options
-from openmaia.errors import UsageError
-from openmaia.messages import Chat, Message, Part, Reply, assistant, system, user
-from openmaia.sandbox.spares import Spares
-from openmaia.services import Services
-from openmaia.store.evidence import Confirmation
-from openmaia.store.journal import Journal
-from openmaia.store.records import Record, Stop, Turn
-from openmaia.tasks.grammar import Parsed, parse
-from openmaia.tasks.task import Task
-from openmaia.tools import api
-from openmaia.tools.api_text import api_text
-from openmaia.tools.seeds import seed
-from openmaia.tools.toolbox import Surroundings, Toolbox
-from openmaia.units import OUTPUT, Unit
+from openmaia.agent.confirm import confirm, pairs_due
+from openmaia.agent.context import InvestigationContext
+from openmaia.agent.evidence import (
+    answer_in,
+    answers_sent_back,
+    assess,
+    experiments_that_measured,
+    missing_evidence,
+    words_not_drawn,
+)
+from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
+from openmaia.agent.hints import hint
+from openmaia.agent.sandbox import Json, Sandbox
+from openmaia.agent.tasks.grammar import ParsedReply, parse
+from openmaia.agent.tools import api, values
+from openmaia.agent.tools.api_text import api_text
+from openmaia.agent.tools.seeds import seed
+from openmaia.agent.tools.toolbox import Toolbox
+from openmaia.core.errors import UsageError
+from openmaia.core.messages import Chat, Cut, Message, Part, assistant, system, user
+from openmaia.core.services import Services
+from openmaia.core.units import OUTPUT, Unit
+from openmaia.runs.evidence import Confirmation
+from openmaia.runs.journal import Journal
+from openmaia.runs.records import Record, Stop, Turn
+
+SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
+CUT = "the reply repeated itself and was cut"
 
 
 class Investigation:
-    """The state of one investigation. notes: what a reader of the record must know."""
+    """A running investigation: its conversation, its experiments and its limits.
 
-    def __init__(
-        self,
-        unit: Unit,
-        task: Task,
-        services: Services,
-        options: Options,
-        replicate: int,
-        journal: Journal,
-        notes: tuple[str, ...] = (),
-        spares: Spares | None = None,
-    ):
-        self.unit, self.task, self.services, self.options = unit, task, services, options
-        self.replicate, self.journal = replicate, journal
-        self.rule = task.rule.overridden(options.evidence)
-        self.conversation = f"{unit}/{replicate}"
-        self.run_seed = (
-            seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed
-        )
-        instructions = task.instructions(api_text(options.user_tools, unit.scope, options.without))
-        question = task.question(unit, self.rule, lambda: class_of(unit, services))
-        self.opening = (system(instructions), user(question))
-        # Last: whatever fails before this leaves no sandbox behind.
-        self.spares = spares or Spares()
-        self.sandbox = self.spares.take(
-            api_source=api_source(),
-            manifest={
-                "tools": {name: tool.__doc__ or "" for name, tool in options.user_tools.items()},
-                "scope": unit.scope.value,
-            },
-            limits=options.sandbox,
-            allow_none=options.allow_none,
-        )
-        self.bench = Bench(
-            self.sandbox, Toolbox(surroundings(unit, task, services, options, self.conversation, self.run_seed))
-        )
+    It is a context manager that ends the sandbox when it exits.
+    """
+
+    def __init__(self, context: InvestigationContext, replicate: int, journal: Journal, notes: tuple[str, ...] = ()):
+        """Writes the opening messages and starts the sandbox. Does not wait until the sandbox is ready.
+
+        Args:
+            context: The inputs of the investigation.
+            replicate: The number of the investigation among those of the same unit.
+            journal: Stores the completed turns.
+            notes: Remarks for the record, for example that the investigation was restarted.
+
+        Raises:
+            UsageError: If the task asks about a class and the unit is none.
+        """
+        self.context, self.replicate, self.journal, self.notes = context, replicate, journal, notes
+        self.unit, self.task, self.options = context.unit, context.task, context.options
+        self.conversation = f"{self.unit}/{replicate}"
+        description = api_text(self.options.user_tools, self.unit.scope, self.options.without)
+        if self.options.generator_note and "text2image" not in self.options.without:
+            description += f"\n\n{self.options.generator_note}"
+        question = self.task.question(self.unit, lambda: class_of(self.unit, context.services))
+        self.opening = (system(self.task.instructions(description, is_whole=not self.options.without)), user(question))
         self.turns: list[Turn] = []
-        self.notes = notes
         self.started = time.time()
-        self.last: Parsed | None = None
         self.confirmation: Confirmation | None = None
+        toolbox = Toolbox(context)
+        tools: dict[str, Json] = {name: tool.__doc__ or "" for name, tool in self.options.user_tools.items()}
+        # The sandbox is started last, so that an exception above leaves no process behind.
+        self.sandbox = Sandbox(
+            api_source=api_source(),
+            manifest={"tools": tools, "scope": self.unit.scope.value},
+            limits=self.options.sandbox,
+            allow_none=self.options.allow_none,
+        )
+        self.experiments = ExperimentRunner(self.sandbox, toolbox)
 
     def __enter__(self) -> "Investigation":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.spares.give_back(self.sandbox)
+        self.sandbox.close()
 
     def resume(self) -> None:
-        done = self.journal.turns()
-        self.bench.resume(done)
-        self.turns.extend(done)
-        if done:
-            self.last = parse(done[-1].reply, self.task.answer)
+        """Restores the state after the completed turns of the journal.
+
+        Raises:
+            ReplayDiverged: If a replayed experiment behaved differently.
+        """
+        self.turns.extend(self.journal.turns())
+        self.experiments.resume(self.turns)
 
     def turn(self) -> Turn:
-        """One reply of the backbone and the experiment in it."""
-        asked, before = time.monotonic(), self.services.ledger.spent()
-        reply = self._ask()
-        seconds = time.monotonic() - asked
-        self.last = parse(reply.text, self.task.answer)
-        experiment = self.bench.run(self.last.code) if self.last.code else None
-        turn = self._turn(reply, self.last, experiment, seconds)
-        turn = dataclasses.replace(turn, spent=self.services.ledger.since(before))
+        """Executes one turn: gets a reply of the backbone, runs its experiment, and appends the turn to the journal.
+
+        Raises:
+            ServiceError: If a service failed.
+            SandboxError: If the sandbox failed.
+            ReplayDiverged: If experiments had to be replayed and behaved differently.
+        """
+        started, spent_before = time.monotonic(), self.context.services.ledger.spent()
+        chat = Chat(
+            conversation=self.conversation,
+            messages=self.messages(),
+            seed=seed(self.context.run_seed, "explore", self.conversation, len(self.turns)),
+            max_tokens=self.options.reply_tokens,
+            answer=self.task.answer,
+        )
+        reply = self.context.services.backbone.reply([chat])[0]
+        backbone_seconds = time.monotonic() - started
+        parsed = parse(reply.text, self.task.answer)
+        code, decided = self._experiment_in(parsed)
+        experiment = self.experiments.run(code) if code else ExperimentResult()
+        turn = Turn(
+            index=len(self.turns),
+            reply=reply.text,
+            code=code,
+            hypotheses=parsed.hypotheses,
+            forgiven=(*parsed.forgiven, *decided, *([CUT] if reply.cut is Cut.REPETITION else [])),
+            status=experiment.status,
+            calls=experiment.calls,
+            observation=experiment.observation,
+            output_digest=experiment.output_digest,
+            prompt_tokens=reply.prompt_tokens,
+            cached_tokens=reply.cached_tokens,
+            generated_tokens=reply.generated_tokens,
+            left_out=reply.left_out,
+            backbone_seconds=backbone_seconds,
+            experiment_seconds=experiment.seconds,
+            spent=self.context.services.ledger.since(spent_before),
+            images=experiment.images,
+        )
         self.turns.append(turn)
-        self.bench.completed(turn)
-        # The last turn is in the record a moment later, unless its answer is tested before.
-        if not self.ended or is_due(self.unit, self.last, self.rule, self.task.answer):
-            self.journal.append(turn)
+        self.experiments.completed(turn)
+        self.journal.append(turn)
         return turn
 
+    def _experiment_in(self, parsed: ParsedReply) -> tuple[str, tuple[str, ...]]:
+        """Returns the code to run, and notes for the record about a reply with both an experiment and an answer.
+
+        In such a reply, the answer was written without the output of the experiment. Therefore the code is run and the
+        answer is ignored. If the agent may run no more experiments and has run enough, the answer counts and the code
+        is ignored.
+        """
+        if not parsed.code or parsed.description is None:
+            return parsed.code, ()
+        if self._is_due(len(self.turns)) and experiments_that_measured(self.turns) >= self.task.rule.experiments:
+            return "", ("an experiment beside the answer that was asked for: it was not run",)
+        return parsed.code, (SET_ASIDE,)
+
     def confirm(self) -> None:
-        """The loop's own test of the answer. Where it fails the answer is in the journal."""
-        self.confirmation = confirm(
-            self.unit, self.last, self.turns, self.services, self.run_seed, self.rule, self.task.answer
-        )
+        """Tests the labels of the answer with pairs of images, if there is an answer and the task demands the test.
+
+        Raises:
+            ServiceError: If a service failed. The answer remains in the journal.
+        """
+        answer = self.answer
+        if answer is None or not (due := pairs_due(self.context, answer)):
+            return
+        self.confirmation = confirm(self.context, answer, self.turns)
+        pairs = len(self.confirmation.samples) // 2
+        if pairs < due:
+            self.notes += (f"the answer was tested with {pairs} of {due} pairs: no more usable near misses were found",)
+
+    @property
+    def answer(self) -> ParsedReply | None:
+        """The answer in the last turn if it was accepted, otherwise None."""
+        if not self.turns or self._refusal(len(self.turns)):
+            return None
+        return answer_in(self.turns[-1], self.task.answer)
 
     @property
     def ended(self) -> bool:
-        return self._answered or bool(self._limit)
+        """Whether the agent has answered or reached a limit."""
+        return self.answer is not None or bool(self._limit)
 
-    @property
-    def _answered(self) -> bool:
-        return self.last is not None and self.last.description is not None and not self._refused(len(self.turns))
+    def _is_due(self, count: int) -> bool:
+        """Returns whether the agent may run no more experiments after `count` turns."""
+        return count >= self.options.soft_turns or (count == len(self.turns) and bool(self._limit))
 
-    def _refused(self, count: int) -> str:
-        """What is said to an answer in the last of so many turns that comes too early; "" where it is taken."""
-        wanting = refused(self.rule, self.turns[:count], self.task.answer, self.options.soft_turns)
-        return self.task.missing.replace("{missing}", said(wanting)) if wanting else ""
+    def _refusal(self, count: int) -> str:
+        """Returns the message that sends back the answer in turn number `count` (from 1) because it lacks evidence.
+
+        Returns an empty string if the answer is accepted or the turn has none.
+        """
+        turns = self.turns[:count]
+        checks = missing_evidence(self.task, turns, self._is_due(count))
+        if not checks:
+            return ""
+        lacks = [f"- {check.detail}" for check in checks]
+        if missing := words_not_drawn(turns):
+            lacks.append(f"- words that could not be drawn do not count: {', '.join(missing)}")
+            lacks += [self.options.generator_note] if self.options.generator_note else []
+        return self.task.missing.replace("{missing}", "\n".join(lacks))
 
     @property
     def _limit(self) -> str:
         options = self.options
+        wall = options.wall_minutes or float("inf")
         reached = {
             f"limits.turns={options.turns}": len(self.turns) >= options.turns,
-            f"limits.minutes={options.minutes:g}": sum(t.seconds for t in self.turns) >= options.minutes * 60,
+            f"limits.minutes={options.minutes:g}": sum(t.work_seconds for t in self.turns) >= options.minutes * 60,
+            f"limits.wall_minutes={wall:g}": sum(t.seconds for t in self.turns) >= wall * 60,
             f"limits.tokens={options.tokens}": sum(t.tokens for t in self.turns) >= options.tokens,
         }
         return ", ".join(name for name, is_reached in reached.items() if is_reached)
 
     def record(self) -> Record:
-        last = self.last
-        stop = Stop.LIMIT
-        if last is not None and last.description is not None:
-            stop = Stop.ANSWER if last.description else Stop.ABSTAIN
+        """Returns the record of the investigation so far."""
+        answer, grammar = self.answer, self.task.answer
+        stop = Stop.LIMIT if answer is None else Stop.ANSWER if answer.description else Stop.ABSTAIN
         return Record(
             unit=self.unit,
             replicate=self.replicate,
             stop=stop,
             cause=self._limit if stop is Stop.LIMIT else "",
-            description=(last.description or "") if last else "",
-            labels=last.labels if last else (),
+            description=(answer.description or "") if answer else "",
+            labels=answer.labels if answer else (),
             backbone=self.options.backbone,
             task=self.task.name,
             sandbox=self.sandbox.level.value,
@@ -151,71 +225,43 @@ class Investigation:
             config=self.options.config,
             started=self.started,
             notes=self.notes,
-            evidence=assess(self.rule, self.turns, self.task.answer, sent_back(self.turns, self.task.answer)),
+            evidence=assess(self.task.rule, self.turns, grammar, self._sent_back()),
             confirmation=self.confirmation,
         )
 
+    def _sent_back(self) -> int:
+        """Returns the number of answers that were sent back, including one in the last turn."""
+        grammar = self.task.answer
+        is_last = bool(self.turns) and self.answer is None and answer_in(self.turns[-1], grammar) is not None
+        return answers_sent_back(self.turns, grammar) + is_last
+
     def messages(self) -> list[Message]:
-        """The conversation so far, as the backbone sees it."""
-        said = [m for turn in self.turns for m in (assistant(turn.reply), user(*self._shown(turn)))]
-        return [*self.opening, *said]
+        """Returns the messages of the conversation for the next call of the backbone."""
+        exchanged = [m for turn in self.turns for m in (assistant(turn.reply), user(*self._feedback(turn)))]
+        return [*self.opening, *exchanged]
 
-    # -- parts -------------------------------------------------------------------------------------------------------
-
-    def _ask(self) -> Reply:
-        chat = Chat(
-            conversation=self.conversation,
-            messages=self.messages(),
-            seed=seed(self.run_seed, "explore", self.conversation, len(self.turns)),
-            max_tokens=self.options.reply_tokens,
-        )
-        return self.services.backbone.reply([chat])[0]
-
-    def _shown(self, turn: Turn) -> Iterator[Part]:
-        if refusal := self._refused(turn.index + 1):
+    def _feedback(self, turn: Turn) -> Iterator[Part]:
+        """Yields the texts and images of the message to the agent after a turn."""
+        if refusal := self._refusal(turn.index + 1):
             yield refusal
+        elif CUT in turn.forgiven and not turn.code:
+            yield self.task.repeated
         elif not turn.code:
             problem = parse(turn.reply, self.task.answer).problem
             yield f"{problem}\n{self.task.no_code}" if problem else self.task.no_code
         elif not turn.observation:
-            yield "The experiment printed nothing and displayed nothing.\n"
-        yield from turn.observation
+            yield "The experiment printed nothing and displayed nothing. Print the activations, or call tools.display.\n"
+        yield from (part for part in turn.observation if isinstance(part, str) or self.options.sees_images)
+        if turn.status == "error" and (advice := hint(turn)):
+            yield advice
+        if SET_ASIDE in turn.forgiven:
+            yield self.task.set_aside
         if turn.index + 1 >= self.options.soft_turns:
             yield self.task.final
 
-    def _turn(self, reply: Reply, parsed: Parsed, experiment: Experiment | None, seconds: float) -> Turn:
-        turn = Turn(
-            index=len(self.turns),
-            reply=reply.text,
-            code=parsed.code,
-            hypotheses=parsed.hypotheses,
-            forgiven=parsed.forgiven,
-            status="",
-            calls=(),
-            observation=(),
-            output_digest="",
-            prompt_tokens=reply.prompt_tokens,
-            cached_tokens=reply.cached_tokens,
-            generated_tokens=reply.generated_tokens,
-            left_out=reply.left_out,
-            backbone_seconds=seconds,
-            experiment_seconds=0.0,
-        )
-        if experiment is None:
-            return turn
-        return dataclasses.replace(
-            turn,
-            status=experiment.status,
-            calls=experiment.calls,
-            observation=experiment.observation,
-            output_digest=experiment.output_digest,
-            experiment_seconds=experiment.seconds,
-            pictures=experiment.pictures,
-        )
-
 
 def class_of(unit: Unit, services: Services) -> str:
-    """Raises UsageError for a unit that is no class, or none that has a name."""
+    """Returns the name of the class that an output unit represents. Raises UsageError if the unit is not a class."""
     classes = services.target.info().classes
     if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):
         raise UsageError(
@@ -225,24 +271,11 @@ def class_of(unit: Unit, services: Services) -> str:
     return classes[unit.index]
 
 
-def surroundings(
-    unit: Unit, task: Task, services: Services, options: Options, conversation: str, run_seed: int
-) -> Surroundings:
-    return Surroundings(
-        unit=unit,
-        services=services,
-        conversation=conversation,
-        run_seed=run_seed,
-        images_per_call=options.images_per_call,
-        reply_tokens=options.reply_tokens,
-        describe_prompt=task.describe,
-        summarize_prompt=task.summarize,
-        user_tools=options.user_tools,
-        without=options.without,
-        rendering=task.rendering,
-    )
-
-
 @cache
 def api_source() -> str:
-    return inspect.getsource(api)
+    """Returns the source code of the tools in the sandbox as a single module.
+
+    The sandbox cannot import this package, so the imports between its modules are removed.
+    """
+    own_imports = re.compile(r"^from openmaia\.[\w.]+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+    return inspect.getsource(values) + own_imports.sub("", inspect.getsource(api))

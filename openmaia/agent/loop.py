@@ -1,54 +1,131 @@
-"""One investigation, from the opening message to the record.
+"""Runs one investigation from the opening messages to the record.
 
-The same function runs in a notebook, in the command line's process and as a Ray task, and yields the same record.
+The functions give the same record in a notebook, in the process of the command line and in a Ray worker.
 """
 
+import traceback
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import Any
 
+from openmaia.agent.context import InvestigationContext, InvestigationOptions
 from openmaia.agent.investigation import Investigation
-from openmaia.agent.options import Options
-from openmaia.errors import ReplayDiverged
-from openmaia.sandbox.spares import Spares
-from openmaia.services import Services
-from openmaia.store.journal import Journal, NoJournal
-from openmaia.store.records import Record, Turn
-from openmaia.tasks.task import Task
-from openmaia.units import Unit
+from openmaia.agent.patience import PatientBackbone
+from openmaia.agent.tasks.task import Task
+from openmaia.agent.tools.seeds import seed
+from openmaia.core.errors import OpenMaiaError, ReplayDiverged
+from openmaia.core.services import Services
+from openmaia.core.units import Unit
+from openmaia.runs.journal import Journal, NoJournal
+from openmaia.runs.records import Record, Turn
+from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.summary import summary
 
-Watch = Callable[[Turn], None]
-"""Told of every turn as it ends, for those who want to look on."""
+TurnObserver = Callable[[Turn], None]
+"""Called with each completed turn."""
 
 
 def investigate(
     unit: Unit,
     task: Task,
     services: Services,
-    options: Options,
+    options: InvestigationOptions,
     *,
     replicate: int = 0,
     journal: Journal | None = None,
-    watch: Watch = lambda turn: None,
-    spares: Spares | None = None,
+    observer: TurnObserver = lambda turn: None,
 ) -> Record:
-    """Ask, experiment, show the outcome, until the agent answers or a limit is reached; then test the answer.
+    """Lets the agent run experiments until it answers or reaches a limit, then tests its answer.
 
-    Completed turns found in the journal are not repeated. Raises ServiceError or SandboxError where something of ours
-    failed; the journal then holds what was completed. spares: where its sandbox comes from, and goes back to untouched.
+    Args:
+        unit: The unit under study.
+        task: The question, the prompts and the stopping rule.
+        services: The target, the exemplars and the models.
+        options: The settings.
+        replicate: The number of the investigation among those of the same unit.
+        journal: Stores the completed turns. If it holds turns already, the investigation continues after them.
+        observer: Called with each new completed turn.
+
+    Returns:
+        The record of the investigation.
+
+    Raises:
+        ServiceError: If a service failed. The journal holds the completed turns.
+        SandboxError: If the sandbox failed. The journal holds the completed turns.
     """
     journal = journal or NoJournal()
-    make = partial(Investigation, unit, task, services, options, replicate, journal, spares=spares)
+    patient = PatientBackbone(backbone=services.backbone, minutes=options.outage_minutes)
+    context = InvestigationContext(
+        unit=unit,
+        task=replace(task, rule=task.rule.overridden(options.evidence)),
+        services=replace(services, backbone=patient),
+        options=options,
+        run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,
+    )
     try:
-        return _conduct(make(), watch)
+        return _conduct(Investigation(context, replicate, journal), observer)
     except ReplayDiverged as divergence:
         journal.clear()
-        return _conduct(make(notes=(f"restarted from the first turn: {divergence.message}",)), watch)
+        notes = (f"restarted from the first turn: {divergence.message}",)
+        return _conduct(Investigation(context, replicate, journal, notes), observer)
 
 
-def _conduct(investigation: Investigation, watch: Watch) -> Record:
+def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
     with investigation:
         investigation.resume()
         while not investigation.ended:
-            watch(investigation.turn())
+            observer(investigation.turn())
         investigation.confirm()
         return investigation.record()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvestigationResult:
+    """The result of one investigation of a run."""
+
+    investigation: InvestigationId
+    summary: dict[str, Any] | None
+    """The summary of the saved record, see `openmaia.runs.summary`. None if the investigation failed."""
+    cause: str = ""
+    """The error with which the investigation failed; empty if it did not."""
+
+
+def investigate_and_publish(
+    investigation: InvestigationId,
+    task: Task,
+    services: Services,
+    options: InvestigationOptions,
+    run: Run,
+    observer: TurnObserver = lambda turn: None,
+) -> InvestigationResult:
+    """Investigates a unit and saves the record in the run.
+
+    This function raises no exceptions. An error is stored in the run as the cause of the failure, and the investigation
+    stays pending.
+
+    Args:
+        investigation: The unit and the replicate.
+        task: The question, the prompts and the stopping rule.
+        services: The target, the exemplars and the models.
+        options: The settings.
+        run: The run to which the investigation belongs.
+        observer: Called with each new completed turn.
+    """
+    try:
+        record = investigate(
+            investigation.unit,
+            task,
+            services,
+            options,
+            replicate=investigation.replicate,
+            journal=run.journal(investigation),
+            observer=observer,
+        )
+        run.publish(record)
+        return InvestigationResult(investigation=investigation, summary=summary(record))
+    except OpenMaiaError as error:
+        cause = f"{type(error).__name__}: {error.message}"
+    except Exception as error:  # the boundary: after any error the sweep goes on
+        cause = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
+    run.fail(investigation, cause)
+    return InvestigationResult(investigation=investigation, summary=None, cause=cause)

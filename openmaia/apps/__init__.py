@@ -1,1 +1,1 @@
-"""Applications: an agent's answers turned into something to act on, and tested."""
+"""Applications that use the descriptions of agents: tests of claimed biases, and removal of spurious features."""

@@ -1,1 +1,1 @@
-"""Whether the applications find what is known to be there: by hand, through `make applications`."""
+"""Whether the applications find effects that are known: started by hand with `make applications`."""

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tests.applications import results
-from tests.measuring import asked, machine, measured
+from tests.helpers.measuring import asked, machine, measured
 
 PARTS = ("bias",)
 

@@ -1,7 +1,7 @@
-"""Known biases and as many classifiers without: what the scripted experimenter claims, and what the test confirms.
+"""Classifiers with a known bias and as many without: what the scripted experimenter claims, and what the test supports.
 
-A discovery is false where what was planted adds nothing to the logits of the very pictures that it was tested on, or pulls
-the other way. That is computed from the closed form: in a classifier without a planted bias every discovery is false.
+A discovery is false if the planted bias adds nothing to the logits of the tested images, or adds in the other direction.
+This is computed from the closed form; in a classifier without a planted bias every discovery is false.
 """
 
 import json
@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from openmaia import build
 from openmaia.agent import investigate
-from openmaia.apps.bias.contexts import RuleWriter
-from openmaia.apps.bias.effects import Effect, verdicts
-from openmaia.apps.bias.matched import Matcher, Pair
-from openmaia.apps.bias.run import Design, claim
-from openmaia.evaluate.truth import proportion
-from openmaia.images import Picture
-from openmaia.store.run import Owed
-from openmaia.targets.closed_form.classes import Classifier, classifiers
-from openmaia.targets.closed_form.seen import Seen, squashed
-from openmaia.tasks.task import load
-from openmaia.units import OUTPUT, Unit
+from openmaia.agent.tasks.task import load
+from openmaia.apps.bias.effects import ContextEffect, verdicts
+from openmaia.apps.bias.matched import MatchedPair, Matcher
+from openmaia.apps.bias.run import BiasDesign, claim
+from openmaia.cli.assembly import hosts as build
+from openmaia.core.images import EncodedImage
+from openmaia.core.units import OUTPUT, Unit
+from openmaia.evaluation.analysis.statistics import proportion
+from openmaia.offline.closed_form.classes import BiasedClassifier, classifiers
+from openmaia.offline.closed_form.view import DetectorInput, resized
+from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
+from openmaia.runs.run import InvestigationId
 from tests.science import setting
 
 TARGET = "biased"
 NEGLIGIBLE = 0.1
-"""Log-odds: a planted bias that adds less to the tested pictures is not there."""
+"""Log-odds: a planted bias that adds less to the tested images counts as absent."""
 
 CLAIMED = re.compile(r"by (?P<size>[\d.e-]+) \(t")
 OUT = Path(__file__).parent / "bias.json"
@@ -48,15 +48,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """claimed: the largest difference of logits that the agent reports. planted: what the bias adds to the logits of each
-    tested context's pictures, with less without. seconds: of processor time, for the agent and for the test."""
+    """The claims about one classifier and their tests."""
 
     unit: Unit
     labels: tuple[str, ...]
     claimed: float
-    effects: tuple[Effect, ...]
+    """The largest difference of logits that the agent reports."""
+    effects: tuple[ContextEffect, ...]
     planted: tuple[float, ...]
+    """What the bias adds to the logits of each claim's images with the context, minus those without it."""
     seconds: tuple[float, float]
+    """Processor time of the agent and of the test."""
 
 
 def overrides() -> tuple[str, ...]:
@@ -77,7 +79,7 @@ def overrides() -> tuple[str, ...]:
 
 def measure(smoke: bool) -> dict[str, Any]:
     given, every = overrides(), classifiers()
-    # Those of one class one after the other: they are shown many of the same pictures.
+    # Sorted by class, because the classifiers of one class are shown many of the same images.
     order = sorted(range(len(every)), key=lambda index: (every[index].name, index))
     wanted = _few(every) if smoke else order
     setting.ready(setting.config("demo", given), [OUTPUT])
@@ -90,8 +92,8 @@ def measure(smoke: bool) -> dict[str, Any]:
     return figures
 
 
-def _few(every: Sequence[Classifier]) -> list[int]:
-    """One strong bias inside of the vocabulary, and one classifier without, of the same class."""
+def _few(every: Sequence[BiasedClassifier]) -> list[int]:
+    """Returns a classifier with a strong bias inside of the vocabulary, and one of the same class without a bias."""
     strong = next(i for i, one in enumerate(every) if one.strength >= 4 and one.inside and len(one.contexts) == 1)
     null = next(i for i, one in enumerate(every) if not one.contexts and one.name == every[strong].name)
     return [strong, null]
@@ -108,9 +110,9 @@ def _answered(job: Job) -> Answer:
     began = process_time()
     record = investigate(unit, load("bias"), services, build.options(setting.config("demo", job.overrides)))
     asked = process_time()
-    matcher = Matcher(generator=services.generator, target=services.target)
-    design = Design(pairs=job.pairs)
-    tested = [claim(unit, own.name, label, RuleWriter(), matcher, design) for label in record.labels]
+    matcher = Matcher(generator=services.generator, target=services.target, knows_class=is_exact_name)
+    design = BiasDesign(pairs=job.pairs)
+    tested = [claim(unit, own.name, label, RuleContextWriter(), matcher, design) for label in record.labels]
     return Answer(
         unit=unit,
         labels=record.labels,
@@ -121,24 +123,27 @@ def _answered(job: Job) -> Answer:
     )
 
 
-def _planted(own: Classifier, pairs: Sequence[Pair]) -> float:
-    def added(picture: Picture) -> float:
-        return own.planted(Seen(squashed(picture.pixels)))
+def _planted(own: BiasedClassifier, pairs: Sequence[MatchedPair]) -> float:
+    def added(image: EncodedImage) -> float:
+        return own.planted(DetectorInput(resized(image.pixels)))
 
-    return fmean(added(one.having.picture) - added(one.without.picture) for one in pairs) if pairs else 0.0
+    return fmean(added(one.having.image) - added(one.without.image) for one in pairs) if pairs else 0.0
 
 
-def summary(found: Sequence[Answer], every: Sequence[Classifier]) -> dict[str, Any]:
-    """roc: of units with a planted bias against those without, by the size claimed and by the effect confirmed. false: of
-    the biases that are supported. power: units whose own bias is supported, by strength, single ones inside the
-    vocabulary, interactions, and outside of it."""
-    owed = {one.unit: Owed(unit=one.unit, replicate=0) for one in found}
-    claims = [(owed[one.unit], "", effect) for one in found for effect in one.effects]
+def summary(found: Sequence[Answer], every: Sequence[BiasedClassifier]) -> dict[str, Any]:
+    """Summarises all answers.
+
+    The ROC separates classifiers with a bias from those without, by the claimed and by the tested effect. Power is the
+    share of classifiers whose own bias is supported, by strength, for single contexts inside of the vocabulary,
+    interactions, and contexts outside of it.
+    """
+    investigation = {one.unit: InvestigationId(unit=one.unit, replicate=0) for one in found}
+    claims = [(investigation[one.unit], "", effect) for one in found for effect in one.effects]
     true = [_is_true(e, added) for one in found for e, added in zip(one.effects, one.planted, strict=True)]
-    design = Design()
+    design = BiasDesign()
     judged = verdicts(claims, design.rate, design.smallest)
     stands = [(one, right) for one, right in zip(judged, true, strict=True) if one.supported]
-    found_in = {one.owed.unit for one, right in stands if right}
+    found_in = {one.investigation.unit for one, right in stands if right}
     confirmed = [max((e.claimed for e in one.effects), default=0.0) for one in found]
     planted = [bool(every[one.unit.index].contexts) for one in found]
     groups = {_group(every[one.unit.index]): [] for one in found if every[one.unit.index].contexts}
@@ -156,29 +161,26 @@ def summary(found: Sequence[Answer], every: Sequence[Classifier]) -> dict[str, A
         "supported": len(stands),
         "false_discoveries": proportion([not right for _, right in stands]),
         "nulls_with_a_discovery": proportion(
-            [any(v.supported for v in judged if v.owed.unit == n.unit) for n in nulls]
+            [any(v.supported for v in judged if v.investigation.unit == n.unit) for n in nulls]
         ),
-        "roc_auc": {
-            "claimed": _area(planted, [one.claimed for one in found]),
-            "confirmed": _area(planted, confirmed),
-        },
+        "roc_auc": {"claimed": _area(planted, [one.claimed for one in found]), "confirmed": _area(planted, confirmed)},
         "roc": {"claimed": _curve(planted, [one.claimed for one in found]), "confirmed": _curve(planted, confirmed)},
         "power": {name: proportion(hits) for name, hits in sorted(groups.items())},
         "cpu_s_per_unit": [round(mean(one.seconds[at] for one in found), 1) for at in (0, 1)],
     }
 
 
-def _is_true(effect: Effect, planted: float) -> bool:
+def _is_true(effect: ContextEffect, planted: float) -> bool:
     return planted * effect.context.sign >= NEGLIGIBLE
 
 
-def _group(own: Classifier) -> str:
+def _group(own: BiasedClassifier) -> str:
     kind = "outside" if not own.inside else "interaction" if len(own.contexts) > 1 else "single"
     return f"{kind} {abs(own.strength):g}"
 
 
 def _area(planted: Sequence[bool], score: Sequence[float]) -> list[float] | None:
-    """[estimate, low, high]: 95 % bootstrap over units, percentile method."""
+    """Returns [estimate, low, high] of the area under the ROC, with a 95 % bootstrap interval over units."""
     truth, values = np.array(planted), np.array(score)
     if truth.all() or not truth.any():
         return None
@@ -193,15 +195,15 @@ def _area(planted: Sequence[bool], score: Sequence[float]) -> list[float] | None
 
 
 def _curve(planted: Sequence[bool], score: Sequence[float]) -> list[list[float]]:
-    """Points (share of nulls, share of planted) from the highest threshold to the lowest."""
+    """Returns points (share of nulls, share of planted) from the highest threshold to the lowest."""
     if all(planted) or not any(planted):
         return []
     false, true, _ = roc_curve(planted, score)
     return [[round(float(x), 3), round(float(y), 3)] for x, y in zip(false, true, strict=True)]
 
 
-def _row(one: Answer, own: Classifier) -> dict[str, Any]:
-    """What RESULTS.md and a later look are made from."""
+def _row(one: Answer, own: BiasedClassifier) -> dict[str, Any]:
+    """Returns an answer as JSON values."""
     return {
         "class": own.name,
         "planted": [context.name for context in own.contexts],

@@ -1,4 +1,4 @@
-"""RESULTS.md beside this file, from the figures of a run."""
+"""Writes RESULTS.md beside this file from the figures of a run."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -15,34 +15,35 @@ GROUPS = {
 
 
 def write(figures: Mapping[str, Any], machine: str) -> None:
-    """figures: of the part `bias`, with took_s."""
+    """Writes the page; `figures` are those of the part `bias` with took_s."""
     OUT.write_text(page(figures, machine))
 
 
 def page(figures: Mapping[str, Any], machine: str) -> str:
+    """Returns the page."""
     power: Mapping[str, Sequence[float]] = figures["power"]
     strengths = sorted({float(name.split()[1]) for name in power})
     rows = [
-        f"| {what} | " + " | ".join(_said(power.get(f"{kind} {strength:g}")) for strength in strengths) + " |"
+        f"| {what} | " + " | ".join(_percent(power.get(f"{kind} {strength:g}")) for strength in strengths) + " |"
         for kind, what in GROUPS.items()
     ]
-    return f"""# What the applications find of what is known to be there
+    return f"""# Known effects and what the applications find
 
 ## Biases
 
 `make applications only=bias`, {date.today().isoformat()}, {machine}, CPU; it took {figures["took_s"] / 60:.0f} minutes.
 
-{figures["planted"]} classifiers with a planted bias and {figures["nulls"]} without (`openmaia/targets/closed_form/classes.py`),
+{figures["planted"]} classifiers with a planted bias and {figures["nulls"]} without (`openmaia/offline/closed_form/classes.py`),
 all over the evidence of EfficientNet-Lite1 on collages. The agent is the scripted experimenter, no language model. It made
 {figures["claims"]} claims, {figures["claims_true"]} of them true, and claimed something about
-{figures["nulls_with_a_claim"]} of the classifiers without a bias. Each claim was tested on 40 matched pairs of the other half
-of the pictures; the collage says that the class is there. Intervals are 95 %.
+{figures["nulls_with_a_claim"]} of the classifiers without a bias. Each claim was tested on 40 matched pairs of the test split;
+the collage confirms the class. Intervals are 95 %.
 
 | | |
 |---|---|
 | claims supported | {figures["supported"]} |
-| of them false: the planted bias adds nothing to the tested pictures | {_said(figures["false_discoveries"])} |
-| classifiers without a bias in which one was supported | {_said(figures["nulls_with_a_discovery"])} |
+| of them false: the planted bias adds nothing to the tested images | {_percent(figures["false_discoveries"])} |
+| classifiers without a bias in which one was supported | {_percent(figures["nulls_with_a_discovery"])} |
 | area under the ROC, size that the agent claims | {_plain(figures["roc_auc"]["claimed"])} |
 | area under the ROC, effect that the test confirms | {_plain(figures["roc_auc"]["confirmed"])} |
 | processor time per classifier: agent, test | {figures["cpu_s_per_unit"][0]} s, {figures["cpu_s_per_unit"][1]} s |
@@ -62,7 +63,7 @@ Every classifier, its claims and their effects are in `bias.json`.
 """
 
 
-def _said(share: Sequence[float] | None) -> str:
+def _percent(share: Sequence[float] | None) -> str:
     return "" if share is None else f"{share[0]:.0%} ({share[1]:.0%} to {share[2]:.0%})"
 
 

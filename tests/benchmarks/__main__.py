@@ -1,6 +1,6 @@
 """Runs the benchmarks, prints a table and writes bench.json at the repository's root.
 
-    python -m tests.benchmarks [only=pool,many] [smoke=1]
+    python -m tests.benchmarks [only=pool,sweep] [smoke=1]
 
 Parts that were not run keep their figures in bench.json. Each part runs in a process of its own.
 """
@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.conftest import REPOSITORY
-from tests.measuring import asked, machine, measured
+from tests.helpers.measuring import asked, machine, measured
 
-PARTS = ("sweep", "pool", "many", "footprint", "affinity", "exemplars", "eyes")
+PARTS = ("sweep", "miniature", "pool", "affinity", "exemplars", "eyes")
 OUT = REPOSITORY / "bench.json"
 
 

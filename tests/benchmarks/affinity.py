@@ -11,20 +11,21 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import ray
 
-from openmaia.config import load
-from openmaia.images import Picture
-from openmaia.messages import Chat, Message, assistant, system, user
-from openmaia.remote.cluster import cluster
-from openmaia.remote.pool import dispatcher
-from openmaia.remote.services import PooledBackbone, hosting
-from openmaia.schema import Config
+from openmaia.cli.assembly import ConfigAssembly
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Message, assistant, system, user
+from openmaia.distributed.cluster import cluster
+from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
+from openmaia.distributed.pools.manager import managed
+from openmaia.distributed.pools.run_pools import make_manager
 from tests.conftest import REPOSITORY
-from tests.tiny import gemma
+from tests.helpers.tiny import gemma
 
 BLOCK = 32
 """Tokens per block of the prefix cache."""
@@ -46,7 +47,7 @@ def config(model: Path) -> Config:
             "backbone.vllm.eager=true",
             "backbone.vllm.dtype=float32",
             f"backbone.vllm.arguments={{block_size: {BLOCK}, num_gpu_blocks_override: {BLOCKS}}}",
-            "pools.backbone.replicas=2",
+            "pools.backbone.min_replicas=2",
             "ray.num_cpus=2",
         ]
     )
@@ -67,20 +68,24 @@ def converse(backbone: PooledBackbone, number: int, turns: int, *, affinity: boo
         shared += before
         before = (reply.prompt_tokens + reply.generated_tokens) // BLOCK * BLOCK
         seen = "".join(random.choice(list(gemma.CHARACTERS), 300))
-        picture = Picture.of(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))
-        messages += [assistant(reply.text), user(f"Observation {turn}: {seen}", picture)]
+        image = EncodedImage.of(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))
+        messages += [assistant(reply.text), user(f"Observation {turn}: {seen}", image)]
     return cached, shared
 
 
-def share(actor: Any, conversations: int, turns: int, *, affinity: bool) -> float:
+def share(address: PoolAddress, conversations: int, turns: int, *, affinity: bool) -> float:
     with ThreadPoolExecutor(conversations) as threads:
         asked = [
-            threads.submit(converse, PooledBackbone(actor, f"{number} {affinity}"), number, turns, affinity=affinity)
+            threads.submit(converse, PooledBackbone(address, f"{number} {affinity}"), number, turns, affinity=affinity)
             for number in range(conversations)
         ]
         found = [one.result() for one in asked]
-    ray.get([actor.leave.remote([f"{number} {affinity}"]) for number in range(conversations)], timeout=60)
+    ray.get([address.dispatcher.leave.remote([f"{number} {affinity}"]) for number in range(conversations)], timeout=60)
     return sum(cached for cached, _ in found) / sum(shared for _, shared in found)
+
+
+def _ready(address: PoolAddress) -> int:
+    return ray.get(address.dispatcher.statistics.remote(), timeout=60).replicas
 
 
 def measure(smoke: bool) -> dict[str, object]:
@@ -89,12 +94,13 @@ def measure(smoke: bool) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         made = config(gemma.build(Path(folder) / "gemma"))
         with cluster(made):
-            actor = dispatcher(hosting("backbone", made))
-            while ray.get(actor.counters.remote(), timeout=60).replicas < made.pools.backbone.replicas:
-                time.sleep(0.5)  # the second one loads when the first one has
-            kept = share(actor, conversations, turns, affinity=True)
-            dealt = share(actor, conversations, turns, affinity=False)
-            replicas = ray.get(actor.counters.remote(), timeout=60).replicas
+            manager = make_manager("backbone", made, ConfigAssembly())
+            address = PoolAddress(dispatcher=manager.dispatcher)
+            with managed([manager]):
+                while (replicas := _ready(address)) < made.pools.backbone.min_replicas:
+                    time.sleep(0.5)  # the second one loads when the first one has
+                kept = share(address, conversations, turns, affinity=True)
+                dealt = share(address, conversations, turns, affinity=False)
     return {
         "cached_share": kept,
         "round_robin_share": dealt,

@@ -1,5 +1,5 @@
 """From which evidence on the eyes say yes, by word: the threshold that best tells drawn pictures of the word from matched
-ones without it, and the balanced accuracy there. `python -m tests.benchmarks.eyes` writes openmaia/evaluate/eyes.json, with
+ones without it, and the balanced accuracy there. `python -m tests.benchmarks.eyes` writes openmaia/offline/evaluation/eyes.json, with
 which all scores change: `make science` belongs behind it."""
 
 import json
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-import openmaia.evaluate
-from openmaia.backbones.eyes import Eyes
-from openmaia.evaluate.judges import RELIABLE
-from openmaia.evaluate.prompts import write
-from openmaia.generators.collage import CollageGenerator
-from openmaia.pictures.library import Library
-from openmaia.pictures.packages import fetch
-from openmaia.pictures.vocabulary import WORDS
-from openmaia.services import Generation
-from openmaia.targets.networks import classifier
+import openmaia.offline.evaluation
+from openmaia.core.services import Generation
+from openmaia.datasets.library import ImageDataset
+from openmaia.models.targets.networks import classifier
+from openmaia.offline.collage import CollageGenerator
+from openmaia.offline.evaluation.eyes import RELIABLE
+from openmaia.offline.evaluation.prompts import write_pairs
+from openmaia.offline.experimenter.eyes import Eyes
+from openmaia.offline.packaged.library import fetch
+from openmaia.offline.vocabulary.words import WORDS
 from tests.prepare import CACHE
 
 SIZE = 224
-FILE = Path(openmaia.evaluate.__file__).parent / "eyes.json"
+FILE = Path(openmaia.offline.evaluation.__file__).parent / "eyes.json"
 
 
 def measure(smoke: bool) -> dict[str, Any]:
@@ -36,17 +36,17 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 def thresholds(words: Sequence[str], count: int) -> dict[str, tuple[float, float]]:
     eyes = Eyes(classifier("efficientnet_lite2"))
-    generator = CollageGenerator(Library.open(fetch(CACHE, print)), SIZE)
+    generator = CollageGenerator(ImageDataset.open(fetch(CACHE, print)), SIZE)
     return {word: _threshold(word, eyes, generator, count) for word in words}
 
 
 def _threshold(word: str, eyes: Eyes, generator: CollageGenerator, count: int) -> tuple[float, float]:
-    """(threshold, balanced accuracy). Of the explore half: the test half is for tests."""
-    pairs = write([word], count)
+    """(threshold, balanced accuracy). Of the explore split: the test split is for tests."""
+    pairs = write_pairs([word], count)
 
     def evidence(prompts: list[str]) -> np.ndarray[Any, Any]:
         drawn = generator.generate([Generation(prompt=prompt, seed=at) for at, prompt in enumerate(prompts)])
-        return np.array([eyes.see(one.picture.pixels)[word] for one in drawn])
+        return np.array([eyes.see(one.image.pixels)[word] for one in drawn])
 
     shown, without = evidence([pair.positive for pair in pairs]), evidence([pair.neutral for pair in pairs])
     cuts = np.unique([*shown, *without])

@@ -1,160 +1,236 @@
-"""What a pool costs and how it behaves when something dies. Its replicas are real actors that sleep for their service
-times, so that nothing but Ray and the dispatcher is measured.
+"""What a pool costs with real payloads, and how it behaves when something dies.
 
-added_ms, p99_ms: a call through the pool beside a call of a bare actor right before it, nothing else under way; median
-and 99th percentile of the differences. relay_ms, per_second_relay: the same for an actor of two lines that passes each
-call on to another, the least that a dispatcher costs whose calls are Ray's. per_second_lists,
-per_second_single: requests answered, handed in five at a time and one at a time by callers in processes of their own;
-per_second_bare: by one actor without a pool. fill: share of full batches where requests wait. small_wait: how long a
-single request takes while another caller has 1,000 waiting, and alone. gaps: the longest time in which nobody was
-answered when a replica is killed, hangs (with a deadline of 3 s), or the dispatcher is killed, and without any fault;
-every answer is checked.
+Replicas are real actors that sleep for their service times, so that Ray and the dispatcher are measured. `chats`: chats of 10
+and 40 MB of images by 8 callers on 2 replicas without service time; `fresh` has new images in every chat, `growing` one new
+image in each (as a conversation has). `lists`: lists of five requests with answers of 50 kB at 50 and 300 ms of service;
+`share` is the part of what the replicas could answer. `added_ms`: latency that the pool adds at this service time. `gap_s`: the
+longest time without an answer around a fault; every answer is checked. `dispatcher_*`: CPU time of the dispatcher for one
+call, and its memory while 4,096 requests wait.
 """
 
 import statistics
+import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+import psutil
 import ray
 
-from openmaia.config import load
-from openmaia.remote.cluster import cluster
-from openmaia.remote.failures import resolve
-from openmaia.remote.replica import _RemoteReplica
-from openmaia.schema import PoolConfig
+from openmaia.config.loading import load
+from openmaia.config.machine import PoolConfig
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply, user
+from openmaia.distributed.cluster import cluster
+from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
 from tests.conftest import REPOSITORY
-from tests.sleeping import (
-    Answered,
-    Handle,
+from tests.helpers.sleeping import (
     Sleeping,
+    SleepingPool,
     Survived,
     callers,
     hung_replica,
     killed_dispatcher,
     killed_replica,
+    pid_of,
     pool,
-    same,
     survive,
 )
 
-QUICK = Sleeping(fixed=0.002, each=0.0001)
-"""Four replicas of it answer 17,000 requests per second in batches of 16: more than any dispatcher hands out."""
-
-IMAGES = Sleeping(fixed=0.05, each=0.005)
-"""As a small network answers probes, or a large one on a GPU."""
+IMAGE_BYTES = 200_000
+ANSWER_BYTES = 50_000
+MB = 10**6
 
 
-def bare_actor() -> Any:
-    made = _RemoteReplica.options(num_cpus=0, enable_task_events=False).remote(partial(same, Sleeping()))
-    ray.get(made.start.remote(), timeout=120)
-    return made
+@dataclass(frozen=True)
+class Talking:
+    """A language model that answers at once and says how many bytes of images it has read."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(text=str(sum(len(i.data) for m in chat.messages for i in m.images))) for chat in chats]
 
 
-class Relay:
-    def __init__(self, replica: Any):
-        self._replica = replica
+@dataclass(frozen=True)
+class Answering:
+    """Takes its time for a batch, and answers each request with 50 kB."""
 
-    async def call(self, method: str, requests: list[Any]) -> list[Any]:
-        return await self._replica.call.remote(method, requests)
+    seconds: float
+
+    def work(self, requests: Sequence[int]) -> list[bytes]:
+        time.sleep(self.seconds)
+        return [number.to_bytes(8, "big") * (ANSWER_BYTES // 8) for number in requests]
 
 
-_RemoteRelay: Any = ray.remote(Relay)
+@dataclass(frozen=True)
+class Holding:
+    """Takes two seconds for each batch."""
+
+    def hold(self, requests: Sequence[Any]) -> list[int]:
+        time.sleep(2.0)
+        return [0] * len(requests)
+
+
+class Talker:
+    """A caller in a process of its own."""
+
+    def __init__(self, number: int):
+        self._random = np.random.default_rng(number)
+        self._images = [self._image() for _ in range(40 * MB // IMAGE_BYTES)]
+        self._number = number
+
+    def _image(self) -> EncodedImage:
+        side = int((IMAGE_BYTES / 3) ** 0.5)
+        image = EncodedImage.of(self._random.integers(0, 256, (side, side, 3), dtype=np.uint8))
+        _ = image.digest
+        return image
+
+    def ready(self) -> None:
+        pass
+
+    def talk(self, address: PoolAddress, megabytes: int, seconds: float, fresh: bool) -> int:
+        count = max(megabytes * MB // IMAGE_BYTES, 1)
+        backbone = PooledBackbone(address, f"talker {self._number}")
+        expected, done, until = "", 0, time.monotonic() + seconds
+        images = self._images[:count]
+        while time.monotonic() < until:
+            if fresh:
+                backbone = PooledBackbone(address, f"talker {self._number}")
+                images = [EncodedImage(data=image.data) for image in images]
+                for image, known in zip(images, self._images, strict=False):
+                    image.__dict__["digest"] = f"{known.digest}-{done}"
+            else:
+                images[done % count] = EncodedImage(data=images[done % count].data)
+                images[done % count].__dict__["digest"] = f"{self._number}-{done}"
+            chat = Chat(conversation="c", messages=[user("look", *images)], seed=done, max_tokens=1)
+            (reply,) = backbone.reply([chat])
+            expected = expected or str(sum(len(image.data) for image in images))
+            assert reply.text == expected, (reply.text, expected)
+            done += 1
+        return done
+
+    def ask(self, address: PoolAddress, calls: int) -> tuple[int, list[float]]:
+        from tests.helpers.sleeping import Handle
+
+        handle, took, right = Handle(address, f"caller {self._number}"), list[float](), 0
+        for call in range(calls):
+            began = time.monotonic()
+            answers = handle.ask("work", [self._number + i for i in range(5)])
+            took.append(time.monotonic() - began)
+            right += all(len(answer) == ANSWER_BYTES for answer in answers)
+            del call
+        return right, took
+
+
+_RemoteTalker: Any = ray.remote(Talker)
+
+
+def chats(crowd: list[Any], seconds: float) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for megabytes in (10, 40):
+        for fresh in (True, False):
+            with pool(Talking(), PoolConfig(min_replicas=2), concurrency=8) as made:
+                process = psutil.Process(pid_of(made.manager.dispatcher))
+                ray.get([one.talk.remote(made.address, megabytes, 0.5, fresh) for one in crowd], timeout=300)
+                cpu, began = sum(process.cpu_times()[:2]), time.monotonic()
+                done = sum(
+                    ray.get([one.talk.remote(made.address, megabytes, seconds, fresh) for one in crowd], timeout=900)
+                )
+                took, cpu = time.monotonic() - began, sum(process.cpu_times()[:2]) - cpu
+            figures[f"{megabytes}_mb_{'fresh' if fresh else 'growing'}"] = {
+                "per_second": round(done / took, 1),
+                "dispatcher_ms": round(1000 * cpu / done, 2),
+            }
+    return figures
+
+
+def lists(crowd: list[Any], calls: int) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for seconds in (0.05, 0.3):
+        with pool(Answering(seconds), PoolConfig(min_replicas=2, max_batch=20)) as made:
+            process = psutil.Process(pid_of(made.manager.dispatcher))
+            ray.get([one.ask.remote(made.address, 2) for one in crowd], timeout=300)
+            cpu, began = sum(process.cpu_times()[:2]), time.monotonic()
+            found = ray.get([one.ask.remote(made.address, calls) for one in crowd], timeout=900)
+            took, cpu = time.monotonic() - began, sum(process.cpu_times()[:2]) - cpu
+        assert all(right == calls for right, _ in found)
+        requests = 5 * calls * len(crowd)
+        figures[f"{round(1000 * seconds)}_ms"] = {
+            "requests_per_second": round(requests / took, 1),
+            "share": round(requests / took / (2 * 20 / seconds), 3),
+            "dispatcher_ms": round(1000 * cpu / (calls * len(crowd)), 2),
+        }
+    return figures
 
 
 def latency(calls: int) -> dict[str, float]:
-    bare = bare_actor()
-    relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, enable_task_events=False).remote(bare)
-    alone, passed_on, added = list[float](), list[float](), list[float]()
-    with pool(Sleeping(), PoolConfig()) as actor:
-        handle = Handle(actor, "one")
-        for call in range(calls + 50):
-            began = time.perf_counter()
-            resolve(bare.call.remote("double", [call]))
-            between = time.perf_counter()
-            handle.ask("double", [call])
-            ended = time.perf_counter()
-            resolve(relay.call.remote("double", [call]))
-            last = time.perf_counter()
-            if call >= 50:  # connections and caches are warm
-                alone.append(1000 * (between - began))
-                added.append(1000 * (ended - between) - alone[-1])
-                passed_on.append(1000 * (last - ended) - alone[-1])
-    ray.kill(relay)
-    ray.kill(bare)
-    return {
-        "relay_ms": statistics.median(passed_on),
-        "added_ms": statistics.median(added),
-        "p99_ms": statistics.quantiles(added, n=100)[98],
-        "bare_ms": statistics.median(alone),
-    }
+    """Milliseconds that a pool adds to one call, with nothing else under way; the median."""
+    figures: dict[str, float] = {}
+    for seconds in (0.05, 0.3):
+        with pool(Sleeping(fixed=seconds), PoolConfig()) as made:
+            handle, took = made.handle(), list[float]()
+            for call in range(calls + 5):
+                began = time.perf_counter()
+                handle.ask("double", [call])
+                took.append(1000 * (time.perf_counter() - began - seconds))
+        figures[f"added_ms_at_{round(1000 * seconds)}"] = round(statistics.median(took[5:]), 2)
+    return figures
 
 
-def throughput(crowd: list[Any], seconds: float, rounds: int) -> dict[str, float]:
-    """In turn, the median of the rounds: the machine is not equally fast all the time."""
-    bare = bare_actor()
-    relay = _RemoteRelay.options(num_cpus=0, max_concurrency=1000, enable_task_events=False).remote(bare)
-    found: dict[str, list[float]] = {}
-    with pool(QUICK, PoolConfig(replicas=4)) as actor:
-        ways = {
-            "per_second_bare": lambda one, length: one.until_bare.remote(bare, length),
-            "per_second_relay": lambda one, length: one.until_bare.remote(relay, length),
-            "per_second_single": lambda one, length: one.until.remote(actor, length, 1),
-            "per_second_lists": lambda one, length: one.until.remote(actor, length, 5),
-        }
-        for length in (0.1, *[seconds] * rounds):  # the first round connects
-            for name, ask in ways.items():
-                began = time.monotonic()
-                answered = ray.get([ask(one, length) for one in crowd], timeout=length + 300)
-                found.setdefault(name, []).append(sum(answered) / (time.monotonic() - began))
-    ray.kill(relay)
-    ray.kill(bare)
-    return {name: statistics.median(values[1:]) for name, values in found.items()}
+def memory() -> dict[str, float]:
+    """MB of the dispatcher while 4,096 requests of 50 kB wait."""
+    image = EncodedImage.of(np.random.default_rng(0).integers(0, 256, (128, 128, 3), dtype=np.uint8))
+
+    class Request:
+        def __init__(self) -> None:
+            self.image = image
+
+    with pool(Holding(), PoolConfig(max_batch=1, max_waiting=5000, max_waiting_mb=1024)) as made:
+        threads = [
+            threading.Thread(
+                target=_quietly, args=(partial(made.handle(f"{i}").ask, "hold", [Request()] * 512),), daemon=True
+            )
+            for i in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        made.wait_for(lambda now: now.waiting + now.under_way >= 4090)
+        resident = psutil.Process(pid_of(made.manager.dispatcher)).memory_info().rss / MB
+    return {"dispatcher_rss_mb": round(resident)}
 
 
-def fairness(large: Any, small: list[Any], calls: int) -> dict[str, float]:
-    """Seconds per single request, the median."""
-    with pool(IMAGES, PoolConfig(replicas=2, max_batch=8)) as actor:
-
-        def waited() -> float:
-            done: list[Answered] = ray.get([one.run.remote(actor, calls, 1) for one in small], timeout=300)
-            return statistics.median(took for one in done for took in one.took)
-
-        alone = waited()
-        under_way = large.run.remote(actor, 1, 1000)
-        while resolve(actor.counters.remote()).waiting < 900:
-            time.sleep(0.01)
-        beside = waited()
-        still_waiting = resolve(actor.counters.remote()).waiting
-        ray.get(under_way, timeout=300)
-    return {"small_wait_alone_s": alone, "small_wait_s": beside, "large_still_waiting": still_waiting}
+def _quietly(work: Any) -> None:
+    try:
+        work()
+    except Exception:  # the pool ends while they wait
+        pass
 
 
 def faults(crowd: list[Any], calls: int) -> dict[str, Any]:
-    settings = PoolConfig(replicas=2, max_batch=8, deadline=3.0)
+    settings = PoolConfig(min_replicas=2, max_batch=8, deadline=3.0)
     found: dict[str, Survived] = {}
     for fault in (nothing, killed_replica, killed_dispatcher, hung_replica):
-        with pool(IMAGES, settings) as actor:
-            survived = survive(actor, crowd, calls, 5, fault, after=1.0)
+        with pool(Sleeping(fixed=0.05, each=0.005), settings) as made:
+            survived = survive(made, crowd, calls, 5, fault, after=1.0)
         if survived.wrong or survived.answered != len(crowd) * calls * 5:
             raise RuntimeError(f"{fault.__name__}: {survived}")
         found[fault.__name__] = survived
-    gaps = {name: survived.gap for name, survived in found.items()}
-    return {"fill": found["nothing"].batch / settings.max_batch, "gap_s": gaps}
+    gaps = {name: round(survived.gap, 2) for name, survived in found.items()}
+    return {"fill": round(found["nothing"].batch / settings.max_batch, 3), "gap_s": gaps}
 
 
-def nothing(actor: Any) -> None:
+def nothing(made: SleepingPool) -> None:
     """No fault, to compare with."""
 
 
 def measure(smoke: bool) -> dict[str, Any]:
     with cluster(load([str(REPOSITORY / "configs/closed-form.yaml"), "ray.num_cpus=2"])):
-        delays = latency(100 if smoke else 2000)  # before there are others
-        crowd = callers(12 if smoke else 48)
-        return {
-            **delays,
-            **throughput(crowd, 1.0 if smoke else 10.0, 1 if smoke else 3),
-            "callers": len(crowd),
-            **fairness(crowd[0], crowd[1:4], 4 if smoke else 10),
-            **faults(crowd[:4] if smoke else crowd[:12], 10 if smoke else 40),
-        }
+        delays = latency(20 if smoke else 200)  # before there are others
+        crowd = [_RemoteTalker.options(num_cpus=0).remote(i) for i in range(2 if smoke else 8)]
+        ray.get([one.ready.remote() for one in crowd], timeout=300)
+        figures = delays | {"chats": chats(crowd, 1.0 if smoke else 10.0), "lists": lists(crowd, 3 if smoke else 40)}
+        for one in crowd:
+            ray.kill(one)
+        return figures | memory() | faults(callers(4 if smoke else 12), 10 if smoke else 40)

@@ -24,20 +24,21 @@ from typing import Any
 
 import ray
 
-from openmaia.agent.attempt import Result
-from openmaia.images import Picture
-from openmaia.messages import Chat, Reply
-from openmaia.remote.drive import drive
-from openmaia.remote.investigator import Investigator, Job
-from openmaia.remote.pool import dispatcher
-from openmaia.remote.replica import Hosting
-from openmaia.remote.services import Pools
-from openmaia.schema import PoolConfig
-from openmaia.services import Activation, Drawn, Generation, Probe
-from openmaia.store.exemplars import ExemplarStore
-from openmaia.store.run import Owed
-from openmaia.units import TargetInfo
-from tests.sweeping import planned, short
+from openmaia.agent.loop import InvestigationResult
+from openmaia.cli.assembly import ConfigAssembly
+from openmaia.config.machine import PoolConfig
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply
+from openmaia.core.services import GeneratedImage, Generation, Probe, UnitActivation
+from openmaia.core.units import TargetInfo
+from openmaia.distributed.pools.handles import PoolAddress, Pools
+from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.replica import PoolSpec
+from openmaia.distributed.scheduler import Scheduler
+from openmaia.distributed.worker import InvestigationWorker, SweepContext
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.run import InvestigationId
+from tests.helpers.sweeping import planned, short
 
 
 @dataclass(frozen=True)
@@ -113,15 +114,16 @@ class Sleeper:
     def info(self) -> TargetInfo:
         return TargetInfo(name="t", layers={"l": 1}, digest="", input_size=(224, 224))
 
-    def generate(self, requests: Sequence[Generation]) -> list[Drawn]:
+    def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         self._sleep(len(requests))
         return [
-            Drawn(picture=Picture(data=request.seed.to_bytes(8, "big") * (IMAGE_BYTES // 8))) for request in requests
+            GeneratedImage(image=EncodedImage(data=request.seed.to_bytes(8, "big") * (IMAGE_BYTES // 8)))
+            for request in requests
         ]
 
-    def probe(self, probes: Sequence[Probe]) -> list[Activation]:
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
         self._sleep(len(probes))
-        return [Activation(value=1.0, box=(0, 0, 1, 1)) for _ in probes]
+        return [UnitActivation(value=1.0, box=(0, 0, 1, 1)) for _ in probes]
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """An engine that batches by itself: the more are under way, the longer each takes."""
@@ -136,31 +138,28 @@ class Sleeper:
         time.sleep(self._scale * self._cost.seconds(count))
 
 
-class Tracer(Investigator):
+class Tracer(InvestigationWorker):
     """Asks for what the trace says, instead of what an agent would."""
 
     def start(self) -> None:
         pass
 
-    def investigate(self, number: int, owed: Owed, caller: str) -> Result:
-        job = self._jobs[number]
+    def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
+        job = self.sweeps[number]
         services = job.pools.services(job.exemplars, caller)
-        seeds = iter(range(owed.unit.index << 16, owed.unit.index + 1 << 16))
-        for turn in trace(TARGETS * owed.unit.index + number):
-            services.backbone.reply([_chat(caller, next(seeds))])
+        seeds = iter(range(investigation.unit.index << 16, investigation.unit.index + 1 << 16))
+        for turn in trace(TARGETS * investigation.unit.index + number):
+            services.backbone.reply([chat(caller, next(seeds))])
             time.sleep(SANDBOX * SCALE)
             for count in turn.images:
                 drawn = services.generator.generate([Generation(prompt="", seed=next(seeds)) for _ in range(count)])
-                services.target.probe([Probe(unit=owed.unit, picture=one.picture) for one in drawn])
+                services.target.probe([Probe(unit=investigation.unit, image=one.image) for one in drawn])
             if turn.asked:
-                services.backbone.reply([_chat("", next(seeds)) for _ in range(turn.asked)])
-        return Result(owed=owed, summary={})
+                services.backbone.reply([chat("", next(seeds)) for _ in range(turn.asked)])
+        return InvestigationResult(investigation=investigation, summary={})
 
 
-RemoteTracer = ray.remote(Tracer)
-
-
-def _chat(conversation: str, seed: int) -> Chat:
+def chat(conversation: str, seed: int) -> Chat:
     return Chat(conversation=conversation, messages=(), seed=seed, max_tokens=1)
 
 
@@ -185,7 +184,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     }
 
 
-def _swept(jobs: Sequence[Job], began: float) -> tuple[float, float]:
+def _swept(jobs: Sequence[SweepContext], began: float) -> tuple[float, float]:
     """Seconds of the sweep, from the moment when all investigators are up, and those before it."""
     width = jobs[0].config.ray.investigations
     started = 0.0
@@ -196,7 +195,7 @@ def _swept(jobs: Sequence[Job], began: float) -> tuple[float, float]:
             started = time.monotonic()
 
     first = 0.0
-    for number, (_, result) in enumerate(drive(jobs[0].config, jobs, look, RemoteTracer)):
+    for number, (_, result) in enumerate(Scheduler(jobs[0].config, jobs, look, Tracer).results()):
         assert result.summary is not None, result.cause
         if number == 0:
             first = time.monotonic()
@@ -226,8 +225,8 @@ def _alone(turn: Turn) -> float:
 
 
 @contextmanager
-def _jobs(folder: Path, per_target: int, at_once: int) -> Iterator[list[Job]]:
-    from openmaia.remote.cluster import cluster
+def _jobs(folder: Path, per_target: int, at_once: int) -> Iterator[list[SweepContext]]:
+    from openmaia.distributed.cluster import cluster
 
     overrides = ["ray.num_cpus=64", f"ray.investigations={at_once}", "ray.investigations_per_process=16"]
     configs = [
@@ -235,28 +234,35 @@ def _jobs(folder: Path, per_target: int, at_once: int) -> Iterator[list[Job]]:
         for n in range(TARGETS)
     ]
     with cluster(configs[0]):
-        common = {role: _pool(role, COSTS[role].replicas) for role in ("generator", "backbone")}
-        targets = [_pool("target", 1) for _ in range(TARGETS)]
-        for actor, replicas in [*((common[role], COSTS[role].replicas) for role in common), *((t, 1) for t in targets)]:
-            _wait_for(actor, replicas)
-        yield [
-            Job(
-                config=config,
-                run=planned(config, per_target),
-                pools=Pools({"target": target, "editor": common["generator"], **common}),
-                exemplars=ExemplarStore.at(config.paths.exemplars, config.target.name, "none"),
-            )
-            for config, target in zip(configs, targets, strict=True)
-        ]
+        common = {role: _manager(role, COSTS[role].replicas) for role in ("generator", "backbone")}
+        targets = [_manager("target", 1) for _ in range(TARGETS)]
+        with managed([*common.values(), *targets]):
+            for manager in (*common.values(), *targets):
+                _wait_for(manager)
+            shared = {role: PoolAddress(dispatcher=manager.dispatcher) for role, manager in common.items()}
+            yield [
+                SweepContext(
+                    config=config,
+                    run=planned(config, per_target),
+                    pools=Pools(
+                        {"target": PoolAddress(dispatcher=target.dispatcher), "editor": shared["generator"], **shared}
+                    ),
+                    exemplars=ExemplarStore.at(config.paths.exemplars, config.target.name, "none"),
+                    assembly=ConfigAssembly(),
+                )
+                for config, target in zip(configs, targets, strict=True)
+            ]
 
 
-def _pool(role: str, replicas: int) -> Any:
+def _manager(role: str, replicas: int) -> PoolManager:
     cost = COSTS[role]
-    pool = PoolConfig(replicas=replicas, max_batch=cost.batch)
-    make = partial(Sleeper, cost, SCALE)
-    return dispatcher(Hosting(role=role, make=make, pool=pool, at_once=cost.batch if role == "backbone" else 0))
+    config = PoolConfig(min_replicas=replicas, max_batch=cost.batch)
+    concurrency = cost.batch if role == "backbone" else 0
+    return PoolManager(
+        spec=PoolSpec(role=role, make=partial(Sleeper, cost, SCALE), config=config, concurrency=concurrency)
+    )
 
 
-def _wait_for(actor: Any, replicas: int) -> None:
-    while ray.get(actor.counters.remote(), timeout=300).replicas < replicas:
+def _wait_for(manager: PoolManager) -> None:
+    while ray.get(manager.dispatcher.statistics.remote(), timeout=300).replicas < manager.spec.config.min_replicas:
         time.sleep(0.1)

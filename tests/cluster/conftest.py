@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.config import load
-from openmaia.exemplars import make
-from openmaia.store.run import Owed, Run
+from openmaia.cli.assembly.exemplars import make
+from openmaia.config.loading import load
+from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY
-from tests.pictures.making import picture, save
+from tests.helpers.images import sample_image, save
 
 TALK = [
     """[HYPOTHESIS LIST]:
@@ -63,10 +63,10 @@ class Sweep:
     def done(self) -> int:
         return len(self.run.done())
 
-    def written(self) -> dict[Owed, tuple[int, int]]:
+    def written(self) -> dict[InvestigationId, tuple[int, int]]:
         """Inode and time of each record: one that is written again gets others."""
-        stats = {owed: os.stat(self.run.record_path(owed)) for owed in self.run.done()}
-        return {owed: (stat.st_ino, stat.st_mtime_ns) for owed, stat in stats.items()}
+        stats = {investigation: os.stat(self.run.record_path(investigation)) for investigation in self.run.done()}
+        return {investigation: (stat.st_ino, stat.st_mtime_ns) for investigation, stat in stats.items()}
 
 
 class Sweeps:
@@ -75,7 +75,7 @@ class Sweeps:
     def __init__(self, folder: Path):
         self.folder = folder
         for seed in range(8):
-            save(folder / "pictures" / f"{seed}.png", picture(seed))
+            save(folder / "pictures" / f"{seed}.png", sample_image(seed))
         for name, replies in (("talk", TALK), ("half", TALK[:1])):
             told = [{"role": "assistant", "content": text} for text in replies]
             (folder / f"{name}.json").write_text(json.dumps(told))
@@ -96,6 +96,8 @@ class Sweeps:
             f"backbone.record={self.folder}/{talk}.json",
             "tools=[tests.cluster.agent_tools:visit,tests.cluster.agent_tools:devour]",
             "sandbox.seconds=600",
+            "task.evidence.experiments=0",
+            "task.evidence.labels=0",
             "evaluate.n=2",
             "evaluate.bootstrap=20",
             "ray.investigations=6",

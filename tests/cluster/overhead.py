@@ -61,7 +61,7 @@ def main(times: int) -> None:
 
 def _local(root: Path, sweep: Sweep) -> float:
     began = time.monotonic()
-    command = [sys.executable, "-m", "openmaia.cli", "run", *sweep.sources]
+    command = [sys.executable, "-m", "openmaia.cli.main", "run", *sweep.sources]
     # Ray keeps its logs: not among what a job may leave.
     (root / "alone").mkdir(exist_ok=True)
     variables = os.environ | environment(root, sweep.meeting) | {"TMPDIR": str(root / "alone")}

@@ -168,5 +168,5 @@ def test_modules_and_files_that_a_launcher_names_exist(path: Path):
 def test_the_launchers_name_what_they_start():
     """Else the test above looks for nothing."""
     modules, files = named(OPENMAIA)
-    assert {"ray_jobs.run", "ray_jobs.node", "ray_jobs.wait"} <= modules
+    assert {"ray_jobs.node", "ray_jobs.wait"} <= modules
     assert "configs/machine/many-nodes.yaml" in files

@@ -71,7 +71,7 @@ class Cluster:
         assert done.returncode == 0, done.stdout + done.stderr + self.logs()
 
     def drive(self, sweep: Sweep) -> subprocess.Popen[bytes]:
-        command = (sys.executable, "-m", "ray_jobs.run", *sweep.sources)
+        command = (sys.executable, "-m", "ray_jobs", "run", *sweep.sources)
         return self.network.hosts["h1"].start(*command, log=self.root / "driver.out", env=self.environment)
 
     def raylets(self, name: str) -> list[int]:
@@ -124,7 +124,7 @@ def finish(cluster: Cluster, sweep: Sweep, driver: subprocess.Popen[bytes]) -> N
     sweep.meeting.go_on()
     assert driver.wait(PATIENCE) == 0, cluster.logs()
     assert before.items() <= sweep.written().items(), "what was done was not done again"
-    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
 
 
 def test_a_host_that_is_cut_off_for_a_while(cluster: Cluster, sweep: Sweep):

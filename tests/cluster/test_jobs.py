@@ -1,10 +1,7 @@
 """A cluster that somebody else started: joined, and left as it was."""
 
 import os
-import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,81 +10,36 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.store.run import Run
+from openmaia.runs.run import Run
 from tests.cluster.conftest import Sweeps
-from tests.conftest import RAY, REPOSITORY, free_port
+from tests.cluster.ray_head import ray_head
+from tests.conftest import RAY, REPOSITORY
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
 def head(tmp_path_factory: pytest.TempPathFactory, sweeps: Sweeps) -> Iterator[dict[str, str]]:
-    """`ray start --head` with a token and ports of its own, in one process group that is ended by its id."""
-    folder = tmp_path_factory.mktemp("ray")
-    # Sockets live below Ray's folder, and their paths may not be long.
-    short = Path(f"/tmp/ray-{os.getpid()}")
-    token = folder / "token"
-    token.write_text("0123456789abcdef" * 4)
-    environment = os.environ | {
-        # As in a shell in which the environment is active: jobs say `python`.
+    """The environment is active where Ray is started: jobs say `python`."""
+    environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_worker_niceness": "0",
         "OPENMAIA_TEST": str(sweeps.meeting("jobs").folder),
         "PYTHONPATH": str(REPOSITORY),
     }
-    port, dashboard, agent = free_port(), free_port(), free_port()
-    ports = [f"--port={port}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"]
-    process = subprocess.Popen(
-        [RAY, "start", "--head", "--block", *ports, "--num-cpus=2", f"--temp-dir={short}", "--include-dashboard=true"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        until = time.monotonic() + 90
-        while not (_answers(port) and _answers(dashboard)):
-            assert process.poll() is None, "ray start ended"
-            assert time.monotonic() < until, "ray start did not come up"
-            time.sleep(0.3)
-        yield environment | {"ADDRESS": f"{_host(short)}:{port}", "DASHBOARD": f"http://127.0.0.1:{dashboard}"}
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _host(folder: Path) -> str:
-    """The address under which the head knows itself."""
-    text = (folder / "ray_current_cluster").read_text() if (folder / "ray_current_cluster").exists() else ""
-    found = re.match(r"([^:]+):\d+", text.strip())
-    return found[1] if found else socket.gethostbyname(socket.gethostname())
+    with ray_head(tmp_path_factory.mktemp("ray"), [RAY], environment) as started:
+        yield started
 
 
 def check(run: Run) -> None:
     assert len(run.done()) == 1
-    assert run.owed() == []
+    assert run.pending() == []
     assert all(scores["auc"] is not None for scores in run.scores().values())
 
 
 def test_run_joins_a_cluster_by_its_address(head: dict[str, str], sweeps: Sweeps):
     sources = sweeps.sources("joined", "units=mono=0", f"ray.address={head['ADDRESS']}")
     done = subprocess.run(
-        [sys.executable, "-m", "openmaia.cli", "run", *sources],
+        [sys.executable, "-m", "openmaia.cli.main", "run", *sources],
         env=head,
         capture_output=True,
         text=True,
@@ -120,7 +72,7 @@ def submit(head: dict[str, str], *command: str, folder: Path = REPOSITORY) -> su
 def submitted(head: dict[str, str], sweeps: Sweeps) -> tuple[list[str], Path]:
     """The sources and the directory of a run that was submitted as a job."""
     sources = ["configs/closed-form.yaml", *sweeps.sources("submitted", "units=mono=0")[1:]]
-    done = submit(head, sys.executable, "-m", "ray_jobs.run", *sources)
+    done = submit(head, sys.executable, "-m", "ray_jobs", "run", *sources)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     return sources, sweeps.folder / "runs/submitted"
 
@@ -130,14 +82,14 @@ def test_a_submitted_job_runs_on_the_cluster(submitted: tuple[list[str], Path]):
 
 
 def test_a_finished_run_is_evaluated_by_a_job(head: dict[str, str], submitted: tuple[list[str], Path]):
-    done = submit(head, sys.executable, "-m", "ray_jobs.evaluate", str(submitted[1]))
+    done = submit(head, sys.executable, "-m", "ray_jobs", "evaluate", str(submitted[1]))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert "mono/0" in done.stdout
 
 
 def test_exemplars_are_computed_by_a_job(head: dict[str, str], sweeps: Sweeps, tmp_path: Path):
     given = sweeps.sources("exemplars", f"paths.exemplars={tmp_path}")[1:]
-    done = submit(head, sys.executable, "-m", "ray_jobs.exemplars", "configs/closed-form.yaml", *given)
+    done = submit(head, sys.executable, "-m", "ray_jobs", "exemplars", "configs/closed-form.yaml", *given)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert list(tmp_path.rglob("*.units.parquet"))
 
@@ -147,7 +99,7 @@ def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
 ):
     sources, run = submitted
     done = subprocess.run(
-        [sys.executable, "-m", "openmaia.cli", "submit", "ray", f"--address={head['DASHBOARD']}", *sources],
+        [sys.executable, "-m", "openmaia.cli.main", "submit", "ray", f"--address={head['DASHBOARD']}", *sources],
         env=head, capture_output=True, text=True, timeout=120, cwd=REPOSITORY,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
@@ -158,7 +110,7 @@ def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
 
 
 def test_a_job_with_a_mistake_fails_with_its_message_and_its_exit_code(head: dict[str, str]):
-    done = submit(head, sys.executable, "-m", "ray_jobs.run", "configs/demo.yaml")
+    done = submit(head, sys.executable, "-m", "ray_jobs", "run", "configs/demo.yaml")
     assert done.returncode != 0
     assert "error: paths.runs='runs' is relative" in done.stdout and "exit code 2" in done.stdout + done.stderr
 

@@ -79,7 +79,7 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
     assert ended(cluster, jobs[0]) == ("COMPLETED", "0:0")
     assert ended(cluster, jobs[1]) == ("FAILED", "1:0")
     assert_gone(cluster, jobs[1])
-    assert (good.done(), len(good.run.owed())) == (12, 0)
+    assert (good.done(), len(good.run.pending())) == (12, 0)
     assert set(good.meeting.visits()) == set(cluster.nodes)
     assert len(bad.run.failures()) == 3
     assert not list(folder.glob(".ray-*")), "tokens are gone"
@@ -87,10 +87,23 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
 
 def test_all_gpus_of_all_nodes_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path, sweeps: Sweeps):
     """With everything that Ray starts by default. More GPUs are asked for than one node has."""
-    more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": ""}
+    more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": "", "OPENMAIA_MIN_NODES": "2"}
     job = submit(cluster, folder, sweeps.make("own"), "--nodes=2", f"--gpus={2 * GPUS}", "--no-requeue", **more)
     assert ended(cluster, job) == ("FAILED", "3:0")
     assert f"{2 * GPUS} GPUs" in (folder / f"openmaia-{job}.out").read_text()
+    assert_gone(cluster, job)
+
+
+def test_a_job_that_ends_while_a_node_is_still_joining_leaves_nothing(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    job = submit(
+        cluster,
+        folder,
+        sweeps.make("short"),
+        "--nodes=2",
+        "--no-requeue",
+        OPENMAIA_JOB="tests.cluster.job_exits_with_3",
+    )
+    assert ended(cluster, job) == ("FAILED", "3:0")
     assert_gone(cluster, job)
 
 
@@ -124,7 +137,7 @@ def test_a_signal_before_it_has_begun_a_preemption_and_the_end_of_its_ray_requeu
         sweep.meeting.go_on()
     for job, sweep in ((one, waiting), (two, preempted), (three, beheaded)):
         assert ended(cluster, job) == ("COMPLETED", "0:0")
-        assert (sweep.done(), len(sweep.run.owed())) == (3, 0)
+        assert (sweep.done(), len(sweep.run.pending())) == (3, 0)
 
 
 def steps(cluster: Slurm, job: int) -> list[str]:
@@ -158,9 +171,13 @@ def test_a_sweep_is_stopped_requeued_and_resumed_before_its_time_is_over(cluster
     sweep.meeting.go_on()
     assert ended(cluster, job) == ("COMPLETED", "0:0")
     assert before.items() <= sweep.written().items(), "what was done was not done again"
-    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
     said = (folder / f"openmaia-{job}.out").read_text()
-    assert "stopped; the same command goes on" in said and "ended with code 3" in said and "scancel" not in said
+    assert (
+        "stopped; run the same command again to continue" in said
+        and "ended with code 3" in said
+        and "scancel" not in said
+    )
 
 
 def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
@@ -176,7 +193,7 @@ def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, f
     sweep.meeting.go_on()
     assert ended(cluster, job) == ("COMPLETED", "0:0")
     assert before.items() <= sweep.written().items(), "what was done was not done again"
-    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
     assert_gone(cluster, job)
 
 
@@ -192,7 +209,7 @@ def test_with_no_kill_a_sweep_goes_on_with_the_nodes_that_are_left(cluster: Slur
         assert ended(cluster, job) == ("COMPLETED", "0:0")
     finally:
         cluster.boot(lost)
-    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
     assert cluster.show(job)["Restarts"] == "0"
     _forget_what_a_dead_host_left(cluster)
 
@@ -222,7 +239,7 @@ def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder
     cluster.wait(more, 60)
     sweep.meeting.go_on()
     assert ended(cluster, job) == ("COMPLETED", "0:0")
-    assert (sweep.done(), len(sweep.run.owed())) == (12, 0)
+    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
     assert_gone(cluster, job)
 
 
@@ -235,5 +252,5 @@ def test_a_sweep_survives_an_investigation_that_takes_all_memory(cluster: Slurm,
     state, code = ended(cluster, job)
     assert code == "0:0", state
     assert not (sweep.meeting.folder / "appetite").exists()
-    assert (sweep.done(), len(sweep.run.owed())) == (3, 0)
+    assert (sweep.done(), len(sweep.run.pending())) == (3, 0)
     assert_gone(cluster, job)

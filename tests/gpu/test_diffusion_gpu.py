@@ -18,12 +18,12 @@ import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
-from openmaia.generators.diffusion.editor import DiffusionEditor
-from openmaia.generators.diffusion.generator import DiffusionGenerator
-from openmaia.images import Picture
-from openmaia.schema import DiffusionConfig
-from openmaia.services import Drawn, Edit, Generation
-from tests.tiny.flux import clip_tokenizer, t5_tokenizer
+from openmaia.config.models import DiffusionConfig
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Edit, GeneratedImage, Generation
+from openmaia.models.generators.editor import DiffusionEditor
+from openmaia.models.generators.generator import DiffusionGenerator
+from tests.helpers.tiny.flux import clip_tokenizer, t5_tokenizer
 
 pytestmark = [
     pytest.mark.gpu,
@@ -116,7 +116,7 @@ def random(make: Callable[[], torch.nn.Module]) -> Any:
         torch.cuda.empty_cache()
 
 
-def measured(draw: Callable[[int], list[Drawn]]) -> dict[int, dict[str, float]]:
+def measured(draw: Callable[[int], list[GeneratedImage]]) -> dict[int, dict[str, float]]:
     """Per batch size: pictures per second, and the most GPU memory in use, in GiB. draw(n) draws n pictures at once."""
     draw(1)
     figures: dict[int, dict[str, float]] = {}
@@ -139,18 +139,18 @@ def report(name: str, **figures: Any) -> None:
         path.write_text(json.dumps(known | {name: figures}, indent=1))
 
 
-def difference(one: Drawn, other: Drawn) -> float:
+def difference(one: GeneratedImage, other: GeneratedImage) -> float:
     """Mean over pixels, of 255."""
-    return float(np.abs(one.picture.pixels.astype(int) - other.picture.pixels).mean())
+    return float(np.abs(one.image.pixels.astype(int) - other.image.pixels).mean())
 
 
-def test_flux_draws_batches(flux: Path) -> None:
+def test_flux_batches_are_faster_than_singles(flux: Path) -> None:
     started = time.monotonic()
     config = DiffusionConfig(model=str(flux), quantize="nf4", steps=25, guidance=5.5)
     generator = DiffusionGenerator(config, SIZE)
     loading, weights = time.monotonic() - started, torch.cuda.memory_allocated() / 2**30
 
-    def draw(count: int) -> list[Drawn]:
+    def draw(count: int) -> list[GeneratedImage]:
         return generator.generate([Generation(prompt=f"a dog number {i}", seed=i) for i in range(count)])
 
     together, alone = draw(4), draw(1)
@@ -169,16 +169,16 @@ def test_flux_draws_batches(flux: Path) -> None:
     assert figures[8]["pictures_per_second"] > figures[1]["pictures_per_second"]
 
 
-def test_kontext_edits_batches(kontext: Path) -> None:
+def test_kontext_batches_are_faster_than_singles(kontext: Path) -> None:
     gc.collect()
     torch.cuda.empty_cache()
     config = DiffusionConfig(model=str(kontext), quantize="nf4", steps=15, guidance=2.5)
     editor = DiffusionEditor(config)
     pixels = np.random.default_rng(0).integers(0, 256, (max(COUNTS), SIZE, SIZE, 3), dtype=np.uint8)
-    pictures = [Picture.of(one) for one in pixels]
+    pictures = [EncodedImage.of(one) for one in pixels]
 
-    def draw(count: int) -> list[Drawn]:
-        return editor.edit([Edit(picture=pictures[i], instruction="add a red ball", seed=i) for i in range(count)])
+    def draw(count: int) -> list[GeneratedImage]:
+        return editor.edit([Edit(image=pictures[i], instruction="add a red ball", seed=i) for i in range(count)])
 
     together, alone = draw(4), draw(1)
     figures = measured(draw)
@@ -187,7 +187,7 @@ def test_kontext_edits_batches(kontext: Path) -> None:
     assert figures[8]["pictures_per_second"] > figures[1]["pictures_per_second"]
 
 
-def test_offloaded_parts_draw_the_same_picture(flux: Path) -> None:
+def test_offloading_gives_the_same_image(flux: Path) -> None:
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

@@ -15,14 +15,14 @@ import psutil
 import pytest
 import torch
 
-from openmaia.images import Picture
-from openmaia.messages import Chat, Reply, assistant, system, user
-from openmaia.schema import BackboneConfig, VllmConfig
+from openmaia.config.models import BackboneConfig, VllmConfig
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply, assistant, system, user
 
 pytest.importorskip("vllm")
 
-from openmaia.backbones.vllm_engine import VllmBackbone
-from tests.tiny.gemma import Size, build_without_weights
+from openmaia.models.backbones.vllm_engine import VllmBackbone
+from tests.helpers.tiny.gemma import Size, build_without_weights
 
 pytestmark = [
     pytest.mark.gpu,
@@ -73,7 +73,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBackbone]:
 
 def question(seed: int) -> Chat:
     random = np.random.default_rng(seed)
-    pictures = [Picture.of(random.integers(0, 256, (224, 224, 3), dtype=np.uint8)) for _ in range(2)]
+    pictures = [EncodedImage.of(random.integers(0, 256, (224, 224, 3), dtype=np.uint8)) for _ in range(2)]
     messages = (system("You study neurons. " * 40), user(f"Unit {seed}. " * 20, *pictures, "What excites it?"))
     return Chat(conversation=str(seed), messages=messages, seed=seed, max_tokens=ANSWER)
 
@@ -107,7 +107,7 @@ def test_throughput_grows_with_concurrent_chats(host: VllmBackbone):
     assert per_second[32] > 4 * per_second[1]
 
 
-def test_a_second_turn_reads_only_what_is_new(host: VllmBackbone):
+def test_second_turn_reads_the_prefix_cache(host: VllmBackbone):
     chat = question(7)
     (first,) = host.reply([chat])
     # The answer is left out: noise is not tokenized again to what it was.

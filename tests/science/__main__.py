@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.pretty import Pretty
 
 from tests.conftest import REPOSITORY
-from tests.measuring import asked, machine, measured
+from tests.helpers.measuring import asked, machine, measured
 
 PARTS = ("ground_truth", "real", "sanity")
 OUT = REPOSITORY / "science.json"

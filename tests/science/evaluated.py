@@ -4,18 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia import build
-from openmaia.evaluate import bootstrap
-from openmaia.evaluate.bootstrap import Interval
-from openmaia.evaluate.claims import Claim
-from openmaia.evaluate.protocol import Design, Instruments, try_claims
-from openmaia.evaluate.run import pool
-from openmaia.evaluate.scores import Evaluation, partners
-from openmaia.evaluate.trials import Trial
-from openmaia.evaluate.truth import proportion
-from openmaia.instruments import instruments
-from openmaia.store.exemplars import ExemplarStore
-from openmaia.units import Unit
+from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly.evaluation import evaluation_services
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.analysis.statistics import proportion
+from openmaia.evaluation.analysis.summary import pool_scores
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.protocol import run_trials
+from openmaia.evaluation.scores import Evaluation, compare_trials
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.trials import Trial
+from openmaia.exemplars.store import ExemplarStore
 from tests.science import setting
 
 RESAMPLES = 2000
@@ -30,39 +32,42 @@ class Job:
     config: str
     overrides: tuple[str, ...]
     claims: tuple[Claim, ...]
-    design: Design
+    design: EvaluationDesign
 
 
 def evaluated(name: str, overrides: tuple[str, ...], labels: Labels, n: int) -> list[Evaluation]:
     """In the order of the labels. n: positive images of each description, and as many neutral ones."""
     claims = [Claim(unit=unit, labels=tuple(said), description="; ".join(said)) for unit, said in labels.items()]
-    design = Design(n=n, seed=setting.config(name, overrides).seed, random=n, detect=0)
+    design = EvaluationDesign(n=n, seed=setting.config(name, overrides).seed, random=n, detect=0)
     jobs = [
         Job(config=name, overrides=overrides, claims=tuple(claims[at : at + TOGETHER]), design=design)
         for at in range(0, len(claims), TOGETHER)
     ]
     trials = [trial for found in setting.shared_out(tried, jobs) for trial in found]
-    return [Evaluation(trial=trial, others=partners(trial, trials)) for trial in trials]
+    return compare_trials(trials)
 
 
 def tried(job: Job) -> list[Trial]:
-    return list(try_claims(job.claims, _instruments(job), job.design))
+    services = _services(job)
+    reference = prepare_reference({claim.unit.layer for claim in job.claims}, services, job.design)
+    return [run_trials([claim], services, job.design, reference)[0] for claim in job.claims]
 
 
-def _instruments(job: Job) -> Instruments:
+def _services(job: Job) -> EvaluationServices:
     """Detection is left out: its judge would be the experimenter's eyes."""
     overrides = (*job.overrides, "evaluate.judge=none", f"evaluate.pictures={job.design.random}")
     settings = setting.config(job.config, overrides)
     services = setting.services(job.config, job.overrides)
     store = ExemplarStore.at(settings.paths.exemplars, settings.target.name, settings.exemplars.dataset)
-    return instruments(settings, services.generator, services.target, store, build.library(settings))
+    dataset = build.library(settings)
+    return evaluation_services(settings, services.generator, services.target, store=store, dataset=dataset)
 
 
 def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     """positive_share: units whose own images excite them more often than the neutral ones do. difference: AUC on a
     description's own images minus AUC on other units'; intervals over prompts and units crossed. identification: how
     often an image of a description excites its own unit most among all units of the layer."""
-    whole = pool(found, RESAMPLES).measures
+    whole = pool_scores(found, RESAMPLES).measures
     scores = [one.scores for one in found]
     return {
         "positive_share": proportion([one["auc"] > 0.5 for one in scores if one["auc"] is not None]),

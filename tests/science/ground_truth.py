@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from openmaia.evaluate import truth
-from openmaia.evaluate.baselines import BASELINES
-from openmaia.targets.closed_form import layers
-from openmaia.units import Unit
-from tests.science import setting
+from openmaia.core.units import Unit
+from openmaia.offline.closed_form import layers
+from tests.science import setting, truth
+from tests.science.baselines import BASELINES
 from tests.science.investigated import Answer, Job, investigated, means
 
 CONFIG = "closed-form"
@@ -77,21 +76,21 @@ def labelled(job: BaselineJob) -> dict[str, tuple[str, ...]]:
 Labels = Mapping[Unit, Sequence[str]]
 
 
-def scores(family: str, labels: Labels) -> dict[str, list[truth.Score]]:
+def scores(family: str, labels: Labels) -> dict[str, list[truth.TruthMatch]]:
     """By mode."""
     forms = layers(family)
     among = truth.candidates(form.truth for group in forms.values() for form in group)
-    found: dict[str, list[truth.Score]] = {mode: [] for mode in forms}
+    found: dict[str, list[truth.TruthMatch]] = {mode: [] for mode in forms}
     for unit, said in labels.items():
-        found[unit.layer].append(truth.score(said, forms[unit.layer][unit.index].truth, among))
+        found[unit.layer].append(truth.match(said, forms[unit.layer][unit.index].truth, among))
     return found
 
 
 def by_mode(family: str, labels: Labels) -> dict[str, Any]:
-    return {mode: truth.figures(found) for mode, found in scores(family, labels).items()}
+    return {mode: truth.rates(found) for mode, found in scores(family, labels).items()}
 
 
 def together(family: str, labels: Labels) -> dict[str, Any]:
     """All modes at once."""
     found = [score for group in scores(family, labels).values() for score in group]
-    return truth.figures(found)
+    return truth.rates(found)

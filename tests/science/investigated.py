@@ -7,16 +7,17 @@ from functools import cache
 
 import numpy as np
 
-from openmaia import build, exemplars
 from openmaia.agent import investigate
-from openmaia.backbones.eyes import Eyes
-from openmaia.evaluate.baselines import Means, picture_order
-from openmaia.images import Picture, flatten
-from openmaia.store.records import Record
-from openmaia.targets.networks import classifier
-from openmaia.tasks.task import load as load_task
-from openmaia.units import Unit
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import hosts as build
+from openmaia.core.images import EncodedImage, flatten
+from openmaia.core.units import Unit
+from openmaia.exemplars.compute import exemplar_images
+from openmaia.models.targets.networks import classifier
+from openmaia.offline.experimenter.eyes import Eyes
+from openmaia.runs.records import Record
 from tests.science import setting
+from tests.science.baselines import Means, picture_order
 
 LARGEST = 320
 """Pixels of the longer side of pictures that a baseline shows to a unit."""
@@ -66,13 +67,13 @@ def _eyes(network: str) -> Eyes:
 
 
 @cache
-def _pictures(key: str) -> tuple[Picture, ...]:
-    """The explore half, each time in the same order, which is that of a hash."""
+def _pictures(key: str) -> tuple[EncodedImage, ...]:
+    """The explore split, each time in the same order, which is that of a hash."""
     config, *overrides = json.loads(key)
     settings = setting.config(config, tuple(overrides))
-    found: list[Picture] = []
-    for item in exemplars.dataset(settings, build.library(settings)):
+    found: list[EncodedImage] = []
+    for item in exemplar_images(settings, build.library(settings)):
         image = item.load()
         image.thumbnail((LARGEST, LARGEST))
-        found.append(Picture.of(np.asarray(flatten(image))))
+        found.append(EncodedImage.of(np.asarray(flatten(image))))
     return tuple(picture_order(found, settings.seed))

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from openmaia.evaluate.baselines import BASELINES
-from openmaia.units import Unit, select
+from openmaia.core.selection import select
+from openmaia.core.units import Unit
 from tests.science import evaluated, setting
+from tests.science.baselines import BASELINES
 from tests.science.investigated import Job, investigated, means
 
 CONFIG = "demo"

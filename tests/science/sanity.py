@@ -1,76 +1,115 @@
-"""The missing-label and extra-label tests of our metrics over the closed-form units. Writes openmaia/evaluate/sanity.json.
+"""The missing-label and extra-label tests of our metrics over the closed-form units. Writes analysis/sanity.json.
 
-Detection is tested without a judge's errors: the pictures are drawn, and their prompts say what they show.
+Oikarinen, Yan and Weng (2025) change the marks of images; we change the labels of a description, which is the input of our
+metrics. A metric passes if it falls for at least PASS of the units. Detection is tested without errors of a judge: the
+photographs are generated, and their prompts say what they show.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import openmaia.evaluate
-from openmaia.evaluate.prompts import unrelated, write
-from openmaia.evaluate.protocol import Design, Instruments
-from openmaia.evaluate.sanity import Known, sanity
-from openmaia.evaluate.writers import RuleWriter
-from openmaia.generators.collage import CollageGenerator
-from openmaia.images import Picture
-from openmaia.pictures.library import Library
-from openmaia.pictures.packages import fetch
-from openmaia.pictures.vocabulary import find
-from openmaia.services import Generation
-from openmaia.targets.closed_form import ClosedFormTarget, layers
-from openmaia.units import Unit
+import openmaia.evaluation.analysis
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Generation
+from openmaia.core.units import Unit
+from openmaia.datasets.library import ImageDataset
+from openmaia.evaluation.analysis.sanity import METRICS, SanityResults
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.protocol import evaluate_claims
+from openmaia.evaluation.scores import flat
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.offline.closed_form import ClosedFormTarget, layers
+from openmaia.offline.collage import CollageGenerator
+from openmaia.offline.evaluation.prompts import RulePromptWriter, unrelated_prompts, write_pairs
+from openmaia.offline.packaged.library import fetch
+from openmaia.offline.vocabulary.words import find
 from tests.prepare import CACHE
 
-FILE = Path(openmaia.evaluate.__file__).parent / "sanity.json"
+FILE = Path(openmaia.evaluation.analysis.__file__).parent / "sanity.json"
+PASS = 0.9
+
+ScoresByUnit = Mapping[Unit, Mapping[str, float | None]]
 
 
-class ByPrompt:
-    """A judge who knows from which prompt each picture was drawn."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanityUnit:
+    """A unit of known truth, and as many labels that it does not respond to."""
+
+    unit: Unit
+    truth: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
+class PromptJudge:
+    """Knows from which prompt each image was generated."""
 
     name = "the prompts"
 
     def __init__(self, prompts: dict[str, str]):
         self._words = {digest: {word.name for word in find(prompt)} for digest, prompt in prompts.items()}
 
-    def judge(self, pictures: Sequence[Picture], labels: Sequence[str]) -> list[tuple[bool | None, ...]]:
+    def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[bool | None, ...]]:
         wanted = [{word.name for word in find(label)} for label in labels]
-        return [tuple(words <= self._words[picture.digest] for words in wanted) for picture in pictures]
+        return [tuple(words <= self._words[image.digest] for words in wanted) for image in images]
 
 
-def units() -> list[Known]:
-    """The wrong labels are those of another unit of the layer that share no word with the true ones."""
-    found: list[Known] = []
+def units() -> list[SanityUnit]:
+    """Returns units whose wrong labels are those of another unit of the layer that share no word with the true ones."""
+    made: list[SanityUnit] = []
     for layer in ("mono", "or"):
         truths = [tuple(" ".join(slot) for slot in unit.truth) for unit in layers("small")[layer]]
-        for at, truth in enumerate(truths):
-            others = [other for other in truths[at + 1 :] + truths[:at] if not {*other} & {*truth}]
-            found.append(Known(unit=Unit(target="t", layer=layer, index=at), truth=truth, wrong=others[0]))
-    return found
+        for index, truth in enumerate(truths):
+            others = [other for other in truths[index + 1 :] + truths[:index] if not {*other} & {*truth}]
+            made.append(SanityUnit(unit=Unit(target="t", layer=layer, index=index), truth=truth, wrong=others[0]))
+    return made
 
 
-def measure(smoke: bool) -> dict[str, dict[str, bool]]:
-    found = sanity_of(
-        CollageGenerator(Library.open(fetch(CACHE, print)), 224), 2 if smoke else 12, 10 if smoke else 120
-    )
+def measure(smoke: bool) -> SanityResults:
+    generator = CollageGenerator(ImageDataset.open(fetch(CACHE, print)), 224)
+    results = results_of(generator, 2 if smoke else 12, 10 if smoke else 120)
     if not smoke:
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
-    return found
+        FILE.write_text(json.dumps(results, indent=1) + "\n")
+    return results
 
 
-def sanity_of(generator: CollageGenerator, n: int, count: int) -> dict[str, dict[str, bool]]:
-    labels = sorted({label for one in units() for label in one.truth})
-    prompts = [*unrelated(count), *(pair.positive for pair in write(labels, count))]
-    drawn = generator.generate(
-        [Generation(prompt=prompt, seed=1000 + at, half="test") for at, prompt in enumerate(prompts)]
-    )
-    pictures = {one.picture.digest: one.picture for one in drawn}
-    judge = ByPrompt({one.picture.digest: prompt for one, prompt in zip(drawn, prompts, strict=True)})
-    instruments = Instruments(
+def results_of(generator: CollageGenerator, n: int, count: int) -> SanityResults:
+    labels = sorted({label for each in units() for label in each.truth})
+    prompts = [*unrelated_prompts(count), *(pair.positive for pair in write_pairs(labels, count))]
+    requests = [Generation(prompt=prompt, seed=1000 + k, split="test") for k, prompt in enumerate(prompts)]
+    images = [each.image for each in generator.generate(requests)]
+    services = EvaluationServices(
         generator=generator,
         target=ClosedFormTarget("t"),
-        writer=RuleWriter(),
-        judge=judge,
-        pictures=list(pictures.values()),
+        writer=RulePromptWriter(),
+        judge=PromptJudge({image.digest: prompt for image, prompt in zip(images, prompts, strict=True)}),
+        photographs=list({image.digest: image for image in images}.values()),
     )
-    return sanity(units(), instruments, Design(n=n, detect=4 * count))
+    return run_sanity_tests(units(), services, EvaluationDesign(n=n, detect=4 * count))
+
+
+def run_sanity_tests(
+    units: Sequence[SanityUnit], services: EvaluationServices, design: EvaluationDesign
+) -> SanityResults:
+    """Runs both tests; units of one label take part in the extra-label test only."""
+
+    def scores(labels: Mapping[Unit, tuple[str, ...]]) -> ScoresByUnit:
+        claims = [Claim(unit=unit, labels=each, description="; ".join(each)) for unit, each in labels.items()]
+        return {e.trial.claim.unit: flat(e.scores) for e in evaluate_claims(claims, services, design)}
+
+    several = [each for each in units if len(each.truth) > 1]
+    whole = scores({each.unit: each.truth for each in units})
+    missing = scores({each.unit: each.truth[: (len(each.truth) + 1) // 2] for each in several})
+    extra = scores({each.unit: each.truth + each.wrong for each in units})
+    return {
+        metric: {"missing_label": _falls(metric, whole, missing), "extra_label": _falls(metric, whole, extra)}
+        for metric in METRICS
+    }
+
+
+def _falls(metric: str, whole: ScoresByUnit, changed: ScoresByUnit) -> bool:
+    """A metric that is undefined for a changed description has not fallen."""
+    pairs = [(whole[unit].get(metric), scores.get(metric)) for unit, scores in changed.items()]
+    fallen = [before is not None and after is not None and after < before - 1e-9 for before, after in pairs]
+    return sum(fallen) >= PASS * len(fallen)

@@ -15,11 +15,22 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
-from openmaia import build, exemplars
-from openmaia.config import load
-from openmaia.schema import Config
-from openmaia.services import Activation, Drawn, Generation, Generator, LayerProbe, Probe, Services, Target
-from openmaia.units import TargetInfo, Unit, select
+from openmaia.cli.assembly import exemplars
+from openmaia.cli.assembly import hosts as build
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.core.selection import select
+from openmaia.core.services import (
+    GeneratedImage,
+    Generation,
+    Generator,
+    LayerProbe,
+    Probe,
+    Services,
+    Target,
+    UnitActivation,
+)
+from openmaia.core.units import TargetInfo, Unit
 from tests.conftest import REPOSITORY
 
 CACHE = Path(os.environ.get("OPENMAIA_CACHE", "~/.cache/openmaia")).expanduser()
@@ -34,9 +45,9 @@ class Remembering:
 
     def __init__(self, generator: Generator, kept: int = 3000):
         self._generator, self._kept = generator, kept
-        self._drawn: OrderedDict[Generation, Drawn] = OrderedDict()
+        self._drawn: OrderedDict[Generation, GeneratedImage] = OrderedDict()
 
-    def generate(self, requests: Sequence[Generation]) -> list[Drawn]:
+    def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         missing = [request for request in dict.fromkeys(requests) if request not in self._drawn]
         self._drawn.update(zip(missing, self._generator.generate(missing), strict=True))
         found = [self._drawn[request] for request in requests]
@@ -51,22 +62,22 @@ class Together:
 
     def __init__(self, target: Target, units: Sequence[Unit], kept: int = 1200):
         self._target, self._units, self._kept = target, units, kept
-        self._known: OrderedDict[str, dict[Unit, Activation]] = OrderedDict()
+        self._known: OrderedDict[str, dict[Unit, UnitActivation]] = OrderedDict()
 
     def info(self) -> TargetInfo:
         return self._target.info()
 
-    def probe(self, probes: Sequence[Probe]) -> list[Activation]:
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
         return [self._answer(probe) for probe in probes]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
         return self._target.respond(probes)
 
-    def _answer(self, probe: Probe) -> Activation:
-        key = probe.picture.digest
+    def _answer(self, probe: Probe) -> UnitActivation:
+        key = probe.image.digest
         if probe.unit not in self._known.get(key, {}):
             units = list(dict.fromkeys([probe.unit, *self._units]))
-            answers = self._target.probe([Probe(unit=unit, picture=probe.picture) for unit in units])
+            answers = self._target.probe([Probe(unit=unit, image=probe.image) for unit in units])
             self._known[key] = dict(zip(units, answers, strict=True))
             if len(self._known) > self._kept:
                 self._known.popitem(last=False)

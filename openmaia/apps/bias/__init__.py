@@ -1,1 +1,1 @@
-"""Biases of classifiers: what an agent claims is tested on matched pictures, and what stands leads to failure modes."""
+"""Tests an agent's claims about biases of a classifier on matched images, and collects the errors that biases cause."""

@@ -1,4 +1,4 @@
-"""From matched pairs to an effect with its interval, and over a whole sweep to verdicts."""
+"""Estimates the effect of a context from matched pairs, and decides over a whole run which effects are supported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,88 +7,141 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from openmaia.apps.bias.contexts import Context
-from openmaia.apps.bias.matched import Pair
-from openmaia.evaluate import bootstrap
-from openmaia.evaluate.bootstrap import Group, Interval
-from openmaia.evaluate.statistics import discoveries
-from openmaia.store.run import Owed
+from openmaia.apps.bias.contexts import ClaimedContext
+from openmaia.apps.bias.matched import MatchedPair
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
+from openmaia.evaluation.analysis.statistics import adjust_p_values
+from openmaia.runs.run import InvestigationId
 
-Outcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
-"""undrawable: the context is not in most of its pictures. unconfirmed: nobody saw the class in most of them. unwritten: no
-usable prompts came."""
+TestOutcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
+"""undrawable: too few pairs are sound, and the generator reports words that it cannot draw. unconfirmed: too few pairs
+are sound, because images do not show the class or are not known to show it. unwritten: there are no usable prompts."""
 
-SOUND = 0.5
-"""Share of the pairs that have to be sound for a test."""
+MIN_SOUND = 0.5
+"""Minimum share of sound pairs (both images as requested) that a test requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """Of one context on one class. score: difference of the mean scores, with the context less without, and its bootstrap
-    interval over pairs; raw: the same of the logits, None where there are none. p: that the differences are symmetric
-    about zero, against the claimed direction. pairs: sound ones, of so many drawn. objects: how many different pictures
-    of the class they were made from, 0 where that cannot be told: pairs that share one say less about the others.
-    confirmed_by: who says that the class is there."""
+class ContextEffect:
+    """The measured effect of one claimed context on the classifier's score of one class."""
 
-    context: Context
-    outcome: Outcome
+    context: ClaimedContext
+    outcome: TestOutcome
     cause: str = ""
+    """The reason why there was no test; empty otherwise."""
     score: Interval | None = None
+    """Mean score with the context minus without it, with its bootstrap interval over pairs."""
     raw: Interval | None = None
+    """The same for the logits; None if the target has no logits."""
     p: float | None = None
+    """P-value under the hypothesis that the differences are symmetric about zero, in the claimed direction."""
     pairs: tuple[int, int] = (0, 0)
+    """Number of sound pairs, and of all pairs."""
     objects: int = 0
+    """Number of different source images (`MatchedPair.shared`) of the sound pairs, 0 if unknown. Pairs with the same
+    source are not independent."""
     confirmed_by: tuple[str, ...] = ()
+    """The names of the generator or judges that checked whether images show the class."""
     writer: str = ""
+    """The name of the prompt writer."""
 
     @property
     def claimed(self) -> float:
-        """The effect in the direction claimed, 0 where it could not be tested."""
+        """The effect in the claimed direction; 0 if it could not be tested."""
         if self.score is None:
             return 0.0
         return self.score.mean * self.context.sign if self.context.sign else abs(self.score.mean)
 
 
-def effect(context: Context, pairs: Sequence[Pair], name: str, resamples: int, writer: str = "") -> Effect:
-    """The test is Wilcoxon's signed-rank test (scipy.stats.wilcoxon, zeros after Pratt 1959), one-sided where the claim
-    says which way. It takes pairs as independent, which they are given the pictures that the generator has parts of."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasVerdict:
+    """The decision whether a claimed bias is supported."""
+
+    investigation: InvestigationId
+    name: str
+    """The name of the class."""
+    effect: ContextEffect
+    adjusted: float | None
+    """The p-value adjusted for all tests of the run; None without a test."""
+    supported: bool
+
+
+def effect(
+    context: ClaimedContext, pairs: Sequence[MatchedPair], name: str, resamples: int, writer: str = ""
+) -> ContextEffect:
+    """Estimates and tests the effect of a context.
+
+    The test is Wilcoxon's signed-rank test (scipy.stats.wilcoxon; zeros are treated as by Pratt 1959), one-sided if the
+    claim has a sign. It treats pairs as independent, also if the generator composed them from the same source images.
+
+    Args:
+        context: The claimed context.
+        pairs: Matched pairs of the class `name`.
+        name: The name of the class.
+        resamples: The number of bootstrap resamples.
+        writer: The name of the prompt writer.
+    """
     sound = [pair for pair in pairs if pair.is_sound]
-    made = Effect(
+    untested = ContextEffect(
         context=context,
-        outcome="tested",
+        outcome="unconfirmed",
         pairs=(len(sound), len(pairs)),
         objects=len({pair.shared for pair in sound} - {()}),
-        confirmed_by=tuple(sorted({side.confirmed_by for one in pairs for side in (one.having, one.without)} - {""})),
+        confirmed_by=tuple(
+            sorted({side.confirmed_by for pair in pairs for side in (pair.having, pair.without)} - {""})
+        ),
         writer=writer,
     )
-    if len(sound) < SOUND * len(pairs) or len(sound) < 2:
-        return _untested(made, pairs, name)
-    score = _difference([(one.having.value, one.without.value) for one in sound], resamples)
-    logits = [
-        (one.having.raw, one.without.raw) for one in sound if one.having.raw is not None and one.without.raw is not None
-    ]
-    raw = _difference(logits, resamples) if len(logits) == len(sound) else None
-    return replace(made, score=score, raw=raw, p=_p([one.difference for one in sound], context.sign))
+    if len(sound) < MIN_SOUND * len(pairs) or len(sound) < 2:
+        return _explained(untested, pairs, name)
+    differences = [pair.difference for pair in sound]
+    logits = [pair.raw_difference for pair in sound if pair.raw_difference is not None]
+    return replace(
+        untested,
+        outcome="tested",
+        score=_interval(differences, resamples),
+        raw=_interval(logits, resamples) if len(logits) == len(sound) else None,
+        p=_p(differences, context.sign),
+    )
 
 
-def _untested(made: Effect, pairs: Sequence[Pair], name: str) -> Effect:
+def verdicts(
+    effects: Sequence[tuple[InvestigationId, str, ContextEffect]], rate: float, smallest: float
+) -> list[BiasVerdict]:
+    """Decides which effects are supported.
+
+    Args:
+        effects: For every claim of the run the investigation, the name of the class and the effect.
+        rate: The false discovery rate over all claims (Benjamini and Hochberg).
+        smallest: The minimum difference of mean scores in the claimed direction that counts as support.
+    """
+    adjusted = iter(adjust_p_values([each.p for _, _, each in effects if each.p is not None]))
+    decided: list[BiasVerdict] = []
+    for investigation, name, each in effects:
+        q = None if each.p is None else next(adjusted)
+        supported = q is not None and q <= rate and each.claimed >= smallest
+        decided.append(
+            BiasVerdict(investigation=investigation, name=name, effect=each, adjusted=q, supported=supported)
+        )
+    return decided
+
+
+def _explained(untested: ContextEffect, pairs: Sequence[MatchedPair], name: str) -> ContextEffect:
     sides = [side for pair in pairs for side in (pair.having, pair.without)]
-    lacking = sorted({word for side in sides for word in side.undrawn})
-    if lacking:
-        return replace(made, outcome="undrawable", cause=f"the generator could not draw {', '.join(lacking)}")
-    gone = sum(side.there is False for side in sides)
-    cause = f"{name}: {gone} of {len(sides)} pictures lack it" if gone else f"nobody can tell whether {name} is there"
-    return replace(made, outcome="unconfirmed", cause=cause)
+    missing = sorted({word for side in sides for word in side.missing_terms})
+    if missing:
+        return replace(untested, outcome="undrawable", cause=f"the generator could not draw {', '.join(missing)}")
+    absent = sum(side.shows_class is False for side in sides)
+    cause = (
+        f"{absent} of {len(sides)} images do not show {name}" if absent else f"it is unknown whether {name} is visible"
+    )
+    return replace(untested, cause=cause)
 
 
-def _difference(values: Sequence[tuple[float, float]], resamples: int) -> Interval:
-    """The two of a pair are one cluster: a resample has both or neither."""
-    clusters = [f"pair {at}" for at in range(len(values))]
-    having, without = (Group.of([pair[side] for pair in values], clusters) for side in (0, 1))
-    drawn = bootstrap.draws("difference", "", having, without, resamples)
-    if drawn is None:
-        return Interval(mean=0.0, low=0.0, high=0.0)
-    return bootstrap.interval(drawn)
+def _interval(differences: Sequence[float], resamples: int) -> Interval:
+    group = ClusteredValues.of(differences, [f"pair {number}" for number in range(len(differences))])
+    return bootstrap.interval(bootstrap.group_mean("", group, resamples))
 
 
 def _p(differences: Sequence[float], sign: int) -> float:
@@ -96,31 +149,3 @@ def _p(differences: Sequence[float], sign: int) -> float:
         return 1.0
     alternative = "greater" if sign > 0 else "less" if sign < 0 else "two-sided"
     return float(stats.wilcoxon(differences, alternative=alternative, zero_method="pratt").pvalue)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """adjusted: p among all contexts that the sweep tested, None where this one was not."""
-
-    owed: Owed
-    name: str
-    effect: Effect
-    adjusted: float | None
-    supported: bool
-
-
-Tested = Sequence[tuple[Owed, str, Effect]]
-"""(investigation, name of the class, effect) for every context that was claimed."""
-
-
-def verdicts(tested: Tested, rate: float, smallest: float) -> list[Verdict]:
-    """Supported: found at a false discovery rate of `rate` among all of the sweep (Benjamini and Hochberg), in the direction
-    claimed, with a difference of mean scores of at least `smallest`."""
-    p = [one.p for _, _, one in tested if one.p is not None]
-    adjusted = iter(discoveries(p))
-    found: list[Verdict] = []
-    for owed, name, one in tested:
-        q = None if one.p is None else next(adjusted)
-        supported = q is not None and q <= rate and one.claimed >= smallest
-        found.append(Verdict(owed=owed, name=name, effect=one, adjusted=q, supported=supported))
-    return found

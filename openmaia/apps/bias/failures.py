@@ -1,9 +1,10 @@
-"""From a bias that stood the test: pictures that the classifier gets wrong because of it.
+"""Finds images that the classifier gets wrong because of a supported bias.
 
-missed       an object of the class, in the context that lowers its score, or out of the one that raises it
-false alarm  no object of the class, but the context that raises its score
+missed       The classifier does not predict the class of the object, because the context lowers the score of the class,
+             or because the context that raises it is missing.
+false alarm  The classifier predicts the class without such an object, because the context raises its score.
 
-The base rate is that of the matched pictures, which differ in nothing but the context.
+Failure rates are compared with those of the matched images, which differ only in the context.
 """
 
 from collections.abc import Sequence
@@ -12,102 +13,123 @@ from typing import Literal
 
 import numpy as np
 
-from openmaia.apps.bias.contexts import Context, Writer
-from openmaia.apps.bias.effects import Verdict
-from openmaia.apps.bias.matched import Matcher, Pair, Side
-from openmaia.evaluate.truth import proportion
-from openmaia.services import LayerProbe
-from openmaia.units import Unit
+from openmaia.apps.bias.contexts import ClaimedContext, ContextWriter
+from openmaia.apps.bias.effects import BiasVerdict
+from openmaia.apps.bias.matched import MatchedPair, Matcher, PairSide
+from openmaia.core.services import LayerProbe
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.statistics import proportion
 
-Kind = Literal["missed", "false alarm"]
+FailureKind = Literal["missed", "false alarm"]
 
 KEPT = 24
-"""Wrong pictures that are kept of each kind, the most wrong first."""
-
-ONE = 1e-2
-"""Outputs that add up to 1 but for this are one choice."""
-
-DECIDED = 0.5
-"""Probability from which a classifier says a class that it decides about by itself."""
+"""Maximum number of wrong images that are kept of each kind, the largest errors first."""
+SUM_TOLERANCE = 1e-2
+"""If the sum of a classifier's outputs differs from 1 by less than this, they count as a softmax over the classes."""
+THRESHOLD = 0.5
+"""Minimum probability at which a classifier with one independent (sigmoid) output per class predicts a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrong:
-    """said: the class that it was taken for, or that the class was not seen. value: the score of the class."""
+class WrongImage:
+    """An image that the classifier gets wrong."""
 
-    side: Side
-    said: str
-
-    @property
-    def value(self) -> float:
-        return self.side.value
+    side: PairSide
+    predicted: str
+    """The predicted class, or "no CLASS"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failures:
-    """Of one bias and one kind. prone: how the pictures stand to the context that are prone to it. rate, base: share of
-    wrong ones with Wilson's interval, [estimate, low, high], among those pictures and the matched others; None without
-    sound pairs."""
+class FailureMode:
+    """How often and on which images one bias makes the classifier err in one way."""
 
-    context: Context
-    kind: Kind
+    context: ClaimedContext
+    kind: FailureKind
+    """See the module."""
     prone: Literal["with", "without"]
+    """Whether images with or without the context are prone to the failure."""
     rate: list[float] | None
+    """Share of wrong predictions on the prone images with Wilson's interval, [share, low, high]; None without pairs."""
     base: list[float] | None
+    """The same for the matched images, as the base rate."""
     n: int
-    wrong: tuple[Wrong, ...]
+    """Number of sound pairs."""
+    wrong: tuple[WrongImage, ...]
+    """The prone images with wrong predictions, at most KEPT, the largest errors first."""
 
 
-def failures(verdict: Verdict, writer: Writer, matcher: Matcher, n: int, run_seed: int) -> list[Failures]:
-    """n pairs of each kind: new ones, not those that the bias was tested on. Raises Unanswered."""
-    context, unit, name = verdict.effect.context, verdict.owed.unit, verdict.name
-    rises = verdict.effect.score is not None and verdict.effect.score.mean > 0
-    prompts = writer.write(name, context, n, run_seed + 1)
-    found = [_found(context, "missed", not rises, matcher.pairs(unit, name, prompts), unit, name, matcher)]
-    if rises:
+def failures(verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
+    """Generates new matched images and finds those that the classifier gets wrong because of a supported bias.
+
+    Args:
+        verdict: The supported bias.
+        writer: Writes the prompts.
+        matcher: Generates and scores the images.
+        n: The number of pairs of images for each kind of failure.
+        run_seed: The seed of the run.
+
+    Returns:
+        The failure mode `missed`, and `false alarm` as well if the context raises the score.
+
+    Raises:
+        UnansweredQuestion: If no usable prompts could be written.
+    """
+    context, name = verdict.effect.context, verdict.name
+    raises = verdict.effect.score is not None and verdict.effect.score.mean > 0
+    pairs = matcher.pairs(verdict.investigation.unit, name, writer.write(name, context, n, run_seed + 1))
+    modes = [_mode(verdict, "missed", "without" if raises else "with", pairs, matcher)]
+    if raises:
         prompts = writer.write(name, context, n, run_seed + 2, absent=True)
-        found.append(_found(context, "false alarm", True, matcher.pairs(unit, name, prompts), unit, name, matcher))
-    return found
+        pairs = matcher.pairs(verdict.investigation.unit, name, prompts)
+        modes.append(_mode(verdict, "false alarm", "with", pairs, matcher))
+    return modes
 
 
-def _found(
-    context: Context, kind: Kind, with_context: bool, pairs: Sequence[Pair], unit: Unit, name: str, matcher: Matcher
-) -> Failures:
-    """with_context: which of the two is prone."""
+def _mode(
+    verdict: BiasVerdict,
+    kind: FailureKind,
+    prone: Literal["with", "without"],
+    pairs: Sequence[MatchedPair],
+    matcher: Matcher,
+) -> FailureMode:
     sound = [pair for pair in pairs if _is_sound(pair, kind)]
-    prone = [pair.having if with_context else pair.without for pair in sound]
-    others = [pair.without if with_context else pair.having for pair in sound]
-    said, said_of_others = (_said(sides, unit, matcher) for sides in (prone, others))
+    sides = [pair.having if prone == "with" else pair.without for pair in sound]
+    others = [pair.without if prone == "with" else pair.having for pair in sound]
+    predicted, base = (_predictions(group, verdict.investigation.unit, matcher) for group in (sides, others))
 
-    def is_wrong(one: str) -> bool:
-        return (one != name) == (kind == "missed")
+    def is_wrong(name: str) -> bool:
+        return (name != verdict.name) == (kind == "missed")
 
-    wrong = [Wrong(side=side, said=one) for side, one in zip(prone, said, strict=True) if is_wrong(one)]
-    ordered = sorted(wrong, key=lambda one: one.value if kind == "missed" else -one.value)
-    return Failures(
-        context=context,
+    wrong = [WrongImage(side=s, predicted=name) for s, name in zip(sides, predicted, strict=True) if is_wrong(name)]
+    wrong.sort(key=lambda image: image.side.value if kind == "missed" else -image.side.value)
+    return FailureMode(
+        context=verdict.effect.context,
         kind=kind,
-        prone="with" if with_context else "without",
-        rate=proportion([is_wrong(one) for one in said]),
-        base=proportion([is_wrong(one) for one in said_of_others]),
+        prone=prone,
+        rate=proportion([is_wrong(name) for name in predicted]),
+        base=proportion([is_wrong(name) for name in base]),
         n=len(sound),
-        wrong=tuple(ordered[:KEPT]),
+        wrong=tuple(wrong[:KEPT]),
     )
 
 
-def _is_sound(pair: Pair, kind: Kind) -> bool:
-    """Where the class must not be there nobody confirms that it is not: its prompt does not name it."""
-    return pair.is_sound if kind == "missed" else not (pair.having.undrawn or pair.without.undrawn)
+def _is_sound(pair: MatchedPair, kind: FailureKind) -> bool:
+    """Returns whether both images are as requested. For false alarms the absence of the class is not checked."""
+    return pair.is_sound if kind == "missed" else not (pair.having.missing_terms or pair.without.missing_terms)
 
 
-def _said(sides: Sequence[Side], unit: Unit, matcher: Matcher) -> list[str]:
-    """What the classifier says: the highest class where the outputs are one choice, otherwise this class or not."""
-    answers = matcher.target.respond([LayerProbe(layer=unit.layer, picture=side.picture) for side in sides])
+def _predictions(sides: Sequence[PairSide], unit: Unit, matcher: Matcher) -> list[str]:
+    """Returns the name of the predicted class of each image.
+
+    It is the most probable class if the outputs are a softmax (see SUM_TOLERANCE). Otherwise it is the class of the
+    unit if its probability is at least THRESHOLD, or else "no CLASS".
+    """
+    outputs = matcher.target.respond([LayerProbe(layer=unit.layer, image=side.image) for side in sides])
     names = matcher.target.info().classes
-    said: list[str] = []
-    for answer in answers:
-        if abs(float(answer.sum()) - 1) < ONE:
-            said.append(names[int(np.argmax(answer))])
+    predicted: list[str] = []
+    for scores in outputs:
+        if abs(float(scores.sum()) - 1) < SUM_TOLERANCE:
+            predicted.append(names[int(np.argmax(scores))])
         else:
-            said.append(names[unit.index] if answer[unit.index] >= DECIDED else f"no {names[unit.index]}")
-    return said
+            predicted.append(names[unit.index] if scores[unit.index] >= THRESHOLD else f"no {names[unit.index]}")
+    return predicted

@@ -1,112 +1,121 @@
-"""Matched pictures with and without a context, who says that the class is there, and what the classifier scores them."""
+"""Generates matched images with and without a context, checks that they show the class, and scores them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from openmaia.apps.bias.contexts import Prompts
-from openmaia.evaluate.judges import Judge, Verdict
-from openmaia.images import Picture
-from openmaia.pictures.vocabulary import find
-from openmaia.services import Drawn, Generation, Generator, Probe, Target
-from openmaia.units import Unit
+from openmaia.apps.bias.contexts import ContextPrompts
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import GeneratedImage, Generation, Generator, Probe, Target
+from openmaia.core.units import Unit
+from openmaia.evaluation.judging.judges import ImageVerdict, Judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One picture of a pair. there: whether an object of the class is, as confirmed_by says; None where nobody knows.
-    undrawn: words that the prompt has and the picture lacks. value: the score; raw: the logit behind it."""
+class PairSide:
+    """One image of a matched pair, with the classifier's score."""
 
     prompt: str
-    picture: Picture
-    there: Verdict
+    image: EncodedImage
+    shows_class: ImageVerdict
+    """Whether an object of the class is visible; None if this is unknown."""
     confirmed_by: str
-    undrawn: tuple[str, ...]
+    """The name of the generator or judge that checked `shows_class`, even if it could not tell; empty if none did."""
+    missing_terms: tuple[str, ...]
+    """Words of the prompt that the generator reports as missing in the image."""
     value: float
+    """The score of the class."""
     raw: float | None
+    """The logit from which the score was computed; None if the target has no logits."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether it shows what was asked, the class above all."""
-        return self.there is True and not self.undrawn
+        """Whether the image is known to show the class, and no word of the prompt is missing."""
+        return self.shows_class is True and not self.missing_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    having: Side
-    without: Side
+class MatchedPair:
+    """Two images that differ only in the context."""
+
+    having: PairSide
+    """The image with the context."""
+    without: PairSide
+    """The image without the context."""
 
     @property
     def is_sound(self) -> bool:
+        """Whether both images are known to show the class, and no word of their prompts is missing."""
         return self.having.is_sound and self.without.is_sound
 
     @property
     def difference(self) -> float:
-        """Of the scores."""
+        """The score with the context minus the score without it."""
         return self.having.value - self.without.value
 
     @property
     def raw_difference(self) -> float | None:
-        """Of the logits."""
-        if self.having.raw is None or self.without.raw is None:
-            return None
-        return self.having.raw - self.without.raw
+        """The logit with the context minus the logit without it; None if the target has no logits."""
+        return None if self.having.raw is None or self.without.raw is None else self.having.raw - self.without.raw
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """Digests of the files that both were made from: the object of the class, where a collage made them."""
-        return tuple(sorted(set(self.having.picture.sources) & set(self.without.picture.sources)))
+        """Digests of the source files that both images contain. For collages this is the object of the class."""
+        return tuple(sorted(set(self.having.image.sources) & set(self.without.image.sources)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matcher:
-    """judge: independent of the classifier; None for nobody."""
+    """Turns prompts into matched pairs of images with scores."""
 
     generator: Generator
     target: Target
     judge: Judge | None = None
+    """Decides whether an image shows the class if the generator does not know. It must not depend on the classifier."""
+    knows_class: Callable[[str], bool] = lambda name: True
+    """Returns whether the generator and the judge know a class; if their vocabulary is closed, they may not."""
 
-    def pairs(self, unit: Unit, name: str, prompts: Sequence[Prompts]) -> list[Pair]:
-        """name: of the class. Pictures come from the half that is kept for tests."""
-        sides = [text for one in prompts for text in (one.with_context, one.without)]
-        seeds = [one.seed for one in prompts for _ in range(2)]
-        requests = [
-            Generation(prompt=text, seed=number, half="test") for text, number in zip(sides, seeds, strict=True)
-        ]
-        drawn = self.generator.generate(requests)
-        answers = self.target.probe([Probe(unit=unit, picture=one.picture) for one in drawn])
-        there = self._confirmed(name, drawn)
-        made = [
-            Side(
+    def pairs(self, unit: Unit, name: str, prompts: Sequence[ContextPrompts]) -> list[MatchedPair]:
+        """Generates and scores one pair of images for each pair of prompts.
+
+        Collages are made from images of the test split, which agents never see.
+
+        Args:
+            unit: The output unit of the class.
+            name: The name of the class.
+            prompts: The pairs of prompts.
+        """
+        texts = [text for pair in prompts for text in (pair.with_context, pair.without)]
+        seeds = [pair.seed for pair in prompts for _ in range(2)]
+        requests = [Generation(prompt=text, seed=seed, split="test") for text, seed in zip(texts, seeds, strict=True)]
+        images = self.generator.generate(requests)
+        activations = self.target.probe([Probe(unit=unit, image=made.image) for made in images])
+        verdicts = self._confirm(name, images)
+        sides = [
+            PairSide(
                 prompt=text,
-                picture=one.picture,
-                there=verdict,
-                confirmed_by=by,
-                undrawn=one.undrawn,
-                value=answer.value,
-                raw=answer.raw,
+                image=made.image,
+                shows_class=verdict,
+                confirmed_by=source,
+                missing_terms=made.missing_terms,
+                value=activation.value,
+                raw=activation.raw,
             )
-            for text, one, (verdict, by), answer in zip(sides, drawn, there, answers, strict=True)
+            for text, made, (verdict, source), activation in zip(texts, images, verdicts, activations, strict=True)
         ]
-        return [Pair(having=one, without=other) for one, other in zip(made[::2], made[1::2], strict=True)]
+        return [MatchedPair(having=one, without=other) for one, other in zip(sides[::2], sides[1::2], strict=True)]
 
-    def _confirmed(self, name: str, drawn: Sequence[Drawn]) -> list[tuple[Verdict, str]]:
-        """A generator that knows what it drew is believed first, and asked a judge where it does not."""
-        known = [_vouched(name, one) for one in drawn]
-        open_ones = [at for at, one in enumerate(known) if one is None]
-        if self.judge is None or not open_ones or not is_own_word(name):
-            return [one or (None, "") for one in known]
-        verdicts = self.judge.judge([drawn[at].picture for at in open_ones], [name])
-        said = {at: (row[0], self.judge.name) for at, row in zip(open_ones, verdicts, strict=True)}
-        return [said[at] if one is None else one for at, one in enumerate(known)]
+    def _confirm(self, name: str, images: Sequence[GeneratedImage]) -> list[tuple[ImageVerdict, str]]:
+        """Returns for each image whether it shows the class, and the name of the generator or judge that decided."""
+        verdicts = [self._verified(name, made) for made in images]
+        unknown = [index for index, verdict in enumerate(verdicts) if verdict is None]
+        if self.judge is not None and unknown and self.knows_class(name):
+            rows = self.judge.judge([images[index].image for index in unknown], [name])
+            for index, row in zip(unknown, rows, strict=True):
+                verdicts[index] = (row[0], self.judge.name)
+        return [verdict or (None, "") for verdict in verdicts]
 
-
-def _vouched(name: str, drawn: Drawn) -> tuple[Verdict, str] | None:
-    missing = {part for word in drawn.undrawn for part in word.lower().split()}
-    if missing & set(name.lower().split()):
-        return False, drawn.vouched or "the generator"
-    return (True, drawn.vouched) if drawn.vouched and is_own_word(name) else None
-
-
-def is_own_word(name: str) -> bool:
-    """False for a class that the vocabulary knows by a wider word alone: it would draw, and see, any big cat for a lion."""
-    return all(word.name in name.lower() for word in find(name))
+    def _verified(self, name: str, made: GeneratedImage) -> tuple[ImageVerdict, str] | None:
+        missing = {part for word in made.missing_terms for part in word.lower().split()}
+        if missing & set(name.lower().split()):
+            return False, made.verified_by or "the generator"
+        return (True, made.verified_by) if made.verified_by and self.knows_class(name) else None

@@ -1,124 +1,135 @@
-"""Two pages of the report: a card for each claimed bias with the contrasting pictures, and what the classifier gets wrong."""
+"""Writes two pages of a run's report: the claimed biases with contrasting images, and the failure modes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.apps.bias.effects import Verdict
-from openmaia.apps.bias.run import examined
-from openmaia.apps.bias.stored import FAILURES, Examined, Gallery, Shown, read_gallery
-from openmaia.figures.charts import Strips, strips
-from openmaia.images import Picture
-from openmaia.report.pages import APPLICATIONS, application_page
-from openmaia.report.rows import rows
-from openmaia.report.thumbnails import Thumbnails
-from openmaia.store.run import Owed, Run
+from markupsafe import Markup
+
+from openmaia.apps.bias.effects import BiasVerdict
+from openmaia.apps.bias.run import stored_tests
+from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
+from openmaia.core.images import EncodedImage
+from openmaia.reporting.browser.pages import APPLICATIONS, render
+from openmaia.reporting.browser.rows import rows
+from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.reporting.figures.charts import value_strips
+from openmaia.reporting.figures.style import svg
+from openmaia.runs.run import InvestigationId, Run
 
 PACKAGE = "openmaia.apps.bias"
 CARDS, GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
 
 PAIRS = 6
-"""Pairs on a card: those of the largest differences in the claimed direction, and as many that say the least."""
-
+"""Number of pairs that a card shows: those with the largest differences in the claimed direction, and the smallest."""
 SIDE = 144
 PAGE_BYTES = 6_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """A picture. uri: "" where the page has no room for it. height: its score between 0 and 1 of the card."""
+class ImageTile:
+    """An image on a page."""
 
     uri: str
-    shown: Shown
+    """A data URI; empty if the page would exceed PAGE_BYTES."""
+    image: StoredImage
+
+
+TilePair = tuple[ImageTile, ImageTile]
+"""The image with the context, and the matched one without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """strongest, weakest: pairs (with, without) in the claimed direction. page: of the unit, below report/."""
+class BiasCard:
+    """What the page of biases shows about one claimed bias."""
 
-    verdict: Verdict
+    verdict: BiasVerdict
     page: str
-    strips: Strips
-    strongest: tuple[tuple[Tile, Tile], ...]
-    weakest: tuple[tuple[Tile, Tile], ...]
+    """The page of the unit, relative to report/."""
+    strips: Markup
+    """The chart of the scores with and without the context."""
+    strongest: tuple[TilePair, ...]
+    """The pairs with the largest differences in the claimed direction."""
+    weakest: tuple[TilePair, ...]
+    """The pairs with the smallest differences in the claimed direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """found: as stored.Gallery has it."""
+class FailureSection:
+    """What the page of failure modes shows about one failure mode."""
 
     name: str
+    """The name of the class."""
     page: str
-    found: Mapping[str, Any]
-    tiles: tuple[Tile, ...]
+    """The page of the unit, relative to report/."""
+    mode: Mapping[str, Any]
+    """The fields of the FailureMode."""
+    tiles: tuple[ImageTile, ...]
 
 
-def write_pages(run: Run, verdicts: Sequence[Verdict]) -> None:
-    """report/applications/…, for the run's own report."""
-    pages = {row.owed: row.page for row in rows(run, run.name, "units/")}
-    thumbnails = Thumbnails(PAGE_BYTES)
-    cards = [card for one in examined(run) for card in _cards(one, verdicts, pages, thumbnails)]
-    order = sorted(cards, key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
-    galleries = [
-        read_gallery(data) for owed in sorted(run.all_beside(FAILURES)) if (data := run.beside(FAILURES, owed))
-    ]
+def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
+    """Writes the pages of biases and, if there are any, of failure modes to report/applications/ of the run."""
+    pages = {row.investigation: row.page for row in rows(run, run.name, "units/")}
+    failures = list(stored_tests(run, FAILURES))
     config = run.config()
     facts: dict[str, Any] = {
         "run": run.name,
-        "asked": config["bias"],
+        "settings": config["bias"],
         "is_collage": config["generator"]["kind"] == "collage",
         "backbone": config["backbone"]["kind"],
     }
-    silent = sorted({one.name for one in examined(run, light=True) if not one.effects})
-    has_gallery = bool(galleries)
-    page = application_page(PACKAGE, "biases.html.j2", cards=order, silent=silent, has_gallery=has_gallery, **facts)
-    run.files.write(f"report/{CARDS}", page)
-    if galleries:
-        modes = _modes(galleries, pages, Thumbnails(PAGE_BYTES))
-        run.files.write(f"report/{GALLERY}", application_page(PACKAGE, "failures.html.j2", modes=modes, **facts))
+    thumbnails = Thumbnails(PAGE_BYTES)
+    cards = [card for test in stored_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
+    cards.sort(key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
+    silent = sorted({test.name for test in stored_tests(run, TESTS, light=True) if not test.effects})
+    facts_of_cards = {"cards": cards, "silent": silent, "has_gallery": bool(failures)}
+    run.files.write(f"report/{CARDS}", render("biases.html.j2", PACKAGE, **facts_of_cards, **facts))
+    if failures:
+        thumbnails = Thumbnails(PAGE_BYTES)
+        sections = [section for test in failures for section in _sections(test, pages, thumbnails)]
+        page = render("failures.html.j2", PACKAGE, sections=sections, **facts)
+        run.files.write(f"report/{GALLERY}", page)
 
 
-def _cards(one: Examined, verdicts: Sequence[Verdict], pages: Mapping[Owed, str], thumbnails: Thumbnails) -> list[Card]:
-    own = [verdict for verdict in verdicts if verdict.owed == one.owed]
-    return [_card(at, verdict, one, pages[one.owed], thumbnails) for at, verdict in enumerate(own)]
+def _cards(
+    test: StoredTest, verdicts: Sequence[BiasVerdict], pages: Mapping[InvestigationId, str], thumbnails: Thumbnails
+) -> list[BiasCard]:
+    own = [verdict for verdict in verdicts if verdict.investigation == test.investigation]
+    return [
+        _card(verdict, [image for image in test.images if image.part == part], pages[test.investigation], thumbnails)
+        for part, verdict in enumerate(own)
+    ]
 
 
-def _card(at: int, verdict: Verdict, one: Examined, page: str, thumbnails: Thumbnails) -> Card:
-    shown = [picture for picture in one.shown if picture.context == at]
-    pairs = [(a, b) for a, b in zip(shown[::2], shown[1::2], strict=True) if _is_sound(a) and _is_sound(b)]
+def _card(verdict: BiasVerdict, images: Sequence[StoredImage], page: str, thumbnails: Thumbnails) -> BiasCard:
+    pairs = [(a, b) for a, b in zip(images[::2], images[1::2], strict=True) if a.is_sound and b.is_sound]
     sign = verdict.effect.context.sign or (-1 if verdict.effect.score and verdict.effect.score.mean < 0 else 1)
-    order = sorted(pairs, key=lambda pair: -sign * (pair[0].value - pair[1].value))
-    weakest = order[PAIRS:][-PAIRS:]
+    pairs.sort(key=lambda pair: -sign * (pair[0].value - pair[1].value))
+
+    def tiles(pairs: Sequence[tuple[StoredImage, StoredImage]]) -> tuple[TilePair, ...]:
+        return tuple((_tile(one, thumbnails), _tile(other, thumbnails)) for one, other in pairs)
+
     groups = {"with": [a.value for a, _ in pairs], "without": [b.value for _, b in pairs]}
-    return Card(
+    return BiasCard(
         verdict=verdict,
         page=page,
-        strips=strips(groups),
-        strongest=_tiles(order[:PAIRS], thumbnails),
-        weakest=_tiles(weakest, thumbnails),
+        strips=svg(value_strips(groups, first="with"), "Scores with and without the context"),
+        strongest=tiles(pairs[:PAIRS]),
+        weakest=tiles(pairs[PAIRS:][-PAIRS:]),
     )
 
 
-def _is_sound(one: Shown) -> bool:
-    return one.there is True and not one.undrawn
-
-
-def _tiles(pairs: Sequence[tuple[Shown, Shown]], thumbnails: Thumbnails) -> tuple[tuple[Tile, Tile], ...]:
-    return tuple((_tile(one, thumbnails), _tile(other, thumbnails)) for one, other in pairs)
-
-
-def _tile(one: Shown, thumbnails: Thumbnails) -> Tile:
-    return Tile(uri=thumbnails.uri(Picture(data=one.data), SIDE), shown=one)
-
-
-def _modes(galleries: Sequence[Gallery], pages: Mapping[Owed, str], thumbnails: Thumbnails) -> list[Mode]:
+def _sections(test: StoredTest, pages: Mapping[InvestigationId, str], thumbnails: Thumbnails) -> list[FailureSection]:
     return [
-        Mode(
-            name=gallery.name,
-            page=pages[gallery.owed],
-            found=found,
-            tiles=tuple(_tile(one, thumbnails) for one in gallery.shown if one.context == at),
+        FailureSection(
+            name=test.name,
+            page=pages[test.investigation],
+            mode=mode,
+            tiles=tuple(_tile(image, thumbnails) for image in test.images if image.part == part),
         )
-        for gallery in galleries
-        for at, found in enumerate(gallery.found)
+        for part, mode in enumerate(test.parts)
     ]
+
+
+def _tile(image: StoredImage, thumbnails: Thumbnails) -> ImageTile:
+    return ImageTile(uri=thumbnails.uri(EncodedImage(data=image.data), SIDE), image=image)

@@ -1,102 +1,143 @@
-"""The claims of a run, tested: matched pictures for each, verdicts over all of them, failure modes of what stands."""
+"""Tests the claimed biases of a run on matched images, decides which are supported, and searches for their failures."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from openmaia.apps.bias.contexts import Context, Writer
-from openmaia.apps.bias.effects import Effect, Verdict, effect, verdicts
+from openmaia.apps.bias.contexts import ClaimedContext, ContextWriter
+from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, effect, verdicts
 from openmaia.apps.bias.failures import failures
-from openmaia.apps.bias.matched import Matcher, Pair
-from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, Examined, dump_gallery, dump_test, plain, read_test
-from openmaia.evaluate.asking import Unanswered
-from openmaia.store.records import dumps
-from openmaia.store.run import Owed, Run
-from openmaia.units import Unit
-
-Progress = Callable[[int, int], None]
+from openmaia.apps.bias.matched import MatchedPair, Matcher
+from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, StoredTest, dump_failures, dump_test, plain, read_test
+from openmaia.core.units import Unit
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.runs.records import dumps
+from openmaia.runs.run import InvestigationId, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
-    """pairs: matched pairs for each claimed context. smallest: difference of mean scores below which no bias is supported.
-    rate: of false discoveries. failures: pairs of each kind in which failures are looked for; 0 for none. at_once: claims
-    under way at once, so that pools get batches to fill."""
+class BiasDesign:
+    """The numbers and thresholds with which claimed biases are tested."""
 
     pairs: int = 40
+    """Number of matched pairs for each claim."""
     smallest: float = 0.02
+    """Minimum difference of mean scores of a supported bias."""
     rate: float = 0.05
+    """The false discovery rate."""
     failures: int = 40
+    """Number of pairs that are searched for failures of each kind; 0 skips the search."""
     resamples: int = 2000
     seed: int = 0
     at_once: int = 1
+    """Number of investigations that are tested concurrently, so that services receive batches of requests."""
 
 
 def is_tested(run: Run) -> bool:
-    """Whether nothing is owed any more."""
-    return run.done() <= run.all_beside(TESTS) and run.files.exists(VERDICTS)
+    """Returns whether the claims of all records are tested and the verdicts are stored."""
+    return run.done() <= run.artifacts(TESTS) and run.files.exists(VERDICTS)
 
 
-def put_to_test(run: Run, writer: Writer, matcher: Matcher, design: Design, progress: Progress) -> list[Verdict]:
-    """Every record gets a test, and every bias that is supported its failure modes. What is done is not done again.
+def put_to_test(
+    run: Run, writer: ContextWriter, matcher: Matcher, design: BiasDesign, progress: Callable[[int, int], None]
+) -> list[BiasVerdict]:
+    """Tests the claims of every record that has no test yet, and searches for the failure modes of supported biases.
 
-    Verdicts are of all tests together: those of a run that has grown may differ from what they were. Raises
-    ServiceError where a service stays dead.
+    Verdicts are adjusted for all tests of the run, so that they may change when records are added.
+
+    Args:
+        run: The run.
+        writer: Writes the prompts.
+        matcher: Generates and scores the images.
+        design: The numbers and thresholds of the tests.
+        progress: Called after each record with the number of tested records and the number to test.
+
+    Returns:
+        The verdicts on all claims of the run.
+
+    Raises:
+        ServiceError: A service failed for good.
     """
-    owed = sorted(run.done() - run.all_beside(TESTS))
+    untested = sorted(run.done() - run.artifacts(TESTS))
     names = matcher.target.info().classes
 
-    def one(each: Owed) -> None:
-        labels = run.record(each).labels
-        tested = [claim(each.unit, names[each.unit.index], label, writer, matcher, design) for label in labels]
-        run.write_beside(TESTS, each, dump_test(each, names[each.unit.index], tested))
+    def test(investigation: InvestigationId) -> None:
+        unit, name = investigation.unit, names[investigation.unit.index]
+        labels = run.record(investigation).labels
+        tested = [claim(unit, name, label, writer, matcher, design) for label in labels]
+        run.write_artifact(TESTS, investigation, dump_test(investigation, name, tested))
 
     with ThreadPoolExecutor(design.at_once) as pool:
-        for done, _ in enumerate(pool.map(one, owed), start=1):
-            progress(done, len(owed))
-    found = judged(run, design)
-    supported = [verdict for verdict in found if verdict.supported]
-    for each in sorted({verdict.owed for verdict in supported}) if design.failures else []:
-        if run.beside(FAILURES, each) is None:
-            its = [verdict for verdict in supported if verdict.owed == each]
-            _find_failures(run, each, its, writer, matcher, design)
-    run.files.write(VERDICTS, dumps([plain(verdict) for verdict in found]).encode())
-    return found
+        for done, _ in enumerate(pool.map(test, untested), start=1):
+            progress(done, len(untested))
+    decided = judged(run, design)
+    if design.failures:
+        _find_failures(run, [verdict for verdict in decided if verdict.supported], writer, matcher, design)
+    run.files.write(VERDICTS, dumps([plain(verdict) for verdict in decided]).encode())
+    return decided
 
 
 def claim(
-    unit: Unit, name: str, label: str, writer: Writer, matcher: Matcher, design: Design
-) -> tuple[Effect, list[Pair]]:
-    """One claimed context, tested."""
-    context = Context.of(label)
+    unit: Unit, name: str, label: str, writer: ContextWriter, matcher: Matcher, design: BiasDesign
+) -> tuple[ContextEffect, list[MatchedPair]]:
+    """Tests one claim of an agent that a context changes the score of a class.
+
+    Args:
+        unit: The output unit of the class.
+        name: The name of the class.
+        label: The claim as the agent wrote it, such as "+ snow".
+        writer: Writes the prompts.
+        matcher: Generates and scores the images.
+        design: The numbers and thresholds of the test.
+
+    Returns:
+        The effect of the context, and the matched pairs of images, which are empty if no prompts could be written.
+    """
+    context = ClaimedContext.parse(label)
     try:
         prompts = writer.write(name, context, design.pairs, design.seed)
-    except Unanswered as error:
-        return Effect(context=context, outcome="unwritten", cause=error.message, writer=writer.name), []
+    except UnansweredQuestion as error:
+        return ContextEffect(context=context, outcome="unwritten", cause=error.message, writer=writer.name), []
     pairs = matcher.pairs(unit, name, prompts)
     return effect(context, pairs, name, design.resamples, writer.name), pairs
 
 
-def judged(run: Run, design: Design) -> list[Verdict]:
-    tested = [(found.owed, found.name, one) for found in examined(run, light=True) for one in found.effects]
-    return verdicts(tested, design.rate, design.smallest)
+def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
+    """Decides for every tested bias claim of a run whether it is supported.
+
+    The decision uses the effects in the stored tests of all investigations, whose p-values are adjusted together.
+
+    Returns:
+        One verdict for each claim, ordered by unit.
+    """
+    tests = stored_tests(run, TESTS, light=True)
+    effects = [(test.investigation, test.name, each) for test in tests for each in test.effects]
+    return verdicts(effects, design.rate, design.smallest)
 
 
-def examined(run: Run, *, light: bool = False) -> Iterator[Examined]:
-    """In the order of the units, one in memory at a time."""
-    for owed in sorted(run.all_beside(TESTS)):
-        data = run.beside(TESTS, owed)
+def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
+    """Reads the stored tests or failure modes of a run, one file for each investigation, ordered by unit.
+
+    Args:
+        run: The run.
+        folder: TESTS or FAILURES.
+        light: Whether to leave out the images.
+    """
+    for investigation in sorted(run.artifacts(folder)):
+        data = run.artifact(folder, investigation)
         if data is not None:
             yield read_test(data, light=light)
 
 
 def _find_failures(
-    run: Run, owed: Owed, supported: list[Verdict], writer: Writer, matcher: Matcher, design: Design
+    run: Run, supported: list[BiasVerdict], writer: ContextWriter, matcher: Matcher, design: BiasDesign
 ) -> None:
-    try:
-        found = [
-            one for verdict in supported for one in failures(verdict, writer, matcher, design.failures, design.seed)
-        ]
-    except Unanswered:
-        return  # without prompts there is no gallery; the verdict stands
-    run.write_beside(FAILURES, owed, dump_gallery(owed, supported[0].name, found))
+    for investigation in sorted({verdict.investigation for verdict in supported} - run.artifacts(FAILURES)):
+        own = [verdict for verdict in supported if verdict.investigation == investigation]
+        try:
+            modes = [
+                mode for verdict in own for mode in failures(verdict, writer, matcher, design.failures, design.seed)
+            ]
+        except UnansweredQuestion:
+            continue  # without prompts no failures are stored, but the verdict is
+        run.write_artifact(FAILURES, investigation, dump_failures(investigation, own[0].name, modes))

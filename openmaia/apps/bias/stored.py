@@ -1,4 +1,4 @@
-"""Tests and failures as Parquet, a row per picture, beside the records of a run."""
+"""Stores tests and failure modes in the run directory, as Parquet files with one row per image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -6,199 +6,169 @@ from typing import Any
 
 import pyarrow as pa
 
-from openmaia.apps.bias.contexts import Context
-from openmaia.apps.bias.effects import Effect, Verdict
-from openmaia.apps.bias.failures import Failures
-from openmaia.apps.bias.matched import Pair, Side
-from openmaia.errors import StoreError
-from openmaia.evaluate.bootstrap import Interval
-from openmaia.store import tables
-from openmaia.store.run import Owed
-from openmaia.units import Unit
+from openmaia.apps.bias.contexts import ClaimedContext
+from openmaia.apps.bias.effects import BiasVerdict, ContextEffect
+from openmaia.apps.bias.failures import FailureMode
+from openmaia.apps.bias.matched import MatchedPair, PairSide
+from openmaia.core.errors import StoreError
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.runs import tables
+from openmaia.runs.run import InvestigationId
 
-VERSION = 1
+VERSION = 2
 TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
 
-_PICTURES = pa.schema(
+_SCHEMA = pa.schema(
     [
-        ("context", pa.int64()),
-        ("pair", pa.int64()),
+        ("part", pa.int64()),
         ("role", pa.string()),
         ("prompt", pa.string()),
-        ("digest", pa.string()),
         ("sources", pa.list_(pa.string())),
-        ("there", pa.bool_()),
-        ("confirmed_by", pa.string()),
-        ("undrawn", pa.list_(pa.string())),
+        ("shows_class", pa.bool_()),
+        ("missing_terms", pa.list_(pa.string())),
         ("value", pa.float64()),
         ("raw", pa.float64()),
-        ("said", pa.string()),
+        ("predicted", pa.string()),
         ("data", pa.binary()),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A picture of a test or a gallery, read back. context: the number of the effect or failures that it belongs to. data:
-    WebP."""
+class StoredImage:
+    """An image of a test or of a failure mode. See PairSide for the fields that have the same name there."""
 
-    context: int
-    pair: int
+    part: int
+    """Index of the effect or failure mode to which the image belongs."""
     role: str
+    """"with" or "without" the context."""
     prompt: str
-    there: bool | None
-    undrawn: tuple[str, ...]
+    sources: Sequence[str]
+    """Digests of the files behind the image."""
+    shows_class: bool | None
+    missing_terms: Sequence[str]
     value: float
     raw: float | None
-    said: str
+    predicted: str
+    """The predicted class; empty for images of tests."""
     data: bytes
+    """The image as WebP."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the image is known to show the class, and no word of the prompt is missing."""
+        return self.shows_class is True and not self.missing_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """Of one investigation. name: of its class. effects: none where nothing was claimed."""
+class StoredTest:
+    """The tests or the failure modes of one investigation."""
 
-    owed: Owed
+    investigation: InvestigationId
     name: str
-    effects: tuple[Effect, ...]
-    shown: tuple[Shown, ...] = ()
+    """The name of the class."""
+    parts: tuple[Mapping[str, Any], ...]
+    """The fields of each ContextEffect, or of each FailureMode without its images."""
+    images: tuple[StoredImage, ...]
+
+    @property
+    def effects(self) -> tuple[ContextEffect, ...]:
+        """The stored effects. Only for tests, not for failure modes."""
+        return tuple(map(_effect, self.parts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gallery:
-    """found: as Failures, without the pictures."""
+def dump_test(
+    investigation: InvestigationId, name: str, tested: Sequence[tuple[ContextEffect, Sequence[MatchedPair]]]
+) -> bytes:
+    """Serialises the tests of one investigation to Parquet. The two images of a pair are adjacent rows.
 
-    owed: Owed
-    name: str
-    found: tuple[Mapping[str, Any], ...]
-    shown: tuple[Shown, ...]
-
-
-def dump_test(owed: Owed, name: str, tested: Sequence[tuple[Effect, Sequence[Pair]]]) -> bytes:
+    Args:
+        investigation: The investigation whose claims were tested.
+        name: The name of the class.
+        tested: The effect of each claimed context, with the matched pairs of images.
+    """
     rows = [
-        _row(side, at, number, role)
-        for at, (_, pairs) in enumerate(tested)
-        for number, pair in enumerate(pairs)
+        _row(side, part, role)
+        for part, (_, pairs) in enumerate(tested)
+        for pair in pairs
         for role, side in (("with", pair.having), ("without", pair.without))
     ]
-    return tables.dump(rows, _PICTURES, _header(owed, name) | {"effects": [asdict(one) for one, _ in tested]})
+    return _dump(investigation, name, [asdict(effect) for effect, _ in tested], rows)
 
 
-def read_test(data: bytes, *, light: bool = False) -> Examined:
-    """light: without pictures. Raises StoreError for what is no test of a bias."""
-    rows, header = _read(data, light)
-    try:
-        return Examined(
-            owed=_owed(header),
-            name=header["name"],
-            effects=tuple(_effect(one) for one in header["effects"]),
-            shown=() if light else tuple(_shown(row) for row in rows),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"a test of a bias that lacks something: {error!r}") from error
-
-
-def dump_gallery(owed: Owed, name: str, found: Sequence[Failures]) -> bytes:
+def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[FailureMode]) -> bytes:
+    """Serialises the failure modes of one investigation to Parquet. `name` is the name of the class."""
     rows = [
-        _row(one.side, at, number, part.prone, one.said)
-        for at, part in enumerate(found)
-        for number, one in enumerate(part.wrong)
+        _row(wrong.side, part, mode.prone, wrong.predicted) for part, mode in enumerate(modes) for wrong in mode.wrong
     ]
-    parts = [
-        {"context": asdict(one.context)}
-        | {key: getattr(one, key) for key in ("kind", "prone", "rate", "base", "n")}
-        | {"wrong": len(one.wrong)}
-        for one in found
-    ]
-    return tables.dump(rows, _PICTURES, _header(owed, name) | {"found": parts})
+    names = ("kind", "prone", "rate", "base", "n")
+    parts = [{"context": asdict(mode.context)} | {key: getattr(mode, key) for key in names} for mode in modes]
+    return _dump(investigation, name, parts, rows)
 
 
-def read_gallery(data: bytes) -> Gallery:
-    """Raises StoreError for what is no gallery."""
-    rows, header = _read(data, False)
+def read_test(data: bytes, *, light: bool = False) -> StoredTest:
+    """Reads the result of `dump_test` or `dump_failures`. `light` leaves out the images.
+
+    Raises:
+        StoreError: If the data are damaged or of another version.
+    """
+    rows, header = tables.load(data, "a test of a bias", ["part"] if light else None)
+    if header.get("version") != VERSION:
+        raise StoreError(
+            f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {VERSION}: remove the "
+            f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
+        )
     try:
-        return Gallery(
-            owed=_owed(header),
+        return StoredTest(
+            investigation=InvestigationId(unit=Unit(**header["unit"]), replicate=header["replicate"]),
             name=header["name"],
-            found=tuple(header["found"]),
-            shown=tuple(_shown(row) for row in rows),
+            parts=tuple(header["parts"]),
+            images=() if light else tuple(StoredImage(**row) for row in rows),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"failure modes that lack something: {error!r}") from error
+        raise StoreError(f"a test of a bias is incomplete: {error!r}") from error
 
 
-def plain(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON has it, intervals as [mean, low, high]."""
-    one = verdict.effect
+def plain(verdict: BiasVerdict) -> dict[str, Any]:
+    """Converts a verdict to JSON values, with intervals as [mean, low, high]."""
+    effect = verdict.effect
     return {
-        "unit": str(verdict.owed.unit),
-        "replicate": verdict.owed.replicate,
+        "unit": str(verdict.investigation.unit),
+        "replicate": verdict.investigation.replicate,
         "class": verdict.name,
-        "context": one.context.label,
-        "outcome": one.outcome,
-        "cause": one.cause,
-        "effect": one.score.as_list() if one.score else None,
-        "effect_on_logit": one.raw.as_list() if one.raw else None,
-        "p": one.p,
+        "context": effect.context.label,
+        "outcome": effect.outcome,
+        "cause": effect.cause,
+        "effect": effect.score.as_list() if effect.score else None,
+        "effect_on_logit": effect.raw.as_list() if effect.raw else None,
+        "p": effect.p,
         "p_adjusted": verdict.adjusted,
-        "pairs": list(one.pairs),
-        "objects": one.objects,
-        "confirmed_by": list(one.confirmed_by),
+        "pairs": list(effect.pairs),
+        "objects": effect.objects,
+        "confirmed_by": list(effect.confirmed_by),
         "supported": verdict.supported,
     }
 
 
-def _row(side: Side, context: int, pair: int, role: str, said: str = "") -> tables.Row:
-    return {
-        "context": context,
-        "pair": pair,
-        "role": role,
-        "prompt": side.prompt,
-        "digest": side.picture.digest,
-        "sources": list(side.picture.sources),
-        "there": side.there,
-        "confirmed_by": side.confirmed_by,
-        "undrawn": list(side.undrawn),
-        "value": side.value,
-        "raw": side.raw,
-        "said": said,
-        "data": side.picture.webp(),
-    }
+def _row(side: PairSide, part: int, role: str, predicted: str = "") -> dict[str, Any]:
+    same = {name: getattr(side, name) for name in ("prompt", "shows_class", "missing_terms", "value", "raw")}
+    sources, data = side.image.sources, side.image.webp()
+    return asdict(StoredImage(part=part, role=role, sources=sources, predicted=predicted, data=data, **same))
 
 
-def _header(owed: Owed, name: str) -> dict[str, Any]:
-    return {"version": VERSION, "unit": asdict(owed.unit), "replicate": owed.replicate, "name": name}
+def _dump(
+    investigation: InvestigationId, name: str, parts: Sequence[Mapping[str, Any]], rows: Sequence[dict[str, Any]]
+) -> bytes:
+    identity = {"unit": asdict(investigation.unit), "replicate": investigation.replicate, "name": name}
+    return tables.dump(rows, _SCHEMA, {"version": VERSION, "parts": parts} | identity)
 
 
-def _read(data: bytes, light: bool) -> tuple[list[tables.Row], tables.Row]:
-    rows, header = tables.load(data, "a test of a bias", ["context"] if light else None)
-    if header.get("version") != VERSION:
-        raise StoreError(
-            f"a test of a bias of version {header.get('version')}; this OpenMAIA reads version {VERSION}: remove the run's "
-            f"folders {TESTS}/ and {FAILURES}/ to have them made again"
-        )
-    return rows, header
-
-
-def _owed(header: tables.Row) -> Owed:
-    return Owed(unit=Unit(**header["unit"]), replicate=header["replicate"])
-
-
-def _effect(values: dict[str, Any]) -> Effect:
-    def interval(one: dict[str, float] | None) -> Interval | None:
-        return None if one is None else Interval(**one)
-
+def _effect(values: Mapping[str, Any]) -> ContextEffect:
     typed: dict[str, Any] = {
-        "context": Context(**values["context"]),
-        "score": interval(values["score"]),
-        "raw": interval(values["raw"]),
+        "context": ClaimedContext(**values["context"]),
         "pairs": (values["pairs"][0], values["pairs"][1]),
         "confirmed_by": tuple(values["confirmed_by"]),
     }
-    return Effect(**values | typed)
-
-
-def _shown(row: tables.Row) -> Shown:
-    wanted = {key: row[key] for key in ("context", "pair", "role", "prompt", "there", "value", "raw", "said", "data")}
-    return Shown(**wanted, undrawn=tuple(row["undrawn"]))
+    typed |= {name: Interval(**values[name]) if values[name] else None for name in ("score", "raw")}
+    return ContextEffect(**{**values, **typed})

@@ -1,12 +1,16 @@
-"""Removing spurious features: Table 2 of the MAIA paper.
+"""Removal of spurious features from a classifier: reproduces Table 2 of the MAIA paper (arXiv 2404.14394).
 
-layout.py     which pictures of a tree are training, validation, test and the balanced pool
-drawn.py      draws a small tree of that layout
-study.py      the steps for one classifier, each with a stored result
-sparse.py     l1 and plain logistic regression
-scoring.py    the rows of the table for one classifier
-verdicts.py   what the agent answered
-factorial.py  the same judgement without an agent
-table.py      all classifiers together, beside the published figures
-page.py       the figure and the page
+In the training images of Spawrious each class of dogs is nearly always in one place, such as jungle or snow, and in the
+test images the places are exchanged. An agent judges which units of a trained classifier respond to the class itself. A
+new linear classifier is fitted to these units alone.
+
+layout.py     divides the images of a data set into training, validation, test and the balanced pool
+drawing.py    generates a small data set with the same layout
+study.py      conducts the study of one classifier, and stores the result of each step
+sparse.py     fits logistic regression with and without l1
+scoring.py    computes the rows of the table for one classifier
+verdicts.py   configures the agent's run and reads its answers
+factorial.py  decides without an agent which units are selective
+table.py      averages over all classifiers and adds the published figures
+page.py       writes the figure and the page
 """

@@ -1,7 +1,9 @@
-"""The same judgement without an agent: every class in every place, and which of the two moves a unit.
+"""Judges without an agent whether a unit is selective: does the class change its activation more than the place?
 
-The classes and places are given, where the agent has to find them, so this is a reference and no competitor on equal
-terms. It looks at pictures of the half that agents use, and at nothing of the balanced data.
+The images show every class in every place.
+
+This factorial probe knows the classes and places, which the agent has to find, so it is a reference and not a fair
+competitor. It uses images of the explore split, as agents do, and no balanced data.
 """
 
 from collections.abc import Sequence
@@ -9,60 +11,46 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.apps.spurious.drawn import prompt
-from openmaia.images import Picture
-from openmaia.schema import SpuriousConfig
-from openmaia.services import Generation, Generator, LayerProbe, Target
-from openmaia.tools.seeds import seed
-
-Floats = npt.NDArray[np.float64]
+from openmaia.agent.tools.seeds import seed
+from openmaia.apps.spurious.drawing import prompt
+from openmaia.config.studies import SpuriousConfig
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Generation, Generator, LayerProbe, Target
 
 
-def pictures(asked: SpuriousConfig, generator: Generator, run_seed: int) -> list[list[list[Picture]]]:
-    """[class][place][repeat]. Pictures of one place and repeat share their seed, and so their ground as far as the
-    generator can keep it."""
-    places = [*asked.train_locations, asked.filler, *asked.other_locations]
-    return [
-        [
-            [
-                made.picture
-                for made in generator.generate(
-                    [
-                        Generation(
-                            prompt=prompt(label, place), seed=seed(run_seed, "confirm", f"probe {place}", repeat)
-                        )
-                        for repeat in range(asked.probe)
-                    ]
-                )
-            ]
-            for place in places
-        ]
-        for label in asked.classes
-    ]
+def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[list[list[EncodedImage]]]:
+    """Generates `settings.probe` images of every class in every place and returns them by [class][place][repeat].
+
+    Images of the same place and repeat share their seed, and with some generators their background.
+    """
+    places = [*settings.train_locations, settings.filler, *settings.other_locations]
+
+    def cell(label: str, place: str) -> list[EncodedImage]:
+        seeds = [seed(run_seed, "confirm", f"probe {place}", repeat) for repeat in range(settings.probe)]
+        requests = [Generation(prompt=prompt(label, place), seed=number) for number in seeds]
+        return [made.image for made in generator.generate(requests)]
+
+    return [[cell(label, place) for place in places] for label in settings.classes]
 
 
-def responses(target: Target, layer: str, shown: Sequence[Sequence[Sequence[Picture]]]) -> Floats:
-    """(classes, places, repeats, units)"""
+def responses(
+    target: Target, layer: str, images: Sequence[Sequence[Sequence[EncodedImage]]]
+) -> npt.NDArray[np.float64]:
+    """Measures the activations of a layer on the images of `draw`, (classes, places, repeats, units)."""
     return np.array(
-        [
-            [target.respond([LayerProbe(layer=layer, picture=picture) for picture in cell]) for cell in row]
-            for row in shown
-        ]
+        [[target.respond([LayerProbe(layer=layer, image=image) for image in cell]) for cell in row] for row in images]
     )
 
 
-def shares(found: Floats) -> tuple[Floats, Floats]:
-    """(units,) each: the share of a unit's variance between classes and between places, as in a two-way analysis of
-    variance of a balanced design."""
-    middle = found.mean(axis=(0, 1, 2))
-    total = found.var(axis=(0, 1, 2))
-    total = np.where(total > 0, total, 1.0)
-    by_class = ((found.mean(axis=(1, 2)) - middle) ** 2).mean(axis=0) / total
-    by_place = ((found.mean(axis=(0, 2)) - middle) ** 2).mean(axis=0) / total
-    return by_class, by_place
+def selective(activations: npt.NDArray[np.float64], units: Sequence[int]) -> list[int]:
+    """Returns the units for which the class explains more variance than the place.
 
+    The variances are those of a two-way analysis of variance with a balanced design.
 
-def selective(found: Floats, units: Sequence[int]) -> list[int]:
-    """The units that the class moves more than the place."""
-    by_class, by_place = shares(found)
+    Args:
+        activations: (classes, places, repeats, units).
+        units: Indices into the last axis.
+    """
+    by_class = activations.mean(axis=(1, 2)).var(axis=0)
+    by_place = activations.mean(axis=(0, 2)).var(axis=0)
     return [unit for unit in units if by_class[unit] > by_place[unit]]

@@ -1,18 +1,19 @@
-"""The layout of Spawrious, <folder>/spawrious224/<environment>/<location>/<class>/, and how its pictures are divided.
+"""Divides the images of Spawrious, which are in <folder>/spawrious224/<environment>/<location>/<class>/.
 
-In training each class is nearly always in one place (the one-to-one shift), in the test in the place of another class.
+In the training images each class is nearly always in one place, in the test images it is in the place of another class
+(the "one-to-one shift").
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from openmaia.errors import UsageError
-from openmaia.schema import SpuriousConfig
+from openmaia.config.studies import SpuriousConfig
+from openmaia.core.errors import UsageError
 
 ROOT = "spawrious224"
 ENVIRONMENTS = (0, 1)
@@ -20,166 +21,194 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Cell:
-    """Pictures of one class in one place."""
+class DataCell:
+    """One folder of Spawrious: the images of one class in one place of one environment. "Cell" means such a folder."""
 
     environment: int
+    """One of ENVIRONMENTS, which differ in how often a class is in its usual place in training."""
     location: str
+    """The place, such as "snow"."""
     label: str
+    """The name of the class."""
 
     @property
     def folder(self) -> str:
+        """The path of the folder, relative to the root folder of the data set."""
         return f"{ROOT}/{self.environment}/{self.location}/{self.label}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """path: relative to the tree. label: index of the class."""
+class LabelledImage:
+    """An image of the data set."""
 
     path: str
+    """The path relative to the data set."""
     label: int
+    """Index of the class."""
     location: str
+    """The place that it shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Splits:
-    """train, validation: unbalanced, as the classifier learns. test: with the places exchanged. pool: equally many of each
-    class in each training place, of which balanced validation sets are drawn. No picture is in two of them."""
+class DataSplits:
+    """The division of a data set into parts that share no image."""
 
-    train: tuple[Example, ...]
-    validation: tuple[Example, ...]
-    test: tuple[Example, ...]
-    pool: tuple[Example, ...]
+    train: tuple[LabelledImage, ...]
+    validation: tuple[LabelledImage, ...]
+    """Validation images, unbalanced like the training images."""
+    test: tuple[LabelledImage, ...]
+    """Test images, in which the places are exchanged."""
+    pool: tuple[LabelledImage, ...]
+    """The same number of images of each class in each training place. Balanced validation sets are drawn from them."""
 
 
-def check(asked: SpuriousConfig) -> None:
-    """Raises UsageError for settings that describe no one-to-one shift."""
-    if len(asked.classes) < 2:
-        raise UsageError(f"spurious.classes={asked.classes}: a classifier needs at least two classes")
-    places = set(asked.train_locations)
-    if len(asked.train_locations) != len(asked.classes) or len(places) != len(asked.classes):
-        raise UsageError(
-            f"spurious.train_locations={asked.train_locations}: give each of {asked.classes} a place of its own"
-        )
-    pairs = zip(asked.train_locations, asked.test_locations, strict=False)
-    if set(asked.test_locations) != places or any(one == other for one, other in pairs):
-        raise UsageError(
-            f"spurious.test_locations={asked.test_locations}: expected {asked.train_locations} in an order in which no class "
+def check(settings: SpuriousConfig) -> None:
+    """Checks that the settings give each class one place in training and another one in the test, and valid numbers.
+
+    Raises:
+        UsageError: A setting is invalid.
+    """
+    for problem in _problems(settings):
+        raise UsageError(problem)
+
+
+def _problems(settings: SpuriousConfig) -> Iterator[str]:
+    places = set(settings.train_locations)
+    if len(settings.classes) < 2:
+        yield f"spurious.classes={settings.classes}: a classifier needs at least two classes"
+    if len(settings.train_locations) != len(settings.classes) or len(places) != len(settings.classes):
+        yield f"spurious.train_locations={settings.train_locations}: give each of {settings.classes} a place of its own"
+    pairs = zip(settings.train_locations, settings.test_locations, strict=False)
+    if set(settings.test_locations) != places or any(one == other for one, other in pairs):
+        yield (
+            f"spurious.test_locations={settings.test_locations}: expected {settings.train_locations} in an order in which no class "
             "keeps its place"
         )
-    if len(asked.shares) != len(ENVIRONMENTS) or not all(0 < share <= 1 for share in asked.shares):
-        raise UsageError(
-            f"spurious.shares={asked.shares}: expected two shares above 0 and at most 1, one per environment"
-        )
-    if not 0 < asked.validation < 1:
-        raise UsageError(f"spurious.validation={asked.validation} is out of range; give a share between 0 and 1")
-    cells = len(asked.classes) ** 2
-    for key, value in (("balanced", asked.balanced), ("pool", asked.pool)):
+    if len(settings.shares) != len(ENVIRONMENTS) or not all(0 < share <= 1 for share in settings.shares):
+        yield f"spurious.shares={settings.shares}: expected two shares above 0 and at most 1, one per environment"
+    if not 0 < settings.validation < 1:
+        yield f"spurious.validation={settings.validation} is out of range; give a share between 0 and 1"
+    cells = len(settings.classes) ** 2
+    for key, value in (("balanced", settings.balanced), ("pool", settings.pool)):
         if value % (2 * cells):
-            raise UsageError(
-                f"spurious.{key}={value}: it is divided into halves of {cells} equal cells; give a multiple of {2 * cells}"
-            )
-    if asked.balanced > asked.pool:
-        raise UsageError(f"spurious.balanced={asked.balanced} is more than spurious.pool={asked.pool}; lower it")
+            yield f"spurious.{key}={value}: it is divided into halves of {cells} equal cells; give a multiple of {2 * cells}"
+    if settings.balanced > settings.pool:
+        yield f"spurious.balanced={settings.balanced} is more than spurious.pool={settings.pool}; lower it"
 
 
-def owed(asked: SpuriousConfig) -> dict[Cell, int]:
-    """How many pictures of each cell are used."""
-    wanted = training(asked)
-    for cell in _pool_cells(asked):
-        wanted[cell] = wanted.get(cell, 0) + _pool(asked)
-    for cell in _test(asked):
-        wanted[cell] = asked.per_cell
-    return {cell: count for cell, count in wanted.items() if count}
+def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
+    """Counts the images that the study needs from each folder of the data set.
 
-
-def divide(root: Path, asked: SpuriousConfig, seed: int) -> Splits:
-    """seed: of the division into training and validation; the rest follows from the names of the files.
-
-    Raises UsageError for a tree that lacks a cell or pictures in it.
+    Returns:
+        For each folder (environment, place and class) the number of images, for training, validation, test and the
+        balanced pool together. Folders of which no image is needed are missing.
     """
-    check(asked)
-    found = {cell: _listed(root, cell, count) for cell, count in owed(asked).items()}
-    index = {label: number for number, label in enumerate(asked.classes)}
+    counts = training(settings)
+    for cell in _pool_cells(settings):
+        counts[cell] = counts.get(cell, 0) + _per_pool_cell(settings)
+    counts |= dict.fromkeys(_test_cells(settings), settings.per_cell)
+    return {cell: count for cell, count in counts.items() if count}
 
-    def examples(cell: Cell, paths: Sequence[str]) -> list[Example]:
-        return [Example(path=path, label=index[cell.label], location=cell.location) for path in paths]
 
-    learnt = [one for cell, count in training(asked).items() for one in examples(cell, found.get(cell, [])[:count])]
-    pool = {cell: found[cell][-_pool(asked) :] for cell in _pool_cells(asked)}
-    test = [
-        one
-        for cell in _test(asked)
-        for one in examples(cell, [p for p in found[cell] if p not in set(pool.get(cell, []))])
+def training(settings: SpuriousConfig) -> dict[DataCell, int]:
+    """Counts the images that training and validation together need from each folder of the data set.
+
+    In each environment a class has `settings.per_cell` images: a share is in its usual place, the rest in the place
+    `settings.filler`.
+    """
+    counts: dict[DataCell, int] = {}
+    for environment, share in zip(ENVIRONMENTS, settings.shares, strict=True):
+        usual = int(settings.per_cell * share)
+        for label, location in zip(settings.classes, settings.train_locations, strict=True):
+            counts[DataCell(environment=environment, location=location, label=label)] = usual
+            counts[DataCell(environment=environment, location=settings.filler, label=label)] = settings.per_cell - usual
+    return counts
+
+
+def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
+    """Divides the images of a data set into training, validation, test and the balanced pool.
+
+    Args:
+        root: The folder of the data set.
+        settings: The classes, the places and the numbers of images.
+        seed: Seed of the division into training and validation. The other parts depend on file names only.
+
+    Raises:
+        UsageError: The settings are invalid, a cell has too few images, or a part shows one class only.
+    """
+    check(settings)
+    paths = {cell: _listed(root, cell, count) for cell, count in wanted(settings).items()}
+    index = {label: number for number, label in enumerate(settings.classes)}
+
+    def images(cell: DataCell, paths: Sequence[str]) -> list[LabelledImage]:
+        return [LabelledImage(path=path, label=index[cell.label], location=cell.location) for path in paths]
+
+    learnt = [
+        image for cell, count in training(settings).items() for image in images(cell, paths.get(cell, [])[:count])
     ]
+    pool = {cell: paths[cell][-_per_pool_cell(settings) :] for cell in _pool_cells(settings)}
     order: list[int] = np.random.default_rng([seed, 1]).permutation(len(learnt)).tolist()
-    held = max(round(asked.validation * len(learnt)), 1)
-    splits = Splits(
-        train=tuple(learnt[at] for at in sorted(order[held:])),
-        validation=tuple(learnt[at] for at in sorted(order[:held])),
-        test=tuple(test),
-        pool=tuple(one for cell, paths in pool.items() for one in examples(cell, paths)),
+    held = max(round(settings.validation * len(learnt)), 1)
+    splits = DataSplits(
+        train=tuple(learnt[number] for number in sorted(order[held:])),
+        validation=tuple(learnt[number] for number in sorted(order[:held])),
+        test=tuple(
+            image
+            for cell in _test_cells(settings)
+            for image in images(cell, [path for path in paths[cell] if path not in set(pool.get(cell, []))])
+        ),
+        pool=tuple(image for cell, chosen in pool.items() for image in images(cell, chosen)),
     )
     for name, part in (("training", splits.train), ("validation", splits.validation)):
-        if len({one.label for one in part}) < 2:
+        if len({image.label for image in part}) < 2:
             raise UsageError(
-                f"the {name} pictures ({len(part)}) show one class only; raise spurious.per_cell or spurious.validation"
+                f"the {name} images ({len(part)}) show one class only; raise spurious.per_cell or spurious.validation"
             )
     return splits
 
 
-def content(root: Path, examples: Sequence[Example]) -> str:
-    """SHA-256 over labels and the bytes of the files."""
+def content(root: Path, images: Sequence[LabelledImage]) -> str:
+    """Returns a SHA-256 hash of the labels, places and file contents of images."""
     total = hashlib.sha256()
-    for one in examples:
-        status = (root / one.path).stat()
-        total.update(f"{one.label} {one.location} ".encode())
-        total.update(_file_digest(root / one.path, status.st_size, status.st_mtime_ns))
+    for image in images:
+        status = (root / image.path).stat()
+        total.update(f"{image.label} {image.location} ".encode())
+        total.update(_file_digest(root / image.path, status.st_size, status.st_mtime_ns))
     return total.hexdigest()
 
 
 @cache
 def _file_digest(path: Path, size: int, changed: int) -> bytes:
-    """Read once, unless it was changed meanwhile: every classifier asks for the same files."""
+    """Returns the SHA-256 hash of a file, cached by size and time, because all classifiers use the same files."""
     return hashlib.sha256(path.read_bytes()).digest()
 
 
-def training(asked: SpuriousConfig) -> dict[Cell, int]:
-    """How many training pictures, validation included, each cell gives."""
-    counts: dict[Cell, int] = {}
-    for environment, share in zip(ENVIRONMENTS, asked.shares, strict=True):
-        usual = int(asked.per_cell * share)
-        for label, location in zip(asked.classes, asked.train_locations, strict=True):
-            counts[Cell(environment=environment, location=location, label=label)] = usual
-            counts[Cell(environment=environment, location=asked.filler, label=label)] = asked.per_cell - usual
-    return counts
-
-
-def _test(asked: SpuriousConfig) -> list[Cell]:
+def _test_cells(settings: SpuriousConfig) -> list[DataCell]:
     return [
-        Cell(environment=environment, location=location, label=label)
+        DataCell(environment=environment, location=location, label=label)
         for environment in ENVIRONMENTS
-        for label, location in zip(asked.classes, asked.test_locations, strict=True)
+        for label, location in zip(settings.classes, settings.test_locations, strict=True)
     ]
 
 
-def _pool_cells(asked: SpuriousConfig) -> list[Cell]:
+def _pool_cells(settings: SpuriousConfig) -> list[DataCell]:
     return [
-        Cell(environment=1, location=place, label=label) for place in asked.train_locations for label in asked.classes
+        DataCell(environment=1, location=place, label=label)
+        for place in settings.train_locations
+        for label in settings.classes
     ]
 
 
-def _pool(asked: SpuriousConfig) -> int:
-    """Of each cell."""
-    return asked.pool // len(asked.classes) ** 2
+def _per_pool_cell(settings: SpuriousConfig) -> int:
+    return settings.pool // len(settings.classes) ** 2
 
 
-def _listed(root: Path, cell: Cell, count: int) -> list[str]:
-    """In the order of their names: the order of a directory is not the same everywhere."""
+def _listed(root: Path, cell: DataCell, count: int) -> list[str]:
+    """Returns the paths of all images in a folder, sorted. Raises UsageError if there are fewer than `count`."""
     folder = root / cell.folder
     names = sorted(path.name for path in folder.glob("*") if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
     if len(names) < count:
-        what = f"has {len(names)} pictures" if folder.is_dir() else "is missing"
+        what = f"has {len(names)} images" if folder.is_dir() else "is missing"
         raise UsageError(
             f"spurious.folder={str(root)!r}: the cell {cell.folder} {what}, and {count} are needed; give the entire Spawrious "
             "data set (the balanced rows need every class in every place), or lower spurious.per_cell and spurious.pool"

@@ -1,4 +1,4 @@
-"""Table 2 as a page, a figure and a table: ours and the published figures told apart."""
+"""Writes our reproduction of the MAIA paper's Table 2 as a page, a chart and a CSV table, beside the published one."""
 
 import json
 from collections.abc import Sequence
@@ -7,63 +7,80 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from openmaia.apps.spurious.study import Outcome
-from openmaia.apps.spurious.table import Row, Table, to_csv
-from openmaia.figures.drawing import png, svg
-from openmaia.figures.intervals import Given, chart
-from openmaia.figures.scene import Scene
-from openmaia.report.pages import application_page
-from openmaia.schema import Config
-from openmaia.store.files import Files
+from openmaia.apps.spurious.study import StudyResult
+from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, as_data
+from openmaia.config.schema import Config
+from openmaia.reporting.browser.pages import render
+from openmaia.reporting.figures.row_chart import ChartRow, RowMark, point_key, row_chart
+from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, png, svg
+from openmaia.runs.files import Files
 
 PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
 
 
-def write(files: Files, config: Config, found: Table, outcomes: Sequence[Outcome], backbone: str) -> Path:
-    """report/spurious.html, .svg, .png and .csv, and table.json with everything that they show."""
-    ours = f"ours: mean, 95 % over {len(outcomes)} classifiers"
-    rows = [_given(row) for row in found.rows]
-    scene = chart(rows, "Accuracy on test pictures, where the places are exchanged", ours, f"published: {PAPER}")
-    files.write("report/spurious.csv", to_csv(found))
-    files.write("report/spurious.png", png(scene))
-    files.write("report/spurious.svg", svg(scene))
-    files.write("table.json", json.dumps(asdict(found)).encode())
-    files.write("report/spurious.html", _page(config, found, outcomes, scene, backbone))
+def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[StudyResult], backbone: str) -> Path:
+    """Writes report/spurious.html, .svg, .png and .csv, and table.json with all numbers.
+
+    Args:
+        files: The run directory.
+        config: The config of the study.
+        made: The table.
+        results: The results of all classifiers.
+        backbone: The name of the model that plays the agent.
+
+    Returns:
+        The path of the page.
+    """
+    legend = [
+        point_key(POSITIVE, False, f"ours: mean, 95 % over {len(results)} classifiers"),
+        point_key(NEUTRAL, True, f"published: {PAPER}"),
+    ]
+    chart = row_chart([[_chart_row(row) for row in made.rows]], legend, step=36, is_from_zero=False)
+    drawn = svg(chart, "Accuracy on test images, in which the places are exchanged")
+    files.write("report/spurious.csv", as_data(made).csv())
+    files.write("report/spurious.png", png(chart))
+    files.write("report/spurious.svg", drawn.encode())
+    files.write("table.json", json.dumps(asdict(made)).encode())
+    files.write("report/spurious.html", _page(config, made, results, drawn, backbone))
     return Path(files.path("report/spurious.html"))
 
 
-def _page(config: Config, found: Table, outcomes: Sequence[Outcome], scene: Scene, backbone: str) -> bytes:
-    asked = config.spurious
-    return application_page(
-        "openmaia.apps.spurious",
+def _page(config: Config, made: SpuriousTable, results: Sequence[StudyResult], drawn: Markup, backbone: str) -> bytes:
+    settings = config.spurious
+    return render(
         "spurious.html.j2",
+        "openmaia.apps.spurious",
         name=config.name,
         network=config.target.network,
         backbone=backbone,
-        is_collage=not asked.folder and config.generator.kind == "collage",
-        is_drawn=not asked.folder,
+        is_collage=not settings.folder and config.generator.kind == "collage",
+        is_drawn=not settings.folder,
         is_scripted=config.backbone.kind == "scripted",
         layer=config.target.layers[0],
-        pairs=list(zip(asked.classes, asked.train_locations, asked.test_locations, strict=True)),
-        filler=asked.filler,
-        found=found,
-        outcomes=outcomes,
-        drawn=Markup(svg(scene, is_alone=False).decode()),
-        names={row.name: f"{row.selection}{' (balanced)' if row.is_balanced else ''}" for row in found.rows},
+        pairs=list(zip(settings.classes, settings.train_locations, settings.test_locations, strict=True)),
+        filler=settings.filler,
+        table=made,
+        results=results,
+        drawn=drawn,
+        names={row.name: f"{row.selection}{' (balanced)' if row.is_balanced else ''}" for row in made.rows},
         paper=PAPER,
-        asked=asked,
+        settings=settings,
     )
 
 
-def _given(row: Row) -> Given:
-    accuracy = row.accuracy
-    has_interval = accuracy is not None and accuracy.low is not None and accuracy.high is not None
-    return Given(
+def _chart_row(row: SelectionRow) -> ChartRow:
+    marks: list[RowMark] = []
+    if row.published is not None:
+        marks.append(RowMark(value=row.published.accuracy, colour=NEUTRAL, is_published=True))
+    if row.accuracy is not None:
+        low, high = row.accuracy.low, row.accuracy.high
+        interval = None if low is None or high is None else (low, high)
+        marks.append(RowMark(value=row.accuracy.mean, interval=interval))
+    balanced, units = ", balanced validation" if row.is_balanced else "", f", {row.units:g} units" if row.units else ""
+    return ChartRow(
         label=row.selection,
-        note=f"{row.subset}{', balanced validation' if row.is_balanced else ''}"
-        + ("" if row.units is None else f", {row.units:g} units"),
-        value=None if accuracy is None else accuracy.mean,
-        interval=(accuracy.low or 0.0, accuracy.high or 0.0) if accuracy and has_interval else None,
+        note=f"{row.subset}{balanced}{units}",
+        text="" if row.accuracy is None else f"{row.accuracy.mean:.3f}",
+        marks=tuple(marks),
         spread=row.spread,
-        published=None if row.published is None else row.published.accuracy,
     )

@@ -1,105 +1,137 @@
-"""The rows of Table 2 for one classifier: accuracies on the test pictures, where the places are exchanged.
+"""Computes the rows of the MAIA paper's Table 2 for one classifier: accuracies on the test images.
 
-All unbalanced rows are fitted on the unbalanced validation pictures. Rows of l1 score the regularised model; random, agent
-and probe rows are fitted again without regularisation.
+A row is one way to choose units (the features that the last linear layer receives) and to fit a new one to them.
+
+All unbalanced rows are fitted on the unbalanced validation images. The l1 rows score the regularised model. The rows of
+random units, of the agent and of the probe score models that are fitted to these units without regularisation.
 """
 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.preprocessing import StandardScaler  # pyright: ignore[reportMissingTypeStubs]
 
-from openmaia.apps.spurious.sparse import Labels, Scale, plain, tuned, with_units
-from openmaia.schema import SpuriousConfig
+from openmaia.apps.spurious.sparse import ClassLabels, FeatureArray, plain, tuned, with_units
+from openmaia.config.studies import SpuriousConfig
 
 THREADS = os.cpu_count()
-"""Fits are made side by side: scikit-learn's solvers run without the interpreter's lock."""
-
-Fitted = tuple[int, float]
-"""How many units a model has, and its accuracy."""
+"""Number of concurrent fits. Threads suffice, because scikit-learn's solvers release the interpreter's lock."""
 
 ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balanced_n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """features: (n, d). cells: (n,) the class and place of each picture as one number, for drawing balanced sets."""
+class FeatureSet:
+    """The features (activations of units) that the last linear layer receives, and the classes, of a set of images."""
 
     features: npt.NDArray[np.float32]
-    labels: Labels
-    cells: Labels
+    """(n images, d units)."""
+    labels: ClassLabels
+    """(n,): the index of the class of each image."""
+    cells: ClassLabels
+    """(n,): the number of the combination of class and place of each image, from which balanced sets are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """units: of each of the accuracies, one for a row that has no draws."""
+class SelectionScore:
+    """A row of the table for one classifier, with one accuracy, or one for each random draw."""
 
     units: tuple[int, ...]
+    """The number of units that the model of each accuracy uses."""
     accuracies: tuple[float, ...]
 
 
+def standardised(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
+    """Standardises all sets by the mean and standard deviation of the first set, in which a constant feature becomes
+    0."""
+    scaler: Any = StandardScaler().fit(fit.features.astype(np.float64))  # pyright: ignore[reportUnknownMemberType]
+    return [scaler.transform(each.features.astype(np.float64)) for each in (fit, *others)]
+
+
 def unbalanced(
-    asked: SpuriousConfig,
-    validation: Seen,
-    test: Seen,
+    settings: SpuriousConfig,
+    validation: FeatureSet,
+    test: FeatureSet,
     units: Sequence[int],
     agent: Sequence[int],
     probe: Sequence[int],
-) -> dict[str, Score]:
-    """Every row that knows nothing of balanced data. units: chosen by l1; agent, probe: those of them found selective.
-    A row without units is left out."""
-    scale = Scale.of(validation.features)
-    fit, labels = scale(validation.features), validation.labels
-    shown, truth = scale(test.features), test.labels
+) -> dict[str, SelectionScore]:
+    """Returns the rows of the table for which units are chosen without images in which class and place are independent.
 
-    def l1(count: int) -> Score:
-        model = with_units(fit, labels, count, asked.tolerance)
-        return Score(units=(len(model.units),), accuracies=(model.accuracy(shown, truth),))
+    The result has a score for each way to choose units, by the names in ROWS. A row without units is left out.
 
-    def again(chosen: Sequence[int]) -> float:
-        return plain(fit, labels, chosen, asked.tolerance).accuracy(shown, truth)
+    Args:
+        settings: The settings of the study.
+        validation: The images on which the rows are fitted.
+        test: The images on which they are scored.
+        units: The units that l1 selected.
+        agent: The units that the agent found selective.
+        probe: The units that the factorial probe found selective.
+    """
+    fit, test_features = standardised(validation, test)
+    labels = validation.labels
 
-    rows = {"l1": l1(asked.units)}
+    def l1(count: int) -> SelectionScore:
+        model = with_units(fit, labels, count, settings.tolerance)
+        return SelectionScore(units=(len(model.units),), accuracies=(model.accuracy(test_features, test.labels),))
+
+    def refitted(chosen: Sequence[int]) -> float:
+        return plain(fit, labels, chosen, settings.tolerance).accuracy(test_features, test.labels)
+
+    rows = {"l1": l1(settings.units)}
     n = len(agent)
     if n:
         rng = np.random.default_rng(n)
-        drawn = [sorted(rng.choice(units, n, replace=False).tolist()) for _ in range(asked.draws)]
+        draws = [sorted(rng.choice(units, n, replace=False).tolist()) for _ in range(settings.draws)]
         with ThreadPoolExecutor(THREADS) as threads:
-            rows["random"] = Score(units=(n,) * asked.draws, accuracies=tuple(threads.map(again, drawn)))
+            accuracies = tuple(threads.map(refitted, draws))
+        rows["random"] = SelectionScore(units=(n,) * settings.draws, accuracies=accuracies)
         rows["l1_n"] = l1(n)
-        rows["agent"] = Score(units=(n,), accuracies=(again(agent),))
+        rows["agent"] = SelectionScore(units=(n,), accuracies=(refitted(agent),))
     if probe:
-        rows["probe"] = Score(units=(len(probe),), accuracies=(again(probe),))
+        rows["probe"] = SelectionScore(units=(len(probe),), accuracies=(refitted(probe),))
     return rows
 
 
-def balanced(asked: SpuriousConfig, pool: Seen, test: Seen, n: int, seed: int) -> dict[str, Score]:
-    """The rows that are fitted on balanced validation sets. n: 0 leaves out the row of as many units as the agent's."""
+def balanced(
+    settings: SpuriousConfig, pool: FeatureSet, test: FeatureSet, n: int, seed: int
+) -> dict[str, SelectionScore]:
+    """Returns the rows `balanced` and `balanced_n`, fitted on images in which class and place are independent.
 
-    def trial(number: int) -> dict[str, Fitted]:
+    Args:
+        settings: The settings of the study.
+        pool: The images from which balanced validation sets are drawn.
+        test: The images on which the rows are scored.
+        n: The number of units of the row `balanced_n`, which is left out if it is 0.
+        seed: The seed of the draws.
+    """
+
+    def trial(number: int) -> dict[str, tuple[int, float]]:
         rng = np.random.default_rng([seed, 2, number])
-        chosen = _balanced_set(pool, asked.balanced, rng)
-        scale = Scale.of(pool.features[chosen])
-        fit, labels = scale(pool.features[chosen]), pool.labels[chosen]
-        models = {"balanced": tuned(fit, labels, asked.splits, asked.tolerance, rng)}
+        chosen = _balanced_set(pool, settings.balanced, rng)
+        part = FeatureSet(features=pool.features[chosen], labels=pool.labels[chosen], cells=pool.cells[chosen])
+        fit, test_features = standardised(part, test)
+        models = {"balanced": tuned(fit, part.labels, settings.splits, settings.tolerance, rng)}
         if n:
-            models["balanced_n"] = with_units(fit, labels, n, asked.tolerance)
-        shown = scale(test.features)
-        return {row: (len(model.units), model.accuracy(shown, test.labels)) for row, model in models.items()}
+            models["balanced_n"] = with_units(fit, part.labels, n, settings.tolerance)
+        return {row: (len(model.units), model.accuracy(test_features, test.labels)) for row, model in models.items()}
 
     with ThreadPoolExecutor(THREADS) as threads:
-        trials = list(threads.map(trial, range(asked.trials)))
-    return {row: _score([one[row] for one in trials]) for row in trials[0]}
+        trials = list(threads.map(trial, range(settings.trials)))
+    return {
+        row: SelectionScore(
+            units=tuple(each[row][0] for each in trials), accuracies=tuple(each[row][1] for each in trials)
+        )
+        for row in trials[0]
+    }
 
 
-def _score(found: Sequence[Fitted]) -> Score:
-    return Score(units=tuple(units for units, _ in found), accuracies=tuple(accuracy for _, accuracy in found))
-
-
-def _balanced_set(pool: Seen, count: int, rng: np.random.Generator) -> Labels:
+def _balanced_set(pool: FeatureSet, count: int, rng: np.random.Generator) -> ClassLabels:
     cells = np.unique(pool.cells)
     each = count // len(cells)
     return np.concatenate([rng.choice(np.flatnonzero(pool.cells == cell), each, replace=False) for cell in cells])

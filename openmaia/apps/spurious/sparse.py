@@ -1,6 +1,7 @@
-"""Logistic regression on features, with and without l1, by scikit-learn.
+"""Fits logistic regression with and without l1 regularisation, by scikit-learn.
 
-The strength of l1 is given as scikit-learn's C, its inverse. Features are standardised by whoever calls.
+The field and variables named `strength` hold scikit-learn's C, the inverse of the strength of the regularisation. All
+functions expect standardised features.
 """
 
 import warnings
@@ -13,78 +14,70 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning  # pyright: ignore[reportMissingTypeStubs]
 from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMissingTypeStubs]
 
-from openmaia.errors import UsageError
+from openmaia.core.errors import UsageError
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
+FeatureArray = npt.NDArray[np.float64]
+"""(n, d)."""
+ClassLabels = npt.NDArray[np.int64]
+"""(n,)."""
 
 STEPS, FACTOR = 40, 1.5
-"""Of the path of C, which begins where the first unit enters."""
-
+"""Maximum length and ratio of the increasing sequence of C. At the first C no unit has a weight yet."""
 HALVINGS = 8
-"""Of the step in which the number of units passes the one that is wanted."""
-
+"""Number of bisections of the step in which the number of units reaches the requested one."""
 ITERATIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """weights: (classes, d). units: indices of those with a weight other than 0."""
+class SparseModel:
+    """A fitted logistic regression."""
 
-    weights: Floats
-    bias: Floats
+    weights: npt.NDArray[np.float64]
+    """(classes, d)."""
+    bias: npt.NDArray[np.float64]
+    """(classes,)."""
     strength: float
+    """scikit-learn's C; infinite without regularisation."""
 
     @property
     def units(self) -> list[int]:
+        """Indices of the units with a weight other than 0."""
         return np.flatnonzero(np.abs(self.weights).max(axis=0)).tolist()
 
-    def accuracy(self, features: Floats, labels: Labels) -> float:
+    def accuracy(self, features: FeatureArray, labels: ClassLabels) -> float:
+        """Returns the share of correct predictions."""
         return float(((features @ self.weights.T + self.bias).argmax(axis=1) == labels).mean())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """Standardisation; a feature that never changes stays 0."""
-
-    mean: Floats
-    deviation: Floats
-
-    @classmethod
-    def of(cls, features: npt.NDArray[Any]) -> "Scale":
-        values = features.astype(np.float64)
-        return cls(mean=values.mean(axis=0), deviation=values.std(axis=0))
-
-    def __call__(self, features: npt.NDArray[Any]) -> Floats:
-        moving = self.deviation > 1e-9
-        return np.where(moving, (features - self.mean) / np.where(moving, self.deviation, 1.0), 0.0)
-
-
-def plain(features: Floats, labels: Labels, units: Sequence[int], tolerance: float) -> Model:
-    """On some units alone, without regularisation, by lbfgs."""
+def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
+    """Fits a model of the given units without regularisation (solver lbfgs)."""
     chosen = list(units)
-    fitted = _fitted(
-        LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS), features[:, chosen], labels
-    )
+    regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
+    fitted = _fit(regression, features[:, chosen], labels)
     weights = np.zeros((len(fitted.bias), features.shape[1]))
     weights[:, chosen] = fitted.weights
-    return Model(weights=weights, bias=fitted.bias, strength=np.inf)
+    return SparseModel(weights=weights, bias=fitted.bias, strength=np.inf)
 
 
-def with_units(features: Floats, labels: Labels, count: int, tolerance: float) -> Model:
-    """The strongest l1 under which at least so many units have weights, by saga. Where more of them enter at once, those with
-    the largest weights stay. Raises UsageError where so many never enter."""
-    path = _Path(features, labels, tolerance)
+def with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
+    """Fits a model of `count` units with the strongest l1 at which at least so many units have a weight (solver saga).
+
+    If more units have a weight, only those with the largest weights keep it.
+
+    Raises:
+        UsageError: At no strength that was tried so many units have a weight.
+    """
+    path = _RegularisationPath(features, labels, tolerance)
     below = strength = path.first
-    model = path.at(strength)
+    model = path.fit(strength)
     most = int((np.abs(features).max(axis=0) > 0).sum())
     for _ in range(STEPS if most >= count else 0):
         if len(model.units) >= count:
             break
         below, strength = strength, strength * FACTOR
-        model = path.at(strength)
+        model = path.fit(strength)
     if len(model.units) < count:
-        has = f"{most} features of the last layer differ between pictures"
+        has = f"{most} features of the last layer differ between images"
         raise UsageError(
             f"{count} units are to be chosen by l1, and only {has if most < count else f'{len(model.units)} get a weight'}; "
             "lower spurious.units, or give a network with more of them"
@@ -93,7 +86,7 @@ def with_units(features: Floats, labels: Labels, count: int, tolerance: float) -
         if len(model.units) == count:
             break
         middle = float(np.sqrt(below * strength))
-        tried = path.at(middle)
+        tried = path.fit(middle)
         if len(tried.units) >= count:
             strength, model = middle, tried
         else:
@@ -101,57 +94,68 @@ def with_units(features: Floats, labels: Labels, count: int, tolerance: float) -
     return _largest(model, count)
 
 
-def tuned(features: Floats, labels: Labels, splits: int, tolerance: float, rng: np.random.Generator) -> Model:
-    """With the strength of l1 that does best on halves held out; of equally good ones the strongest."""
-    whole = _Path(features, labels, tolerance)
+def tuned(
+    features: FeatureArray, labels: ClassLabels, splits: int, tolerance: float, rng: np.random.Generator
+) -> SparseModel:
+    """Fits a model with l1, whose strength is the best of ten by the mean accuracy on held-out halves of the images.
+
+    Ties are resolved in favour of stronger l1.
+
+    Args:
+        features: The standardised features.
+        labels: The class of each image.
+        splits: The number of random divisions into halves.
+        tolerance: The tolerance of the solver.
+        rng: Draws the halves.
+    """
+    whole = _RegularisationPath(features, labels, tolerance)
     strengths = whole.first * np.geomspace(2, 400, 10)
     scores = np.zeros(len(strengths))
     for _ in range(splits):
         fit, held = _halves(labels, rng)
-        path = _Path(features[fit], labels[fit], tolerance)
-        scores += [path.at(strength).accuracy(features[held], labels[held]) for strength in strengths]
-    return whole.at(float(strengths[int(np.argmax(np.round(scores, 9)))]))
+        path = _RegularisationPath(features[fit], labels[fit], tolerance)
+        scores += [path.fit(strength).accuracy(features[held], labels[held]) for strength in strengths]
+    return whole.fit(float(strengths[int(np.argmax(np.round(scores, 9)))]))
 
 
-class _Path:
-    """Fits that begin where the one before ended."""
+class _RegularisationPath:
+    """A sequence of fits with decreasing l1. Each fit starts from the previous solution."""
 
-    def __init__(self, features: Floats, labels: Labels, tolerance: float):
+    def __init__(self, features: FeatureArray, labels: ClassLabels, tolerance: float):
         if len(np.unique(labels)) < 2:
-            raise UsageError("the pictures that units are chosen on show one class only; give more of them")
+            raise UsageError("the images on which units are chosen show one class only; give more of them")
         self._features, self._labels = features, labels
         self._regression = LogisticRegression(
             l1_ratio=1.0, solver="saga", tol=tolerance, max_iter=ITERATIONS, warm_start=True, random_state=0
         )
         shares = np.eye(labels.max() + 1)[labels]
-        # At weights of 0 the gradient of a unit is its covariance with the classes; l1 holds it there up to 1 / C.
+        # The gradient at zero weights is the covariance of units and classes; up to 1 / C, l1 keeps a weight at zero.
         self.first = 1.0 / float(np.abs(features.T @ (shares - shares.mean(axis=0))).max() + 1e-12)
 
-    def at(self, strength: float) -> Model:
+    def fit(self, strength: float) -> SparseModel:
         self._regression.C = strength
-        return _fitted(self._regression, self._features, self._labels)
+        return _fit(self._regression, self._features, self._labels)
 
 
-def _fitted(regression: Any, features: Floats, labels: Labels) -> Model:
+def _fit(regression: Any, features: FeatureArray, labels: ClassLabels) -> SparseModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # separable data have no finite optimum without l1
         regression.fit(features, labels)
     weights, bias = np.array(regression.coef_), np.array(regression.intercept_)
-    if len(weights) == 1:  # of two classes scikit-learn keeps one row
+    if len(weights) == 1:  # scikit-learn keeps one row for two classes
         weights, bias = np.concatenate([-weights, weights]) / 2, np.concatenate([-bias, bias]) / 2
-    return Model(weights=weights, bias=bias, strength=float(regression.C))
+    return SparseModel(weights=weights, bias=bias, strength=float(regression.C))
 
 
-def _largest(model: Model, count: int) -> Model:
+def _largest(model: SparseModel, count: int) -> SparseModel:
     strongest = np.argsort(-np.abs(model.weights).max(axis=0), kind="stable")[:count]
     weights = np.zeros_like(model.weights)
     weights[:, strongest] = model.weights[:, strongest]
-    return Model(weights=weights, bias=model.bias, strength=model.strength)
+    return SparseModel(weights=weights, bias=model.bias, strength=model.strength)
 
 
-def _halves(labels: Labels, rng: np.random.Generator) -> tuple[Labels, Labels]:
-    """Of each class half, at random."""
-    fit = np.concatenate(
-        [rng.permutation(np.flatnonzero(labels == one))[: (labels == one).sum() // 2] for one in np.unique(labels)]
-    )
+def _halves(labels: ClassLabels, rng: np.random.Generator) -> tuple[ClassLabels, ClassLabels]:
+    """Returns the indices of a random half of each class, and of the rest."""
+    groups = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    fit = np.concatenate([group[: len(group) // 2] for group in groups])
     return fit, np.setdiff1d(np.arange(len(labels)), fit)

@@ -1,4 +1,4 @@
-"""One classifier, from its training to its rows of Table 2. Every step keeps its result and is not done again."""
+"""Conducts the study of one classifier, from training to its rows of Table 2, and stores the result of every step."""
 
 import hashlib
 import json
@@ -7,234 +7,261 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from openmaia.apps.spurious import factorial, layout, scoring, sparse
-from openmaia.apps.spurious.layout import Example
-from openmaia.apps.spurious.scoring import Score, Seen
-from openmaia.apps.spurious.verdicts import Verdicts, judging, verdicts, with_weights
-from openmaia.errors import UsageError
-from openmaia.schema import Config
-from openmaia.services import Generator, Target
-from openmaia.store.files import Files
-from openmaia.store.run import Run
+from openmaia.apps.spurious.layout import LabelledImage
+from openmaia.apps.spurious.scoring import FeatureSet, SelectionScore
+from openmaia.apps.spurious.verdicts import UnitVerdicts, judging, verdicts, with_weights
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.services import Generator, Target
+from openmaia.runs.files import Files
+from openmaia.runs.run import Run
 
-Floats = npt.NDArray[np.float32]
-Progress = Callable[[str, int, int], None]
+if TYPE_CHECKING:
+    from openmaia.models.training import ClassifierTrainer
 
-
-class Trainer(Protocol):
-    """See openmaia.training.classifier."""
-
-    def digest(self) -> str: ...
-
-    def train(
-        self,
-        paths: Sequence[Path],
-        labels: Sequence[int],
-        seed: int,
-        checkpoint: Path,
-        progress: Callable[[int, int], None],
-    ) -> None: ...
-
-    def read(
-        self, checkpoint: Path, paths: Sequence[Path], progress: Callable[[int, int], None]
-    ) -> tuple[Floats, Floats]: ...
+NetworkOutput = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instruments:
-    """investigate: runs what a config asks for, and gives the run. target, generator: made when they are needed."""
+class StudyServices:
+    """The services and callbacks that a study uses."""
 
-    trainer: Trainer
+    trainer: "ClassifierTrainer"
+    """Trains classifiers, and reads their features and logits."""
     investigate: Callable[[Config], Run]
+    """Runs all investigations of a config and returns the run."""
     target: Callable[[Config], Target]
+    """Returns the network of a config as a target, whose units can be measured."""
     generator: Callable[[], Generator]
-    progress: Progress = lambda stage, done, total: None
+    """Returns the generator of images for the factorial probe."""
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+    """Called with the name of the stage, and the numbers of finished and of all items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Of one classifier. seen: its accuracy on unbalanced validation pictures, shifted: on test pictures. candidates: the
-    units that l1 chose; verdicts: what the agent said of them; probe: those that the factorial probe found selective."""
+class StudyResult:
+    """The results for one classifier."""
 
     seed: int
     seen: float
+    """Accuracy on the unbalanced validation images."""
     shifted: float
+    """Accuracy on the test images."""
     candidates: tuple[int, ...]
-    verdicts: Verdicts
+    """The units that logistic regression with l1 selected."""
+    verdicts: UnitVerdicts
     probe: tuple[int, ...]
-    rows: Mapping[str, Score]
+    """The candidates that the factorial probe found selective."""
+    rows: Mapping[str, SelectionScore]
+    """The rows of the table, by the names in `scoring.ROWS`."""
 
     @property
     def agreement(self) -> int:
-        """Units on which agent and probe agree."""
+        """The number of units on which the agent and the factorial probe agree whether the unit is selective.
+
+        The probe is an experiment with a fixed design, without an agent (see factorial.py).
+        """
         return sum((unit in self.verdicts.selective) == (unit in self.probe) for unit in self.candidates)
 
 
-def conduct(config: Config, root: Path, seed: int, use: Instruments) -> Outcome:
-    """root: of the tree. Until the agent has judged, nothing of the balanced pool or of the test pictures is read."""
-    study = _Study(config, root, seed, use)
+def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> StudyResult:
+    """Conducts the study of one classifier.
+
+    The balanced pool and the test images are read only after the agent has judged the units.
+
+    Args:
+        config: The config of the study.
+        root: The folder of the data set.
+        seed: The seed of the classifier.
+        services: The services that the study uses.
+
+    Raises:
+        UsageError: The config does not fit the data set or the network.
+    """
+    study = _Study(config, root, seed, services)
     splits = layout.divide(root, config.spurious, seed)
-    checkpoint = study.trained(splits.train)
+    checkpoint = study.train(splits.train)
     validation, logits = study.read("validation", checkpoint, splits.validation)
-    candidates = study.chosen(validation)
-    judged = study.judged(checkpoint, splits.validation, candidates, validation.features.shape[1])
-    probed = study.probed(checkpoint, candidates)
+    candidates = study.choose(validation)
+    judged = study.judge(checkpoint, splits.validation, candidates, validation.features.shape[1])
+    probe = study.probe(checkpoint, candidates)
     test, shifted = study.read("test", checkpoint, splits.test)
     pool, _ = study.read("pool", checkpoint, splits.pool)
-    rows = study.scored(validation, test, pool, shifted, candidates, judged, probed)
-    return Outcome(
+    original = SelectionScore(units=(test.features.shape[1],), accuracies=(_accuracy(shifted, test),))
+    rows = study.score(validation, test, pool, candidates, judged.selective, probe)
+    return StudyResult(
         seed=seed,
         seen=_accuracy(logits, validation),
         shifted=_accuracy(shifted, test),
         candidates=tuple(candidates),
         verdicts=judged,
-        probe=tuple(probed),
-        rows=rows,
+        probe=tuple(probe),
+        rows={"original": original} | rows,
     )
 
 
 class _Study:
-    def __init__(self, config: Config, root: Path, seed: int, use: Instruments):
-        self._config, self._asked, self._root, self._seed, self._use = config, config.spurious, root, seed, use
+    def __init__(self, config: Config, root: Path, seed: int, services: StudyServices):
+        self._config, self._root, self._seed, self._services = config, root, seed, services
+        self._settings, self._trainer = config.spurious, services.trainer
         self._cache = Path(config.paths.cache).expanduser() / "spurious"
-        self._kept = Files(f"{config.paths.runs}/{config.name}/seed-{seed}")
+        self._results = Files(f"{config.paths.runs}/{config.name}/seed-{seed}")
 
-    def trained(self, examples: Sequence[Example]) -> Path:
-        """The checkpoint, named by what it was trained on and how."""
-        made_from = _digest(self._use.trainer.digest(), layout.content(self._root, examples), self._seed)
-        checkpoint = self._cache / "models" / f"{made_from}.safetensors"
+    def train(self, images: Sequence[LabelledImage]) -> Path:
+        """Trains the classifier, or takes it from the cache, whose key covers images, settings and seed.
+
+        Returns:
+            The path of the checkpoint.
+        """
+        key = _digest(self._trainer.digest(), layout.content(self._root, images), self._seed)
+        checkpoint = self._cache / "models" / f"{key}.safetensors"
         if not checkpoint.is_file():
-            labels = [one.label for one in examples]
-            stage = f"training {self._seed}"
-            self._use.trainer.train(
-                self._paths(examples), labels, self._seed, checkpoint,
-                lambda done, total: self._use.progress(stage, done, total),
-            )  # fmt: skip
+            labels, progress = [image.label for image in images], self._progress(f"training {self._seed}")
+            self._trainer.train(self._paths(images), labels, self._seed, checkpoint, progress)
         return checkpoint
 
-    def read(self, name: str, checkpoint: Path, examples: Sequence[Example]) -> tuple[Seen, Floats]:
-        """What the last layer is given, and its logits, for each picture."""
-        path = self._cache / "features" / f"{_digest(checkpoint.stem, layout.content(self._root, examples))}.npz"
+    def read(self, name: str, checkpoint: Path, images: Sequence[LabelledImage]) -> tuple[FeatureSet, NetworkOutput]:
+        """Returns the features that the last linear layer receives for each image, and the logits. Both are cached.
+
+        Args:
+            name: The name of the images in messages of progress.
+            checkpoint: The weights of the classifier.
+            images: The images.
+        """
+        path = self._cache / "features" / f"{_digest(checkpoint.stem, layout.content(self._root, images))}.npz"
         if not path.is_file():
-            stage = f"features {self._seed}: {name}"
-            found = self._use.trainer.read(
-                checkpoint, self._paths(examples), lambda done, total: self._use.progress(stage, done, total)
-            )
+            progress = self._progress(f"features {self._seed}: {name}")
+            features, logits = self._trainer.read(checkpoint, self._paths(images), progress)
             path.parent.mkdir(parents=True, exist_ok=True)
             with Files(str(path.parent)).writing(path.name) as stream:
-                np.savez(stream, features=found[0], logits=found[1])
-        with np.load(path) as kept:
-            features, logits = kept["features"], kept["logits"]
-        labels = np.array([one.label for one in examples])
-        places = {place: number for number, place in enumerate(sorted({one.location for one in examples}))}
-        cells = labels * len(places) + np.array([places[one.location] for one in examples])
-        return Seen(features=features, labels=labels, cells=cells), logits
+                np.savez(stream, features=features, logits=logits)
+        with np.load(path) as stored:
+            features, logits = stored["features"], stored["logits"]
+        labels = np.array([image.label for image in images])
+        places = {place: number for number, place in enumerate(sorted({image.location for image in images}))}
+        cells = labels * len(places) + np.array([places[image.location] for image in images])
+        return FeatureSet(features=features, labels=labels, cells=cells), logits
 
-    def chosen(self, validation: Seen) -> list[int]:
-        """By l1, from the unbalanced validation pictures."""
-        made_from = _digest(_content(validation), self._asked.units, self._asked.tolerance)
+    def choose(self, validation: FeatureSet) -> list[int]:
+        """Returns the units that logistic regression with l1 selects."""
+        count, tolerance = self._settings.units, self._settings.tolerance
 
         def choose() -> list[int]:
-            scale = sparse.Scale.of(validation.features)
-            fit = scale(validation.features)
-            return sparse.with_units(fit, validation.labels, self._asked.units, self._asked.tolerance).units
+            (features,) = scoring.standardised(validation)
+            return sparse.with_units(features, validation.labels, count, tolerance).units
 
-        return self._once("candidates", made_from, choose)
+        return self._stored("candidates", _digest(_content(validation), count, tolerance), choose)
 
-    def judged(self, checkpoint: Path, examples: Sequence[Example], units: Sequence[int], width: int) -> Verdicts:
-        """By the agent. It gets a folder with the unbalanced validation pictures and no other part of the tree."""
-        folder = self._shown(examples)
+    def judge(
+        self, checkpoint: Path, images: Sequence[LabelledImage], units: Sequence[int], width: int
+    ) -> UnitVerdicts:
+        """Lets the agent judge which units are selective for their class and which are spurious.
+
+        Args:
+            checkpoint: The weights of the classifier.
+            images: The unbalanced validation images. The agent's exemplars come only from these.
+            units: The indices of the units.
+            width: The number of features that the last linear layer receives.
+
+        Raises:
+            UsageError: The config's layer does not have `width` units.
+        """
+        folder = self._exposed(images)
         dataset = _digest(checkpoint.stem, folder.name, self._config.exemplars.k, self._config.exemplars.quantile)
         config = judging(self._config, self._seed, checkpoint, folder, dataset, units)
         layer = config.target.layers[0]
-        has = self._use.target(config).info().layers[layer]
-        if has != width:
+        count = self._services.target(config).info().layers[layer]
+        if count != width:
             raise UsageError(
-                f"target.layers=[{layer}] has {has} units, and the last linear layer is given {width} features; name the layer "
-                "before it, such as layer4 of resnet18"
+                f"target.layers=[{layer}] has {count} units, and the last linear layer is given {width} features; name the "
+                "layer before it, such as layer4 of resnet18"
             )
-        run = self._use.investigate(config)
-        found = verdicts(run, config.target.name, layer, units)
-        self._kept.write("verdicts.json", json.dumps(found.as_dict()).encode())
-        return found
+        judged = verdicts(self._services.investigate(config), config.target.name, layer, units)
+        self._results.write("verdicts.json", json.dumps(judged.as_dict()).encode())
+        return judged
 
-    def probed(self, checkpoint: Path, units: Sequence[int]) -> list[int]:
-        """Without an agent; empty where no probe is asked for."""
-        if not self._asked.probe:
-            return []
-        made_from = _digest(
-            checkpoint.stem, list(units), asdict(self._asked), asdict(self._config.generator), self._config.seed
-        )
+    def probe(self, checkpoint: Path, units: Sequence[int]) -> list[int]:
+        """Returns the units that the factorial probe finds selective; an empty list if `spurious.probe` is 0."""
+        config = with_weights(self._config, checkpoint)
 
         def probe() -> list[int]:
-            config = with_weights(self._config, checkpoint)
-            layer = config.target.layers[0]
-            shown = factorial.pictures(self._asked, self._use.generator(), self._config.seed)
-            return factorial.selective(factorial.responses(self._use.target(config), layer, shown), units)
+            images = factorial.draw(self._settings, self._services.generator(), self._config.seed)
+            target = self._services.target(config)
+            return factorial.selective(factorial.responses(target, config.target.layers[0], images), units)
 
-        return self._once("probe", made_from, probe)
+        parts = (list(units), asdict(self._settings), asdict(self._config.generator), self._config.seed)
+        return self._stored("probe", _digest(checkpoint.stem, *parts), probe) if self._settings.probe else []
 
-    def scored(
+    def score(
         self,
-        validation: Seen,
-        test: Seen,
-        pool: Seen,
-        logits: Floats,
+        validation: FeatureSet,
+        test: FeatureSet,
+        pool: FeatureSet,
         units: Sequence[int],
-        judged: Verdicts,
+        agent: Sequence[int],
         probe: Sequence[int],
-    ) -> dict[str, Score]:
-        agent = judged.selective
-        contents = [_content(part) for part in (validation, test, pool)]
-        made_from = _digest(*contents, list(units), list(agent), list(probe), asdict(self._asked))
+    ) -> dict[str, SelectionScore]:
+        """Returns all rows of the table except that of the original classifier.
+
+        Args:
+            validation: The unbalanced validation images.
+            test: The test images.
+            pool: The images from which balanced validation sets are drawn.
+            units: The units that l1 selected.
+            agent: Those of them that the agent found selective.
+            probe: Those of them that the factorial probe found selective.
+        """
 
         def score() -> dict[str, Any]:
-            all_units = Score(units=(test.features.shape[1],), accuracies=(_accuracy(logits, test),))
-            rows = {"original": all_units}
-            rows |= scoring.unbalanced(self._asked, validation, test, units, agent, probe)
-            rows |= scoring.balanced(self._asked, pool, test, len(agent), self._seed)
+            rows = scoring.unbalanced(self._settings, validation, test, units, agent, probe)
+            rows |= scoring.balanced(self._settings, pool, test, len(agent), self._seed)
             return {name: asdict(row) for name, row in rows.items()}
 
-        kept = self._once("rows", made_from, score)
+        contents = [_content(part) for part in (validation, test, pool)]
+        rows = self._stored("rows", _digest(*contents, units, agent, probe, asdict(self._settings)), score)
         return {
-            name: Score(units=tuple(row["units"]), accuracies=tuple(row["accuracies"])) for name, row in kept.items()
+            name: SelectionScore(**{key: tuple(values) for key, values in row.items()}) for name, row in rows.items()
         }
 
-    def _once(self, name: str, made_from: str, make: Callable[[], Any]) -> Any:
-        """A step's result, from its file where that was made from the same."""
-        kept = json.loads(self._kept.read(f"{name}.json") or b"{}")
-        if kept.get("made_from") != made_from:
-            kept = json.loads(json.dumps({"made_from": made_from, "result": make()}))
-            self._kept.write(f"{name}.json", json.dumps(kept).encode())
-        return kept["result"]
+    def _stored(self, name: str, key: str, compute: Callable[[], Any]) -> Any:
+        """Returns the result in `name`.json if it was stored with this cache key; otherwise computes and stores it."""
+        stored = json.loads(self._results.read(f"{name}.json") or b"{}")
+        if stored.get("made_from") != key:
+            stored = json.loads(json.dumps({"made_from": key, "result": compute()}))
+            self._results.write(f"{name}.json", json.dumps(stored).encode())
+        return stored["result"]
 
-    def _shown(self, examples: Sequence[Example]) -> Path:
-        """A folder with these pictures alone, under names that tell nothing."""
-        made_from = layout.content(self._root, examples)
-        folder = self._cache / "shown" / made_from
+    def _exposed(self, images: Sequence[LabelledImage]) -> Path:
+        """Copies the images to a folder under names that do not reveal their class or place, and returns the folder."""
+        key = layout.content(self._root, images)
+        folder = self._cache / "shown" / key
         if not folder.is_dir():
-            making = folder.with_name(f".{made_from}.{os.getpid()}")
-            making.mkdir(parents=True, exist_ok=True)
-            for number, one in enumerate(examples):
-                shutil.copyfile(self._root / one.path, making / f"{number:06d}{Path(one.path).suffix.lower()}")
-            making.replace(folder)
+            partial = folder.with_name(f".{key}.{os.getpid()}")
+            partial.mkdir(parents=True, exist_ok=True)
+            for number, path in enumerate(self._paths(images)):
+                shutil.copyfile(path, partial / f"{number:06d}{path.suffix.lower()}")
+            partial.replace(folder)
         return folder
 
-    def _paths(self, examples: Sequence[Example]) -> list[Path]:
-        return [self._root / one.path for one in examples]
+    def _paths(self, images: Sequence[LabelledImage]) -> list[Path]:
+        return [self._root / image.path for image in images]
+
+    def _progress(self, stage: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._services.progress(stage, done, total)
 
 
-def _accuracy(logits: Floats, seen: Seen) -> float:
-    return float((logits.argmax(axis=1) == seen.labels).mean())
+def _accuracy(logits: NetworkOutput, images: FeatureSet) -> float:
+    return float((logits.argmax(axis=1) == images.labels).mean())
 
 
-def _content(seen: Seen) -> str:
-    parts = (seen.features, seen.labels, seen.cells)
+def _content(images: FeatureSet) -> str:
+    parts = (images.features, images.labels, images.cells)
     return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
 

@@ -1,7 +1,5 @@
-"""All classifiers together: mean and interval of each row over seeds, and of what the agent's row is compared with."""
+"""Averages the rows of all classifiers, with intervals over seeds, and compares the agent's row with other rows."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -10,27 +8,30 @@ import numpy as np
 from scipy import stats
 
 from openmaia.apps.spurious.scoring import ROWS
-from openmaia.apps.spurious.study import Outcome
+from openmaia.apps.spurious.study import StudyResult
+from openmaia.reporting.figures.table import DataTable
 
 LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """Of Table 2 of the MAIA paper (arXiv 2404.14394v2): Spawrious O2O-Easy, ResNet-18. Not ours."""
+class PublishedFigure:
+    """The numbers in one row of Table 2 of the MAIA paper (arXiv 2404.14394v2): Spawrious O2O-Easy, ResNet-18."""
 
     units: int
+    """Number of units."""
     accuracy: float
+    """Accuracy on the test images."""
 
 
 PUBLISHED = {
-    "original": Published(units=512, accuracy=0.731),
-    "l1": Published(units=50, accuracy=0.779),
-    "random": Published(units=22, accuracy=0.705),
-    "l1_n": Published(units=22, accuracy=0.757),
-    "agent": Published(units=22, accuracy=0.837),
-    "balanced": Published(units=147, accuracy=0.830),
-    "balanced_n": Published(units=22, accuracy=0.865),
+    "original": PublishedFigure(units=512, accuracy=0.731),
+    "l1": PublishedFigure(units=50, accuracy=0.779),
+    "random": PublishedFigure(units=22, accuracy=0.705),
+    "l1_n": PublishedFigure(units=22, accuracy=0.757),
+    "agent": PublishedFigure(units=22, accuracy=0.837),
+    "balanced": PublishedFigure(units=147, accuracy=0.830),
+    "balanced_n": PublishedFigure(units=22, accuracy=0.865),
 }
 
 NAMES = {
@@ -43,121 +44,119 @@ NAMES = {
     "balanced": ("All", "l1, tuned"),
     "balanced_n": ("All", "l1, as many as the agent's"),
 }
+"""For each row the subset of units, and how units are selected from it."""
 
 COMPARED = ("l1_n", "random", "probe", "original")
-"""Rows that the agent's is compared with."""
+"""The rows with which the agent's row is compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A mean over seeds. low, high: its 95 % interval by Student's t over seeds; None with one seed. What one set of test
-    pictures leaves to chance is not in it: all seeds share it."""
+class SeedEstimate:
+    """A mean over seeds with its 95 % interval by Student's t; the limits are None with one seed.
+
+    All seeds share the test images, so the interval does not include the variance due to their choice.
+    """
 
     mean: float
     low: float | None
     high: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Estimate":
+    def of(cls, values: Sequence[float], limits: tuple[float, float] = (-np.inf, np.inf)) -> "SeedEstimate":
+        """Estimates the mean of values. The interval is clipped to `limits`, the range of possible values."""
         mean = float(np.mean(values))
         if len(values) < 2:
             return cls(mean=mean, low=None, high=None)
         half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-        return cls(mean=mean, low=mean - half, high=mean + half)
+        return cls(mean=mean, low=max(mean - half, limits[0]), high=min(mean + half, limits[1]))
 
     @classmethod
-    def of_shares(cls, values: Sequence[float]) -> "Estimate":
-        """The same, cut off at 0 and 1: Student's t knows no bounds, accuracies have them."""
-        found = cls.of(values)
-        if found.low is None or found.high is None:
-            return found
-        return cls(mean=found.mean, low=max(found.low, 0.0), high=min(found.high, 1.0))
+    def of_shares(cls, values: Sequence[float]) -> "SeedEstimate":
+        """Estimates the mean of shares, which lie between 0 and 1."""
+        return cls.of(values, (0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """units: the median over seeds and draws. accuracy: over seeds, each the mean of its draws. spread: the 2.5th and 97.5th
-    percentile over draws of all seeds, None without draws. by_seed: each seed's mean, None where it has no such row."""
+class SelectionRow:
+    """A row of the table: a way to select units, over all classifiers."""
 
     name: str
+    """A name of `scoring.ROWS`."""
     subset: str
+    """The set of units from which the row selects; see NAMES."""
     selection: str
+    """How the row selects units; see NAMES."""
     is_balanced: bool
+    """Whether the row is fitted on balanced validation sets."""
     units: float | None
-    accuracy: Estimate | None
+    """Number of units: the median over seeds and draws. None if no seed has the row."""
+    accuracy: SeedEstimate | None
+    """Mean accuracy over seeds; the value of a seed is the mean of its draws. None if no seed has the row."""
     spread: tuple[float, float] | None
+    """The 2.5th and the 97.5th percentile over the draws of all seeds; None without draws."""
     by_seed: tuple[float | None, ...]
-    published: Published | None
+    """Mean accuracy of each seed; None if the seed does not have the row."""
+    published: PublishedFigure | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """differences: the agent's accuracy minus that of another row, paired by seed."""
+class SpuriousTable:
+    """Our reproduction of Table 2 of the MAIA paper."""
 
-    rows: tuple[Row, ...]
-    differences: dict[str, Estimate]
-    seen: Estimate
-    shifted: Estimate
+    rows: tuple[SelectionRow, ...]
+    differences: dict[str, SeedEstimate]
+    """The agent's accuracy minus that of another row, paired by seed."""
+    seen: SeedEstimate
+    """Accuracy of the classifiers on the unbalanced validation images."""
+    shifted: SeedEstimate
+    """Accuracy of the classifiers on the test images."""
 
 
-def table(outcomes: Sequence[Outcome], units: int) -> Table:
-    rows = tuple(_row(name, outcomes, units) for name in ROWS)
+def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
+    """Computes the table from the results of all classifiers. `units` is the number of units that l1 selected."""
+    rows = tuple(_row(name, results, units) for name in ROWS)
     by_name = {row.name: row.by_seed for row in rows}
-    differences: dict[str, Estimate] = {}
+    differences: dict[str, SeedEstimate] = {}
     for name in COMPARED:
         pairs = zip(by_name["agent"], by_name[name], strict=True)
         values = [agent - other for agent, other in pairs if agent is not None and other is not None]
         if values:
-            differences[name] = Estimate.of(values)
-    return Table(
+            differences[name] = SeedEstimate.of(values)
+    return SpuriousTable(
         rows=rows,
         differences=differences,
-        seen=Estimate.of_shares([one.seen for one in outcomes]),
-        shifted=Estimate.of_shares([one.shifted for one in outcomes]),
+        seen=SeedEstimate.of_shares([result.seen for result in results]),
+        shifted=SeedEstimate.of_shares([result.shifted for result in results]),
     )
 
 
-def _row(name: str, outcomes: Sequence[Outcome], units: int) -> Row:
-    scores = [one.rows.get(name) for one in outcomes]
-    there = [score for score in scores if score is not None]
-    draws = [value for score in there for value in score.accuracies if len(score.accuracies) > 1]
+def as_data(made: SpuriousTable) -> DataTable:
+    """Converts the table for a CSV file. Our results and the published ones are in separate columns."""
+    columns = ["row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high"]
+    columns += [f"seed_{number}" for number in range(len(made.rows[0].by_seed))]
+    rows: list[tuple[str | float | None, ...]] = []
+    for row in made.rows:
+        accuracy, published = row.accuracy, row.published
+        names = (row.name, row.subset, row.selection, "yes" if row.is_balanced else "no")
+        ours = (accuracy.mean, accuracy.low, accuracy.high) if accuracy else (None, None, None)
+        theirs = (published.units, published.accuracy) if published else (None, None)
+        rows.append((*names, row.units, *ours, *(row.spread or (None, None)), *row.by_seed, *theirs))
+    return DataTable(columns=(*columns, "published_units", "published_accuracy"), rows=tuple(rows))
+
+
+def _row(name: str, results: Sequence[StudyResult], units: int) -> SelectionRow:
+    scores = [result.rows.get(name) for result in results]
+    present = [score for score in scores if score is not None]
+    draws = [value for score in present for value in score.accuracies if len(score.accuracies) > 1]
     subset, selection = NAMES[name]
-    return Row(
+    return SelectionRow(
         name=name,
         subset=subset.format(units=units),
         selection=selection,
         is_balanced=name.startswith("balanced"),
-        units=median([value for score in there for value in score.units]) if there else None,
-        accuracy=Estimate.of_shares([float(np.mean(score.accuracies)) for score in there]) if there else None,
+        units=median([value for score in present for value in score.units]) if present else None,
+        accuracy=SeedEstimate.of_shares([float(np.mean(score.accuracies)) for score in present]) if present else None,
         spread=(float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5))) if draws else None,
         by_seed=tuple(None if score is None else float(np.mean(score.accuracies)) for score in scores),
         published=PUBLISHED.get(name),
     )
-
-
-def to_csv(made: Table) -> bytes:
-    """Ours and the published figures in columns of their own."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    names = ("row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high")
-    seeds = len(made.rows[0].by_seed)
-    writer.writerow([*names, *(f"seed_{n}" for n in range(seeds)), "published_units", "published_accuracy"])
-    for row in made.rows:
-        found, spread, theirs = row.accuracy, row.spread or (None, None), row.published
-        ours = [found.mean, found.low, found.high] if found else [None, None, None]
-        writer.writerow(
-            [
-                row.name,
-                row.subset,
-                row.selection,
-                "yes" if row.is_balanced else "no",
-                "" if row.units is None else f"{row.units:g}",
-            ]
-            + [_text(value) for value in [*ours, *spread, *row.by_seed]]
-            + [theirs.units if theirs else "", theirs.accuracy if theirs else ""]
-        )
-    return buffer.getvalue().encode()
-
-
-def _text(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"

@@ -1,68 +1,80 @@
-"""What the agent is asked about, with which pictures, and what it answered."""
+"""Configures the run in which an agent judges whether units are selective or spurious, and reads its answers.
+
+SELECTIVE: the unit responds to the object of one class itself. SPURIOUS: it responds to something that only tends to
+come along with a class, such as a place, or to several classes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from openmaia.errors import UsageError
-from openmaia.schema import Config, SpuriousConfig, TaskConfig
-from openmaia.store.run import Owed, Run
-from openmaia.units import Unit
+from openmaia.config.schema import Config
+from openmaia.config.studies import SpuriousConfig
+from openmaia.core.errors import UsageError
+from openmaia.core.units import Unit
+from openmaia.runs.run import InvestigationId, Run
 
 SELECTIVE, SPURIOUS = "SELECTIVE", "SPURIOUS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdicts:
-    """Indices of units. undecided: ended without one of the two answers; failed: something of ours did. Neither is guessed,
-    and neither is kept."""
+class UnitVerdicts:
+    """The indices of the judged units, grouped by the agent's verdict.
+
+    Only selective units become features of the new classifier.
+    """
 
     selective: tuple[int, ...]
     spurious: tuple[int, ...]
     undecided: tuple[int, ...]
+    """Units for which the agent gave neither answer."""
     failed: tuple[int, ...]
+    """Units whose investigation failed."""
 
     def as_dict(self) -> dict[str, list[int]]:
+        """Returns the verdicts as JSON values."""
         return {name: list(units) for name, units in asdict(self).items()}
 
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> "Verdicts":
-        return cls(**{name: tuple(units) for name, units in values.items()})
 
-
-def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> Verdicts:
-    found: dict[str, list[int]] = {SELECTIVE: [], SPURIOUS: [], "undecided": [], "failed": []}
+def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
+    """Reads the agent's verdicts on the units of a layer. A unit without a record counts as failed."""
+    by_answer: dict[str, list[int]] = {SELECTIVE: [], SPURIOUS: [], "undecided": [], "failed": []}
     for index in units:
-        summary = run.summary(Owed(unit=Unit(target=target, layer=layer, index=index), replicate=0))
+        summary = run.summary(InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=0))
         labels = list(summary["labels"]) if summary else []
         answer = labels[0] if labels and labels[0] in (SELECTIVE, SPURIOUS) else "undecided"
-        found["failed" if summary is None else answer].append(index)
-    return Verdicts(
-        selective=tuple(found[SELECTIVE]),
-        spurious=tuple(found[SPURIOUS]),
-        undecided=tuple(found["undecided"]),
-        failed=tuple(found["failed"]),
-    )
+        by_answer["failed" if summary is None else answer].append(index)
+    return UnitVerdicts(**{name.lower(): tuple(indices) for name, indices in by_answer.items()})
 
 
-def judging(config: Config, seed: int, checkpoint: Path, shown: Path, dataset: str, units: Sequence[int]) -> Config:
-    """The config of the agent's run: one investigation per unit, exemplars from the folder `shown` and nowhere else. dataset:
-    names the exemplars."""
-    one = with_weights(config, checkpoint)
+def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: str, units: Sequence[int]) -> Config:
+    """Returns the config of the agent's run, with one investigation per unit.
+
+    Args:
+        config: The config of the study.
+        seed: The seed of the classifier.
+        checkpoint: The weights of the classifier.
+        images: The folder of the images from which exemplars are computed.
+        dataset: The name under which the exemplars are stored.
+        units: The units to judge.
+    """
     return replace(
-        one,
+        with_weights(config, checkpoint),
         name="judging",
         units=f"{config.target.layers[0]}={','.join(map(str, units))}",
-        task=TaskConfig(name="spurious"),
-        exemplars=replace(config.exemplars, folder=str(shown), dataset=dataset),
+        task=replace(config.task, name="spurious"),
+        exemplars=replace(config.exemplars, folder=str(images), dataset=dataset),
         paths=replace(config.paths, runs=f"{config.paths.runs}/{config.name}/seed-{seed}"),
-        spurious=SpuriousConfig(),  # how rows are scored is no part of what the agent does
+        spurious=SpuriousConfig(),  # the agent does not depend on how rows are scored
     )
 
 
 def with_weights(config: Config, checkpoint: Path) -> Config:
-    """Raises UsageError where several layers are named."""
+    """Returns the config with the given weights of the target.
+
+    Raises:
+        UsageError: The config does not name exactly one layer.
+    """
     if len(config.target.layers) != 1:
         raise UsageError(
             f"target.layers={list(config.target.layers)}: give the one layer whose units the last linear layer is given, such as "

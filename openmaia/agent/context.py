@@ -1,0 +1,67 @@
+"""Data types for the inputs of an investigation: its unit, its task, its services and its settings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from openmaia.agent.contrasts import Contrasts
+from openmaia.agent.sandbox import SandboxLimits
+from openmaia.agent.tasks.task import Task
+from openmaia.core.services import Services
+from openmaia.core.units import Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvestigationOptions:
+    """The settings of an investigation. The config schema defines their defaults."""
+
+    config: dict[str, Any]
+    """The resolved config, which is stored in the record."""
+    backbone: str
+    """The name of the backbone in the record."""
+    run_seed: int
+    soft_turns: int
+    """Number of turns after which the agent is asked for its answer. From then on, an answer needs less evidence."""
+    turns: int
+    """Largest number of turns."""
+    minutes: float
+    """Limit of the time in services and experiments, without waiting times."""
+    wall_minutes: float
+    """Limit of the elapsed time, with waiting times. 0 means no limit."""
+    tokens: int
+    """Limit of the tokens of all turns."""
+    reply_tokens: int
+    """Limit of the tokens of one reply."""
+    outage_minutes: float
+    """Longest time for which the investigation waits while the server of the backbone is unavailable."""
+    images_per_call: int
+    """Largest number of images in one call of a tool."""
+    sandbox: SandboxLimits
+    allow_none: bool
+    """Whether the agent's code may run without a sandbox if this machine does not support one."""
+    user_tools: Mapping[str, Callable[..., Any]]
+    """Tools that the user added to those of the agent, by name."""
+    evidence: Mapping[str, int | None]
+    """Values that replace fields of the task's stopping rule, by field name. None keeps the value of the task."""
+    sees_images: bool = True
+    """Whether the backbone can process images. Otherwise the viewer's descriptions replace them."""
+    generator_note: str = ""
+    """A note about the generator for the prompt; may be empty."""
+    without: tuple[str, ...] = ()
+    """Names of tools that are withheld from the agent."""
+    contrasts: Contrasts | None = None
+    """Finds the near misses with which an answer is tested (see `openmaia.agent.contrasts`). If None, the backbone
+    writes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvestigationContext:
+    """The inputs of one investigation."""
+
+    unit: Unit
+    """The unit under study. For some tasks, it stands for a whole layer or network."""
+    task: Task
+    services: Services
+    options: InvestigationOptions
+    run_seed: int
+    """The seed of this replicate. It replaces `options.run_seed`."""

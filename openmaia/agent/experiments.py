@@ -1,0 +1,265 @@
+"""Runs the experiments of one investigation in a sandbox, and replays recorded experiments to restore variables."""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from openmaia.agent.sandbox import Sandbox, SandboxResult
+from openmaia.agent.tools.image_registry import RegisteredImage
+from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
+from openmaia.core.errors import ReplayDiverged, ToolError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Part
+from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
+
+UNRECORDED = ("pixels",)
+"""Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
+
+REPLAYED = ("ok", "error")
+"""Statuses of experiments whose variables are kept. A "lost" experiment also ended, but its process had to be replaced,
+because threads were still running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentResult:
+    """The result of one experiment. The defaults describe a turn without an experiment."""
+
+    status: str = ""
+    """The value of a `Status` of the sandbox, or "lost" (see REPLAYED). Empty without an experiment."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of tools, in their order."""
+    observation: tuple[Part, ...] = ()
+    """The texts and images that the experiment printed and displayed."""
+    output_digest: str = ""
+    """A hash of the observation, to detect differences in a replay."""
+    images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
+    """The images of the calls by digest, without those of earlier turns."""
+    seconds: float = 0.0
+
+
+class ExperimentRunner:
+    """Runs the experiments of an investigation. If the process is lost, replays completed experiments in a new one."""
+
+    def __init__(self, sandbox: Sandbox, toolbox: Toolbox):
+        self.sandbox, self.toolbox = sandbox, toolbox
+        self._completed: list[Turn] = []
+        self._images: dict[str, EncodedImage] = {}
+        self._lost = False
+        sandbox.start()
+
+    def run(self, code: str) -> ExperimentResult:
+        """Runs the code of an experiment. If the process was lost before, the completed experiments are replayed first.
+
+        Raises:
+            ReplayDiverged: If a replayed experiment behaved differently.
+            SandboxError: If the sandbox failed.
+            ServiceError: If a service failed.
+        """
+        if self._lost:
+            self._rebuild()
+        started = time.monotonic()
+        session = ToolSession(self.toolbox)
+        result = self.sandbox.run(code, session.serve, session.write)
+        self._lost = result.replaced
+        observation = session.observation(result)
+        return ExperimentResult(
+            status="lost" if result.replaced and result.status.value in REPLAYED else result.status.value,
+            calls=tuple(session.calls),
+            observation=observation,
+            output_digest=_digest(observation),
+            images={digest: image for digest, image in session.images.items() if digest not in self._images},
+            seconds=time.monotonic() - started,
+        )
+
+    def completed(self, turn: Turn) -> None:
+        """Adds a completed turn to those that a replay repeats."""
+        self._completed.append(turn)
+        self._images.update(turn.images)
+
+    def resume(self, turns: Sequence[Turn]) -> None:
+        """Restores the variables and images of an interrupted investigation by a replay of its turns.
+
+        Raises:
+            ReplayDiverged: If an experiment behaved differently.
+            SandboxError: If the sandbox failed.
+        """
+        for turn in turns:
+            self.completed(turn)
+            for call in turn.calls:
+                self.toolbox.replay(self._effect(call))
+        if any(turn.code for turn in turns):
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Replays the completed experiments in a new process. Their calls get the recorded results."""
+        self.sandbox.restart()
+        for turn in self._completed:
+            if turn.status not in REPLAYED:
+                continue
+            session = _ReplaySession(turn, self._images, self.toolbox)
+            result = self.sandbox.run(turn.code, session.serve, session.write)
+            if result.replaced or _digest(session.observation(result)) != turn.output_digest:
+                raise ReplayDiverged(f"experiment {turn.index + 1} gave another output when it was replayed")
+        self._lost = False
+
+    def _effect(self, call: ToolCall) -> ToolEffect:
+        entries = [_registered(entry, self._images[entry.original]) for entry in call.entries]
+        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked))
+
+
+class _Session:
+    """Collects the observation of an experiment: its texts and images in their order."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+
+    def write(self, text: str) -> None:
+        """Adds text that the experiment printed."""
+        self.parts.append(text)
+
+    def show(self, parts: Iterable[Part]) -> None:
+        """Adds texts and images that a tool displayed."""
+        self.parts += (part + "\n" if isinstance(part, str) else part for part in parts)
+
+    def observation(self, result: SandboxResult) -> tuple[Part, ...]:
+        """Returns the observation of the experiment, with notes about an error or a lost process."""
+        if result.error:
+            self.write(result.error)
+        if result.replaced:
+            self.write("\nThe process was replaced: variables of this experiment are gone, earlier ones are kept.\n")
+        return merged(self.parts)
+
+
+def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Joins adjacent texts and removes blank ones."""
+    joined: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return tuple(part for part in joined if not isinstance(part, str) or part.strip())
+
+
+class ToolSession(_Session):
+    """Executes the tool calls of an experiment and records them."""
+
+    def __init__(self, toolbox: Toolbox):
+        super().__init__()
+        self.toolbox = toolbox
+        self.calls: list[ToolCall] = []
+        self.images: dict[str, EncodedImage] = {}
+        """All images of the calls, by digest."""
+
+    def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Executes a call and returns its result.
+
+        Raises:
+            ToolError: If the arguments are invalid.
+            ServiceError: If a service failed.
+        """
+        if name in UNRECORDED:
+            return self.toolbox.call(name, args)[0]
+        started = time.monotonic()
+        result, error, effect = None, None, ToolEffect()
+        try:
+            if kwargs:
+                raise ToolError(f"{name}: unexpected keyword arguments {sorted(kwargs)}")
+            result, effect = self.toolbox.call(name, args)
+        except ToolError as mistake:
+            error = mistake.message
+        self.show(effect.shown)
+        self._record(name, args, result, error, effect, time.monotonic() - started)
+        if error is not None:
+            raise ToolError(error)
+        return result
+
+    def _record(
+        self, name: str, args: list[Any], result: Any, error: str | None, effect: ToolEffect, seconds: float
+    ) -> None:
+        displayed = [part for part in effect.shown if isinstance(part, EncodedImage)]
+        for image in [entry.original for entry in effect.entries] + displayed:
+            self.images.setdefault(image.digest, image)
+        arguments = _canonical(args)
+        self.calls.append(
+            ToolCall(
+                ordinal=len(self.calls),
+                name=name,
+                arguments=arguments,
+                arguments_digest=_sha(arguments),
+                result=None if error is not None else _canonical(result),
+                error=error,
+                entries=tuple(_recorded(entry) for entry in effect.entries),
+                shown=tuple(effect.shown),
+                asked=tuple(effect.asked),
+                seconds=seconds,
+            )
+        )
+
+
+class _ReplaySession(_Session):
+    """Answers the calls of a replayed experiment with the results in its record."""
+
+    def __init__(self, turn: Turn, images: Mapping[str, EncodedImage], toolbox: Toolbox):
+        super().__init__()
+        self._turn, self._calls, self._images, self._toolbox = turn, iter(turn.calls), images, toolbox
+
+    def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Returns the recorded result of a call.
+
+        Raises:
+            ToolError: If the recorded call raised it.
+            ReplayDiverged: If the call is not the next one of the record.
+        """
+        if name in UNRECORDED:
+            return self._toolbox.call(name, args)[0]
+        call = next(self._calls, None)
+        if call is None or call.name != name or call.arguments_digest != _sha(_canonical(args)):
+            raise ReplayDiverged(f"experiment {self._turn.index + 1} made another call ({name}) when it was replayed")
+        self.show(self._images[part.digest] if isinstance(part, EncodedImage) else part for part in call.shown)
+        if call.error is not None:
+            raise ToolError(call.error)
+        return json.loads(call.result or "null")
+
+
+def _recorded(image: RegisteredImage) -> ImageEntry:
+    return ImageEntry(
+        id=image.id,
+        original=image.original.digest,
+        mask=None if image.mask is None else np.packbits(image.mask, axis=1).tobytes(),
+        activation=image.activation,
+        hypothesis=image.hypothesis,
+    )
+
+
+def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
+    """Restores a registered image from its entry in a record (see `_recorded`) and the image itself."""
+    mask = None
+    if entry.mask is not None:
+        height, width = original.pixels.shape[:2]
+        rows = np.frombuffer(entry.mask, dtype=np.uint8).reshape(height, -1)
+        mask = np.unpackbits(rows, axis=1, count=width).astype(np.bool_)
+    return RegisteredImage(
+        id=entry.id, original=original, mask=mask, activation=entry.activation, hypothesis=entry.hypothesis
+    )
+
+
+def _canonical(value: Any) -> str:
+    """Returns a value as JSON, with bytes (encoded images) replaced by their SHA-256 hashes."""
+    return dumps(value, default=lambda data: {"sha256": hashlib.sha256(data).hexdigest()})
+
+
+def _digest(observation: Sequence[Part]) -> str:
+    """Returns a hash of an observation without experiment numbers in tracebacks, which change in a replay."""
+    texts = (re.sub(r"<experiment \d+>", "<experiment>", p) if isinstance(p, str) else [p.digest] for p in observation)
+    return _sha(dumps(list(texts)))
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

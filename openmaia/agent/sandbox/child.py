@@ -1,0 +1,231 @@
+"""The program of the sandboxed process, which runs the experiments of an investigation in one namespace.
+
+It exchanges messages with the parent on private descriptors; the parent captures stdout and stderr. The source of this
+module is sent to the process, so it may import only the standard library.
+
+Nothing here protects the parent: the agent's code shares this interpreter and can reach all of it (`gc`, frames,
+ctypes). It can also use the pipes to the parent, so the parent trusts nothing that it receives. The closures only
+prevent the agent from breaking its own proxies by accident.
+"""
+
+import builtins
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import random
+import select
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from typing import Any, NoReturn, cast
+
+from openmaia.agent.sandbox import frames
+from openmaia.agent.sandbox.confine import confine
+from openmaia.agent.sandbox.executor import execute
+
+EARLY = ("numpy", "numpy.random", "PIL.Image")
+"""Modules that nearly every experiment imports. They are imported while the backbone writes its first reply."""
+
+Frame = dict[str, Any]
+
+
+class CallRefused(RuntimeError):
+    """A tool call had invalid arguments. The agent's code knows this class as `ToolError`."""
+
+
+# Tracebacks show the name by which the agent can catch it.
+CallRefused.__module__, CallRefused.__name__, CallRefused.__qualname__ = "builtins", "ToolError", "ToolError"
+
+
+class PackageFinder:
+    """Meta path finder for numpy, Pillow and scipy that does not expose other packages or .pth files."""
+
+    def __init__(self, folders: dict[str, str]):
+        self._folders = folders
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Returns the spec of one of the packages, or None for any other module."""
+        if (folder := self._folders.get(name)) is None:
+            return None
+        file = f"{folder}/__init__.py"
+        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=[folder])
+
+
+def main() -> None:
+    """Confines this process, prepares the namespace, and runs experiments until the parent kills it."""
+    source, sink = _take_pipes()
+    receive = _receiver(source)
+    initial = receive()
+    confine(**initial["confine"])
+    sys.meta_path.append(cast("Any", PackageFinder(initial["packages"])))
+    flush = _open_text()
+    state = {"open": False}
+    send = _sender(sink, initial["limit"])
+    namespace = _namespace(initial, _caller(send, receive, flush, state))
+    for name in [name for name in sys.modules if name.split(".")[0] == "openmaia"]:
+        del sys.modules[name]
+    _prepare_interpreter()
+    send({"kind": "ready"})
+    _serve(send, receive, flush, state, namespace)
+
+
+def _serve(
+    send: Callable[[Frame], None],
+    receive: Callable[[], Frame],
+    flush: Callable[[], None],
+    state: dict[str, bool],
+    namespace: dict[str, Any],
+) -> None:
+    out, err, active_count = sys.stdout, sys.stderr, threading.active_count
+    while True:
+        experiment = receive()
+        state["open"] = True
+        status, error = execute(experiment["code"], experiment["number"], namespace)
+        state["open"] = False
+        sys.stdout, sys.stderr = out, err  # the agent may have replaced them
+        flush()
+        done = {"kind": "done", "number": experiment["number"], "status": status, "error": error}
+        send({**done, "threads": active_count()})
+
+
+def _take_pipes() -> tuple[int, int]:
+    """Moves the pipes of the messages from stdin and stdout to other file descriptors.
+
+    stdin becomes empty, and stdout is redirected to stderr, so that output of C code is captured too.
+
+    Returns:
+        The descriptor from which messages are read, and the one to which they are written.
+    """
+    source, sink = os.dup(0), os.dup(1)
+    empty, writer = os.pipe()
+    os.close(writer)
+    os.dup2(empty, 0)
+    os.close(empty)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def _open_text() -> Callable[[], None]:
+    buffer = io.BufferedWriter(io.FileIO(1, "wb", closefd=False))
+
+    def stream() -> io.TextIOWrapper:
+        return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
+
+    out, err = stream(), stream()
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, "rb", closefd=False))
+    sys.stdout = sys.__stdout__ = out
+    sys.stderr = sys.__stderr__ = err
+
+    def flush() -> None:
+        for each in (sys.stdout, sys.stderr, out, err):
+            with contextlib.suppress(Exception):  # the agent closed or replaced it and loses its output
+                each.flush()
+
+    return flush
+
+
+def _receiver(fd: int) -> Callable[[], Frame]:
+    readv, read = os.readv, os.read
+    parse_prefix, decode, prefix_size = frames.parse_prefix, frames.decode, frames.PREFIX.size
+
+    def exactly(size: int) -> bytearray:
+        try:
+            data = bytearray(size)
+        except MemoryError:
+            while size > 0:  # skip the frame: this is the agent's error and must not end the process
+                size -= len(read(fd, min(size, 65536))) or _stop(0)
+            raise
+        view, done = memoryview(data), 0
+        while done < size:
+            done += readv(fd, [view[done:]]) or _stop(0)
+        return data
+
+    def receive() -> Frame:
+        json_size, blob_size = parse_prefix(exactly(prefix_size))
+        body = exactly(json_size + blob_size)  # in one piece, so that a MemoryError leaves no half frame unread
+        return cast("Frame", decode(bytes(body[:json_size]), memoryview(body)[json_size:]))
+
+    return receive
+
+
+def _sender(fd: int, limit: int) -> Callable[[Frame], None]:
+    encode, write = frames.encode, os.write
+
+    def send(message: Frame) -> None:
+        for buffer in encode(message, limit):
+            view = memoryview(buffer)
+            while view:
+                view = view[write(fd, view) :]
+
+    return send
+
+
+def _stop(code: int) -> NoReturn:
+    os._exit(code)
+
+
+def _caller(
+    send: Callable[[Frame], None],
+    receive: Callable[[], Frame],
+    flush: Callable[[], None],
+    state: Mapping[str, bool],
+) -> Callable[..., Any]:
+    main_thread, process = threading.get_ident(), os.getpid()
+    get_ident, getpid, lock = threading.get_ident, os.getpid, threading.Lock()
+    bad_frame = frames.FrameError
+
+    def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
+        if not state["open"] or get_ident() != main_thread or getpid() != process or not lock.acquire(blocking=False):
+            raise RuntimeError("tools can only be called from the experiment's main thread, while it runs")
+        try:
+            flush()
+            send({"kind": "call", "name": name, "args": args, "kwargs": kwargs})
+            reply = receive()
+        except bad_frame as error:
+            raise ValueError(str(error)) from None  # nothing was sent
+        except (MemoryError, TypeError):
+            raise  # nothing was sent, or a whole frame was read; the next frame can be read
+        except BaseException:
+            _stop(70)  # half a frame may have been sent, so that the parent could not read the next one
+        finally:
+            lock.release()
+        if "error" in reply:
+            raise CallRefused(reply["error"])
+        return reply["result"]
+
+    return call
+
+
+def _namespace(initial: Frame, call: Callable[..., Any]) -> dict[str, Any]:
+    api = types.ModuleType("openmaia_api")
+    sys.modules["openmaia_api"] = api
+    exec(compile(initial["api_source"], "<openmaia_api>", "exec", dont_inherit=True), api.__dict__)
+    main_module = types.ModuleType("__main__")
+    sys.modules["__main__"] = main_module  # classes of the agent's code find their module
+    builtins.__dict__.update(exit=sys.exit, quit=sys.exit)  # -S leaves out `site`, which defines them
+    namespace = main_module.__dict__
+    namespace.update({"__builtins__": builtins, "ToolError": CallRefused})
+    namespace.update(api.build(call, initial["manifest"]))
+    return namespace
+
+
+def _sleep(seconds: float, /) -> None:
+    if seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    select.select([], [], [], seconds)
+
+
+def _prepare_interpreter() -> None:
+    """Imports the modules in EARLY, replaces `time.sleep`, and fixes the seeds."""
+    random.seed(0)
+    time.sleep = _sleep  # the real one waits until a time, which sandlock's fixed clock shifts by years
+    for name in EARLY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if "numpy" in sys.modules:
+        cast("Any", sys.modules["numpy"]).random.seed(0)

@@ -1,0 +1,127 @@
+"""Runs one experiment in the persistent namespace of the sandboxed process.
+
+The source of this module is sent to that process, so it may import only the standard library.
+"""
+
+import ast
+import inspect
+import linecache
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+ENTRY_POINTS = ("run_experiment", "execute_command")
+MAX_ERROR = 20_000
+"""Largest number of characters of a traceback."""
+MAX_REPR = 10_000
+"""Largest number of characters that are printed of an entry point's result."""
+_FILE = "<experiment "
+
+
+def execute(code: str, number: int, namespace: dict[str, Any]) -> tuple[str, str]:
+    """Runs the code of an experiment and catches every exception that it raises.
+
+    Args:
+        code: Python text.
+        number: The number of the experiment, for tracebacks.
+        namespace: The global variables of the code.
+
+    Returns:
+        A value of `contract.Status` ("timeout" for a KeyboardInterrupt) and the traceback for the agent.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _run(code, f"{_FILE}{number}>", namespace)
+        return "ok", ""
+    except KeyboardInterrupt as error:
+        return "timeout", _format(error)
+    except MemoryError as error:
+        return "memory", _format(error)
+    except SystemExit as error:
+        return "error", f"{_format(error)}exit() ends the experiment; variables are kept.\n"
+    except BaseException as error:  # the boundary: any exception of the agent's code is an observation
+        return "error", _format(error)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.alarm(0)
+
+
+def _run(code: str, filename: str, namespace: dict[str, Any]) -> None:
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    tree = ast.fix_missing_locations(ExemplarsAsLists().visit(ast.parse(code, filename)))
+    exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
+    for name in uncalled_entry_points(tree):
+        function = namespace.get(name)
+        if callable(function):
+            result = function(*_arguments(function, namespace))
+            if result is not None:
+                print(repr(result)[:MAX_REPR])
+
+
+class ExemplarsAsLists(ast.NodeTransformer):
+    """Adds the argument as_lists=True to calls of the form `activations, images = tools.dataset_exemplars(...)`.
+
+    Code in the style of the published MAIA (2024) expects two lists. By default, the tool returns a list of pairs.
+    """
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        """Adds the argument to a call of `dataset_exemplars` whose result is assigned to two names."""
+        self.generic_visit(node)
+        call = node.value
+        if (
+            len(node.targets) == 1
+            and isinstance(target := node.targets[0], ast.Tuple)
+            and len(target.elts) == 2
+            and all(isinstance(item, ast.Name) for item in target.elts)
+            and isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "dataset_exemplars"
+            and all(keyword.arg != "as_lists" for keyword in call.keywords)
+        ):
+            call.keywords.append(ast.keyword(arg="as_lists", value=ast.Constant(True)))
+        return node
+
+
+def uncalled_entry_points(tree: ast.Module) -> list[str]:
+    """Returns the names of the entry points that an experiment defines but does not call.
+
+    The published styles of experiments define such a function and expect the program to call it.
+    """
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return [name for name in ENTRY_POINTS if name in defined - called]
+
+
+def _arguments(function: Callable[..., Any], namespace: dict[str, Any]) -> list[Any]:
+    available = [namespace.get("system"), namespace.get("tools")]
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return available
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return available[: len(positional)]
+
+
+def _format(error: BaseException) -> str:
+    try:
+        summary = traceback.TracebackException.from_exception(error)
+        _keep_own_frames(summary, set())
+        text = "".join(summary.format())
+    except BaseException as failure:  # a hostile exception, or too little memory to describe this one
+        text = f"{type(error).__name__} (its text could not be made: {type(failure).__name__})\n"
+    if len(text) > MAX_ERROR:
+        half = MAX_ERROR // 2
+        text = f"{text[:half]}\n[...]\n{text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _keep_own_frames(summary: traceback.TracebackException, visited: set[int]) -> None:
+    """Removes the frames of libraries and of this program, because the agent cannot change their code."""
+    if id(summary) in visited:
+        return
+    visited.add(id(summary))
+    own = [frame for frame in summary.stack if frame.filename.startswith(_FILE)]
+    summary.stack = traceback.StackSummary.from_list(own)
+    for linked in (summary.__cause__, summary.__context__, *(getattr(summary, "exceptions", None) or ())):
+        if linked is not None:
+            _keep_own_frames(linked, visited)

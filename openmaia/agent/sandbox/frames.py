@@ -1,0 +1,178 @@
+"""Encodes and decodes messages between the sandbox and its parent, as JSON and raw bytes without pickle.
+
+A frame consists of the magic number, the length of the JSON, the length of the blobs, the JSON, and the blobs. A
+`bytes` value is encoded as `{"$blob": length}` in the JSON, and its content is a blob; blobs are in the order of these
+references. The parent decodes frames of hostile code, so decoding is strict: sizes are checked before memory is
+allocated, and every byte is used once. The source of this module is sent to the sandbox, so it may import only the
+standard library.
+"""
+
+import math
+import struct
+from collections.abc import Iterable
+from json import dumps, loads  # by name, because the agent may replace attributes of the module
+from typing import Any, cast
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"] | bytes
+
+MAGIC = b"OMF1"
+PREFIX = struct.Struct("!4sII")
+MAX_FRAME = (1 << 32) - 1
+MAX_JSON = 8 << 20  # JSON grows up to about twenty times when parsed; blobs do not
+MAX_DEPTH = 32
+MAX_INT = 1 << 256
+BLOB = "$blob"
+
+
+class FrameError(ValueError):
+    """A frame is too large or malformed."""
+
+
+def encode(message: Json, limit: int) -> list[bytes]:
+    """Encodes a message as the buffers of one frame of at most `limit` bytes.
+
+    Raises:
+        TypeError: A value has a type that cannot be sent.
+        FrameError: The message is too large, too deep, or holds a number that cannot be sent.
+    """
+    blobs: list[bytes] = []
+    plain = _strip(message, blobs, limit, 0)
+    text = dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii")
+    blob_size = sum(map(len, blobs))
+    check_sizes(len(text), blob_size, limit)
+    return [PREFIX.pack(MAGIC, len(text), blob_size), text, *blobs]
+
+
+def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
+    """Returns a copy of a value in which references replace the byte strings, and appends the byte strings to `blobs`.
+
+    Args:
+        value: The message or a part of it.
+        blobs: Receives the byte strings.
+        limit: The maximum size of a byte string.
+        depth: The nesting level of the value.
+
+    Raises:
+        TypeError: A value has a type that cannot be sent.
+        FrameError: The value is too large or too deep, or holds a number that cannot be sent.
+    """
+    if depth > MAX_DEPTH:
+        raise FrameError(f"the value is nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        if not -MAX_INT < value < MAX_INT:
+            raise FrameError("the integer has more than 256 bits")
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _refuse(str(value))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = cast("bytes | bytearray | memoryview", value)
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        if size > limit:  # before the copy below doubles it
+            raise FrameError(f"the value has {size} bytes, at most {limit} can be sent at once")
+        blobs.append(bytes(data))
+        return {BLOB: size}
+    if isinstance(value, (list, tuple)):
+        return [_strip(item, blobs, limit, depth + 1) for item in cast("Iterable[Any]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value)
+        if not all(isinstance(key, str) for key in items) or BLOB in items:
+            raise TypeError(f"keys must be strings other than {BLOB!r}")
+        return {key: _strip(item, blobs, limit, depth + 1) for key, item in items.items()}
+    raise TypeError(f"cannot send a value of type {type(value).__name__}")
+
+
+def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
+    """Raises FrameError if a frame of these sizes (in bytes) exceeds a limit."""
+    total, limit = json_size + blob_size, min(limit, MAX_FRAME)
+    if total > limit or json_size > MAX_JSON:
+        raise FrameError(
+            f"the message has {total} bytes ({json_size} outside of byte strings), "
+            f"at most {limit} ({MAX_JSON} outside of byte strings) can be sent at once"
+        )
+
+
+def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
+    """Returns the lengths of the JSON and of the blobs of a frame. Raises FrameError if it is not a frame."""
+    magic, json_size, blob_size = PREFIX.unpack_from(data)
+    if magic != MAGIC or json_size > MAX_JSON:
+        raise FrameError("not a frame")
+    return json_size, blob_size
+
+
+def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
+    """Decodes the JSON and the blobs of a frame. Raises FrameError if they are malformed."""
+    rest = memoryview(blobs)
+
+    def fill(value: Any, depth: int) -> Json:
+        nonlocal rest
+        if depth > MAX_DEPTH:
+            raise FrameError("nested too deeply")
+        if isinstance(value, str):
+            value.encode("utf-8")  # raises here for a lone surrogate; later code does not expect the error
+        elif isinstance(value, list):
+            return [fill(item, depth + 1) for item in cast("list[Any]", value)]
+        elif isinstance(value, dict):
+            items = cast("dict[str, Any]", value)
+            if BLOB not in items:
+                return {str(fill(key, depth)): fill(item, depth + 1) for key, item in items.items()}
+            size = items[BLOB]
+            if len(items) != 1 or type(size) is not int or not 0 <= size <= len(rest):
+                raise FrameError("not a valid reference to a blob")
+            blob, rest = bytes(rest[:size]), rest[size:]
+            return blob
+        elif isinstance(value, int) and not -MAX_INT < value < MAX_INT:
+            raise FrameError("an integer of more than 256 bits")
+        return value
+
+    try:
+        result = fill(loads(text.decode("utf-8"), parse_constant=_refuse, parse_float=_finite), 0)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"malformed frame: {error}") from None
+    if len(rest):
+        raise FrameError("malformed frame: nothing refers to the end of its blobs")
+    return result
+
+
+def _refuse(text: str) -> float:
+    raise FrameError(f"numbers must be finite, got {text}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text[:20])
+
+
+class Decoder:
+    """Reads frames from a stream that arrives in pieces. It holds at most one frame and one piece.
+
+    Args:
+        limit: The maximum size of a frame in bytes.
+    """
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Adds the next piece of the stream."""
+        self._buffer += data
+
+    def next(self) -> tuple[bool, Json]:
+        """Returns (True, message) and removes the frame, or (False, None) while the frame is incomplete.
+
+        Raises:
+            FrameError: The stream holds no valid frame, or the frame is too large.
+        """
+        if len(self._buffer) < PREFIX.size:
+            return False, None
+        json_size, blob_size = parse_prefix(self._buffer)
+        check_sizes(json_size, blob_size, self._limit)
+        start, end = PREFIX.size + json_size, PREFIX.size + json_size + blob_size
+        if len(self._buffer) < end:
+            return False, None
+        with memoryview(self._buffer) as view:
+            text, blobs = bytes(view[PREFIX.size : start]), bytes(view[start:end])
+        del self._buffer[:end]
+        return True, decode(text, blobs)

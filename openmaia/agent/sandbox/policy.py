@@ -1,0 +1,183 @@
+"""Determines which level of protection this machine offers, and starts a process at this level.
+
+`full`: Landlock with scopes (ABI 6, Linux 6.12). `degraded`: Landlock from ABI 3 (Linux 6.2) on. Seccomp refuses what
+the scopes forbid (signals, abstract sockets, TCP) at both levels. `none`: a plain process with resource limits, which
+the user has to allow. Below ABI 3, Landlock does not stop O_TRUNC outside of the scratch folder, so it counts as
+`none`.
+"""
+
+import contextlib
+import functools
+import glob
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
+from openmaia.core.errors import SandboxError
+
+PACKAGES = ("numpy", "PIL", "scipy")
+FULL_ABI, DEGRADED_ABI = 6, 3
+
+# -I would ignore PYTHONHASHSEED, so its parts are given one by one. The environment holds these four constants only.
+FLAGS = ("-s", "-P", "-S", "-B")
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_CTYPE": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+# Landlock controls how files are opened, not their modes, owners and times. Sandlock's own list covers mounts, io_uring
+# and similar calls. The second half acts on any process of the same user, such as the parent or another agent.
+DENIED_CALLS = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "memfd_create", "memfd_secret"),
+    *("inotify_init", "inotify_add_watch", "fanotify_init", "shmget", "semget", "msgget", "mq_open", "syslog", "acct"),
+    *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal"),
+    *("pidfd_getfd", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp"),
+    *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "setpriority", "ioprio_set"),
+    *("migrate_pages", "move_pages", "name_to_handle_at", "open_by_handle_at"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A started process, and the parent's file descriptors of the pipes to it (`to_child`, `from_child`, `text`)."""
+
+    pid: int
+    to_child: int
+    from_child: int
+    text: int
+    """The descriptor from which the text that the process prints is read."""
+    reap: Callable[[], tuple[int, int]]
+    """Kills the process group, closes the pipes, and returns (exit code, signal or -1). May be called only once."""
+
+
+def best_level() -> tuple[SandboxLevel, str]:
+    """Returns the best level that this machine offers, and the reason why it is not FULL, or an empty string."""
+    if not sys.platform.startswith("linux"):
+        return SandboxLevel.NONE, "Landlock needs Linux"
+    try:
+        abi = importlib.import_module("sandlock").landlock_abi_version()
+    except (ImportError, OSError) as error:
+        return SandboxLevel.NONE, f"the package sandlock cannot be imported ({error})"
+    if abi >= FULL_ABI:
+        return SandboxLevel.FULL, ""
+    missing = f"the kernel offers Landlock ABI {abi}; full protection needs {FULL_ABI} (Linux 6.12)"
+    return (SandboxLevel.DEGRADED if abi >= DEGRADED_ABI else SandboxLevel.NONE), missing
+
+
+def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
+    """Returns `forced`, or else the best level of this machine. Raises SandboxError for NONE without `allow_none`."""
+    best, missing = best_level()
+    level = best if forced is None else forced
+    if level is SandboxLevel.NONE and not allow_none:
+        raise SandboxError(
+            f"the agent's code cannot be confined on this machine: {missing or 'no protection was asked for'}. Run on "
+            "Linux 6.12 with the package sandlock, or accept that it runs unprotected: sandbox.allow_none=true"
+        )
+    return level
+
+
+def launch(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str) -> Launched:
+    """Starts an interpreter in the folder `scratch` that runs `code`, and returns as soon as the process exists."""
+    start = _plain if level is SandboxLevel.NONE else functools.partial(_sandlock, level)
+    # A child asks to die with its parent. To the kernel the parent is the *thread* that started it, so a short-lived
+    # thread of the caller would take its child with it. This thread lives as long as the process.
+    return _launcher(os.getpid()).submit(start, limits, scratch, code).result()
+
+
+@functools.cache
+def _launcher(pid: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=f"sandbox-launcher-{pid}")  # per pid: threads do not survive a fork
+
+
+def _python() -> str:
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+@functools.cache
+def package_homes() -> dict[str, str]:
+    """Returns the folders of the packages that the agent may import, except those that are not installed."""
+    specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
+    return {name: str(Path(spec.origin).parent) for name, spec in specs.items() if spec is not None and spec.origin}
+
+
+@functools.cache
+def readable() -> tuple[str, ...]:
+    """Returns the paths that the sandboxed process may read: Python, its libraries and PACKAGES, but not OpenMAIA."""
+    prefix = sys.base_prefix
+    paths = {_python(), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "/dev/urandom"}
+    paths |= {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"}
+    paths |= set(glob.glob(f"{prefix}/lib/libpython*"))
+    if os.path.isdir(f"{prefix}/conda-meta"):
+        paths.add(f"{prefix}/lib")  # conda keeps its shared libraries there
+    for name, home in package_homes().items():
+        siblings = Path(home).parent
+        paths |= {home, str(siblings / f"{name}.libs"), str(siblings / f"{name.replace('PIL', 'pillow')}.libs")}
+    return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
+
+
+def _sandlock(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str) -> Launched:
+    sandlock: Any = importlib.import_module("sandlock")
+    protection = sandlock.Protection
+    scopes = [protection.SIGNAL_SCOPE, protection.ABSTRACT_UNIX_SOCKET_SCOPE]
+    scopes += [protection.NET_TCP, protection.FS_IOCTL_DEV]
+    box = sandlock.Sandbox(
+        fs_readable=readable(),
+        fs_writable=[scratch, "/dev/null"],
+        cwd=scratch,
+        clean_env=True,
+        env=ENVIRONMENT,
+        max_processes=limits.processes,
+        extra_deny_syscalls=DENIED_CALLS,
+        disable=scopes if level is SandboxLevel.DEGRADED else [],  # allow_degraded would depend on the kernel
+        random_seed=0,
+        time_start="2024-01-01T00:00:00Z",
+        no_randomize_memory=True,
+        deterministic_dirs=True,
+    )
+    piped = sandlock.StdioMode.PIPED
+    try:
+        process = box.popen([_python(), *FLAGS, "-c", code], stdin=piped, stdout=piped, stderr=piped)
+    except RuntimeError as error:
+        raise SandboxError(f"sandlock could not start the agent's process at level {level}: {error}") from error
+
+    def reap() -> tuple[int, int]:
+        process.kill()
+        result = process.wait(timeout=10)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+        killed = result.reason is sandlock.ExitReason.KILLED
+        return result.exit_code, signal.SIGKILL if killed else result.signal
+
+    files = [stream.fileno() for stream in (process.stdin, process.stdout, process.stderr)]
+    return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)
+
+
+def _plain(limits: SandboxLimits, scratch: str, code: str) -> Launched:
+    process = subprocess.Popen(
+        [_python(), *FLAGS, "-c", code],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        bufsize=0, cwd=scratch, env=ENVIRONMENT, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin and process.stdout and process.stderr
+    streams = process.stdin, process.stdout, process.stderr
+
+    def reap() -> tuple[int, int]:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        for stream in streams:
+            stream.close()
+        return (code, -1) if code >= 0 else (-1, -code)
+
+    files = [stream.fileno() for stream in streams]
+    return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)

@@ -1,0 +1,223 @@
+"""Controls a sandboxed process from its parent: starts it, exchanges messages, captures its output and kills it."""
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from importlib import resources
+
+from openmaia.agent.sandbox import watch
+from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
+from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
+from openmaia.agent.sandbox.policy import launch, package_homes
+
+TICK = 0.05
+"""Seconds between two checks of the child's resource usage."""
+GRACE = 0.5
+"""Seconds that the child gets to end before it is killed with SIGKILL."""
+MODULES = ("frames", "confine", "executor", "child")
+"""The child's own modules, in the order in which they import each other."""
+_PIECE = 1 << 18
+_PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child keeps writing
+
+
+class ChildLost(Exception):
+    """The child ended, broke the protocol, or has to be killed. It cannot be used any more."""
+
+    def __init__(self, why: str = ""):
+        super().__init__(why)
+        self.why = why
+
+
+@functools.cache
+def program() -> str:
+    """Returns the child's modules as one script, because the child has no access to the files of this package."""
+    package = "openmaia.agent.sandbox"
+    sources = {"openmaia": "", "openmaia.agent": "", package: ""}
+    sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in MODULES}
+    return f"""import sys
+for name, source in {sources!a}.items():
+    sys.modules[name] = type(sys)(name)
+    exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
+del source, sys.orig_argv[:]
+sys.modules["{package}.child"].main()
+"""
+
+
+class Child:
+    """A sandboxed process and the pipes to it.
+
+    Args:
+        level: The level of protection.
+        limits: The limits of the process.
+        scratch: The folder that the process may write to.
+    """
+
+    def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str):
+        self._limits = limits
+        self._scratch = scratch
+        self._limit = limits.frame_mb << 20
+        self._decoder = Decoder(self._limit)
+        self._process = launch(level, limits, scratch, program())
+        self.pid = self._process.pid
+        self.on_text: Callable[[bytes], None] = lambda data: None
+        self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+        self._ended = False
+        self._reaped: tuple[int, int] | None = None
+        self._next_watch = 0.0
+        for fd in (self._process.to_child, self._process.from_child, self._process.text):
+            os.set_blocking(fd, False)
+
+    def begin(self, level: SandboxLevel, api_source: str, manifest: Json) -> None:
+        """Sends the child its limits and its API (see `Sandbox`). The child answers "ready" when it has started."""
+        confine: dict[str, Json] = {
+            "memory_mb": self._limits.memory_mb,
+            "cpu_seconds": self._limits.cpu_seconds,
+            "scratch_mb": self._limits.scratch_mb,
+            "processes": self._limits.processes,
+            "parent": os.getpid(),
+            "strict": level is not SandboxLevel.NONE,
+        }
+        initial: dict[str, Json] = {"api_source": api_source, "manifest": manifest, "limit": self._limit}
+        self.send({**initial, "confine": confine, "packages": {**package_homes()}}, time.monotonic() + 60)
+
+    def send(self, message: Json, deadline: float) -> bool:
+        """Sends a message. Returns False if the deadline (a time of `time.monotonic`) passes before it is sent.
+
+        Raises:
+            FrameError: The message cannot be sent; nothing has been written.
+            ChildLost: The child cannot be used any more.
+        """
+        for buffer in encode(message, self._limit):
+            view = memoryview(buffer)
+            while view:
+                try:
+                    view = view[os.write(self._process.to_child, view) :]
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        return False
+                    self._wait(self._process.to_child, select.POLLOUT, deadline)
+                except BrokenPipeError:
+                    raise ChildLost() from None
+                if self._ended:
+                    raise ChildLost()
+        return True
+
+    def receive(self, deadline: float) -> Json | None:
+        """Returns the next message, or None if the deadline passes before it is complete.
+
+        Text that the child wrote before the message is passed to `on_text` first. Raises ChildLost.
+        """
+        while True:
+            try:
+                complete, message = self._decoder.next()
+            except FrameError as error:
+                raise ChildLost(f"it wrote a malformed message ({error})") from None
+            if complete:
+                self.drain_text()
+                return message
+            if self._ended:
+                raise ChildLost()
+            if time.monotonic() >= deadline:
+                return None
+            self._wait(self._process.from_child, select.POLLIN, deadline)
+
+    def _wait(self, fd: int, events: int, deadline: float) -> None:
+        """Waits for an event, but at most until the next check of the child's resource usage, and handles what arrived.
+
+        Args:
+            fd: The file descriptor for which the caller waits.
+            events: The events of `fd` for which the caller waits, `select.POLLIN` or `select.POLLOUT`.
+            deadline: The latest end of the wait, a time of `time.monotonic`.
+
+        Raises:
+            ChildLost: The child exceeds a limit.
+        """
+        poller = select.poll()
+        poller.register(fd, events)
+        poller.register(self._process.text, select.POLLIN)
+        if self._pidfd >= 0:
+            poller.register(self._pidfd, select.POLLIN)
+        seconds = min(TICK, max(0.0, deadline - time.monotonic()))
+        ready = dict(poller.poll(seconds * 1000 + 1))
+        if self._process.text in ready:
+            self._take_text()
+        if fd in ready and events == select.POLLIN:
+            self._take_frames()
+        if self._pidfd in ready and not self._ended:
+            while self._take_frames():
+                pass
+            self._ended = True
+        if (now := time.monotonic()) >= self._next_watch:
+            self._next_watch = now + TICK
+            if why := watch.excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):
+                raise ChildLost(why)
+
+    def _take_frames(self) -> bool:
+        try:
+            data = os.read(self._process.from_child, _PIECE)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._ended = True
+            return False
+        self._decoder.feed(data)
+        return True
+
+    def _take_text(self) -> int:
+        try:
+            data = os.read(self._process.text, _PIECE)
+        except BlockingIOError:
+            return 0
+        self.on_text(data)
+        return len(data)
+
+    def drain_text(self) -> None:
+        """Passes all text that is in the pipe to `on_text`."""
+        left = _PIPE_MAX
+        while left > 0 and (size := self._take_text()):
+            left -= size
+
+    def pause(self) -> None:
+        """Suspends the child between experiments and during tool calls, because its resources are not checked then."""
+        self._signal_group(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Resumes a suspended child."""
+        self._signal_group(signal.SIGCONT)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def interrupt(self) -> None:
+        """Raises a KeyboardInterrupt in the agent's code by SIGINT."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGINT)
+
+    def lingers(self) -> bool:
+        """Returns whether threads or processes of the child have outlived the experiment."""
+        for _ in range(20):  # the kernel may still list a thread that has just been joined
+            if not watch.lingers(self.pid):
+                return False
+            time.sleep(0.005)
+        return True
+
+    def reap(self) -> tuple[Status, str]:
+        """Kills the child if it is alive. Returns the status of its experiment and the cause of its end in words."""
+        alive = not self._ended
+        if self._reaped is None:
+            if self._pidfd >= 0:
+                if self._ended:  # its pipe ended; wait until it ends by itself, because the kill below hides the cause
+                    alive = not select.select([self._pidfd], [], [], GRACE)[0]
+                os.close(self._pidfd)
+            self._reaped = self._process.reap()
+        code, number = self._reaped
+        if not alive and number == signal.SIGXCPU:
+            return Status.DIED, f"it used more than {self._limits.cpu_seconds} seconds of CPU time"
+        if not alive and number == signal.SIGKILL:
+            return Status.MEMORY, "it was killed, most likely for its use of memory"
+        return Status.DIED, f"it ended with exit code {code}" if number <= 0 else f"signal {number} ended it"

@@ -1,0 +1,187 @@
+"""Runs the agent's experiments in an untrusted process of their own.
+
+Threat model. A model writes the code, which may be wrong, wasteful or hostile. The parent holds the services, the
+credentials and the record. It trusts nothing that comes out of the child, and every protection below is either in the
+kernel or in the parent. Nothing in the child protects the parent.
+
+Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no capabilities, resource limits):
+- files: the child can read the interpreter, its standard library, shared libraries, numpy, Pillow and scipy, and write
+  to a scratch folder; no /proc, no /sys; modes, owners and times of files cannot be changed;
+- network and processes: no socket of any family (socketpair works); no signals to any process, no ptrace, no changes of
+  the limits or priorities of other processes, no descriptors but three pipes; an environment of four constants;
+- memory: RLIMIT_DATA (a MemoryError) per process; RLIMIT_AS 1 GiB above it; no memfd, no System V memory;
+- limits on the CPU time of a process, wall time, processes, open files, the size of a message, and output. Threads and
+  processes that outlive their experiment are killed. Between experiments and during tool calls, the child is suspended;
+- the child dies with the parent, even if the parent is killed with SIGKILL. With `processes=1` (recommended) the child
+  cannot fork at all. With more, the processes that it forked survive a SIGKILL of the parent, still confined.
+
+The parent checks three values 20 times a second, so that they can exceed their limits for a moment: the total size of
+the scratch files (RLIMIT_FSIZE limits a single file), their number, and the number of threads.
+
+Not protected: existence, size and times of all files can be read (stat); several processes together may use
+`processes` times the memory; CPU caches and timing; bugs of the kernel; other files in the interpreter's folders (a
+`site-packages` inside the standard library's folder can be read). Signals cannot be sent inside the child either, so
+`Popen.kill` and `os.abort` do not work there; nor do chmod and shutil.copy. Hash seed, entropy, seeds, memory layout
+and the start of the clock are fixed; the pid, the progress of the clock and the path of the scratch folder are not (the
+path is constant within one `Sandbox`). A parent that is killed with SIGKILL leaves its scratch folder behind.
+
+The level `none` has only the resource limits (without that on processes), the refusal of sockets on Linux, and the
+checks of the parent. Files, signals and entropy are not protected.
+"""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from openmaia.agent.sandbox.contract import CallHandler, SandboxLevel, SandboxLimits, SandboxResult, Status
+from openmaia.agent.sandbox.experiment import ExperimentMonitor
+from openmaia.agent.sandbox.frames import FrameError, Json
+from openmaia.agent.sandbox.policy import choose_level
+from openmaia.agent.sandbox.process import Child, ChildLost
+from openmaia.core.errors import SandboxError
+
+START_SECONDS = 120.0
+
+
+class Sandbox:
+    """A process that runs experiments. Variables persist between experiments until the process has to be replaced.
+
+    It is not thread-safe.
+
+    Args:
+        api_source: Python text that the child runs as the module `openmaia_api`. Its function `build(call, manifest)`
+            returns the names that are defined for the agent's code.
+        manifest: Passed to `build`.
+        limits: The limits of the process and of each experiment.
+        allow_none: Whether to run without confinement if this machine offers none.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_source: str,
+        manifest: Json,
+        limits: SandboxLimits,
+        allow_none: bool = False,
+        _level: SandboxLevel | None = None,
+    ):
+        self._api_source, self._manifest, self._limits = api_source, manifest, limits
+        self._allow_none, self._forced = allow_none, _level
+        self._level: SandboxLevel | None = None
+        self._folder: Path | None = None
+        self._child: Child | None = None
+        self._is_ready = False
+        self._count = 0
+
+    @property
+    def level(self) -> SandboxLevel:
+        """The level of protection. Raises SandboxError if it is NONE and that is not allowed."""
+        if self._level is None:
+            self._level = choose_level(self._forced, self._allow_none)
+        return self._level
+
+    def start(self) -> None:
+        """Starts the process if there is none, and returns before it is ready."""
+        if self._child is not None:
+            return
+        level = self.level
+        child = Child(level, self._limits, self._fresh_scratch())
+        self._child, self._is_ready, self._count = child, False, 0
+        try:
+            child.begin(level, self._api_source, self._manifest)
+        except ChildLost:
+            self._fail(child, b"")
+        except BaseException:
+            self._discard()
+            raise
+
+    def run(self, code: str, serve: CallHandler, write: Callable[[str], None]) -> SandboxResult:
+        """Runs one experiment. Exceptions of the agent's code are part of the result.
+
+        Args:
+            code: Python text.
+            serve: Answers the tool calls of the code.
+            write: Receives the text that the experiment writes.
+
+        Raises:
+            SandboxError: No child could be started.
+            Exception: `serve` (anything but a ToolError) or `write` raised it; the child has been killed.
+        """
+        child = self._ready()
+        self._count += 1
+        try:
+            result = ExperimentMonitor(child, self._limits, serve, write).run(code, self._count)
+        except FrameError as error:
+            text = f"The code cannot be run: {error}\n"
+            return SandboxResult(status=Status.ERROR, error=text, replaced=False, seconds=0.0)
+        except BaseException:
+            self._discard()
+            raise
+        if result.replaced:
+            self.restart()
+        return result
+
+    def restart(self) -> None:
+        """Replaces the process. All variables and files are lost."""
+        self._discard()
+        self.start()
+
+    def close(self) -> None:
+        """Kills the process and removes its files."""
+        self._discard()
+        if self._folder is not None:
+            _remove(self._folder)
+            self._folder = None
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ready(self) -> Child:
+        self.start()
+        assert self._child is not None
+        child = self._child
+        if not self._is_ready:
+            text = bytearray()
+            child.on_text = text.extend
+            try:
+                message = child.receive(time.monotonic() + START_SECONDS)
+            except ChildLost:
+                message = None
+            if message != {"kind": "ready"}:
+                child.drain_text()
+                self._fail(child, bytes(text))
+            self._is_ready = True
+        return child
+
+    def _fail(self, child: Child, text: bytes) -> None:
+        how = child.reap()[1]
+        self._discard()
+        raise SandboxError(f"the agent's process did not start: {how}", detail=text[-20_000:].decode(errors="replace"))
+
+    def _discard(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.reap()
+
+    def _fresh_scratch(self) -> str:
+        """Creates an empty scratch folder. Every child gets the same path, so that repeated code prints the same."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="openmaia-sandbox-")).resolve()
+        scratch = self._folder / "scratch"
+        if scratch.exists():
+            _remove(scratch)
+        scratch.mkdir(mode=0o700)
+        return str(scratch)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):  # the tree is deeper than Python can walk
+        subprocess.run(["rm", "-rf", "--", str(folder)], check=False)

@@ -1,0 +1,74 @@
+"""Finds where a reply ends, while a model is still writing it: behind the first experiment, or where it repeats itself."""
+
+import re
+
+from openmaia.agent.tasks.grammar import CALL, FENCE
+from openmaia.core.messages import Cut
+
+WINDOW = 900
+"""Characters at the end of a text that are searched for repetition, about 250 tokens."""
+REPEATS = 4
+"""Number of times that the window must hold the same passage to count as repetition. Digits are not compared."""
+KEPT = 2
+"""Number of copies of the passage that the reply keeps."""
+
+
+def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
+    """Finds whether a reply has to end within the text that a model has written so far.
+
+    Args:
+        text: What the model has written so far.
+        is_turn: Whether the reply is a turn of an investigation, and so ends with its first experiment.
+
+    Returns:
+        The number of characters that belong to the reply, and why it ends there. None if the model may go on writing.
+    """
+    if is_turn and (end := _end_of_experiment(text)):
+        return end, Cut.EXPERIMENT
+    if period := _period(text[-WINDOW:]):
+        return len(text) - WINDOW + KEPT * period, Cut.REPETITION
+    return None
+
+
+def cut(text: str, is_turn: bool) -> tuple[str, Cut]:
+    """Returns the part of a complete text that belongs to the reply, and why the rest was cut off.
+
+    The reason is Cut.NONE if nothing was cut off. See `ending` for the arguments.
+    """
+    found = ending(text, is_turn)
+    if found is None or (found[1] is Cut.EXPERIMENT and not text[found[0] :].strip()):
+        return text, Cut.NONE
+    return text[: found[0]], found[1]
+
+
+def _end_of_experiment(text: str) -> int:
+    """Returns the position behind the first closed code block of Python that calls a tool; 0 if there is none."""
+    position = 0
+    while opening := FENCE.search(text, position):
+        closing = re.compile(rf"^[ \t]*{re.escape(opening['fence'])}[ \t]*\n", re.MULTILINE).search(text, opening.end())
+        if closing is None:
+            return 0
+        is_python = opening["language"].lower() in ("", "python", "py", "python3", "tool_code")
+        if is_python and CALL.search(text, opening.end(), closing.start()):
+            return closing.end()
+        position = closing.end()
+    return 0
+
+
+def _period(text: str) -> int:
+    """Returns the length of the passage that fills a text again and again; 0 if there is none. Numbers are ignored.
+
+    The smallest period of a text is its length minus its longest border (Knuth, Morris and Pratt 1977).
+    """
+    if len(text) < WINDOW:
+        return 0
+    letters = re.sub(r"\d", "0", text)[::-1]
+    borders = [0] * len(letters)
+    length = 0
+    for position in range(1, len(letters)):
+        while length and letters[position] != letters[length]:
+            length = borders[length - 1]
+        length += letters[position] == letters[length]
+        borders[position] = length
+    period = len(letters) - borders[-1]
+    return period if period * REPEATS <= len(letters) else 0

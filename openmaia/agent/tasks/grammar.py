@@ -1,0 +1,197 @@
+"""Parses replies of models. Common deviations from the format are accepted, and the result lists them."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
+
+from openmaia.core.messages import AnswerFormat
+
+KNOWN = ("HYPOTHESIS LIST", "HYPOTHESES", "HYPOTHESIS", "DESCRIPTION", "REASONING", "BIAS")
+"""Headings that are understood in every task, besides [CODE] and the labels."""
+
+
+@cache
+def headings(answer: AnswerFormat) -> re.Pattern[str]:
+    """Returns a pattern that finds the headings of sections, with the groups `name` and `colon` (which may be empty)."""
+    names = "|".join(map(re.escape, dict.fromkeys(["CODE", *KNOWN, answer.text, answer.decided_by])))
+    return re.compile(
+        rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t]*\d+)?)\]"
+        r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
+        re.MULTILINE | re.IGNORECASE,
+    )
+
+
+@cache
+def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
+    """Returns a pattern that matches the space before a heading of a label in the middle of a line."""
+    return re.compile(rf"(?<=[^\s#>*_`-])[ \t]+(?=\[{re.escape(answer.labels)}[ \t]*\d*\][*_`]*[ \t]*:)", re.IGNORECASE)
+
+
+FENCE = re.compile(
+    r"^(?:[ \t#>*_-]*\[CODE\][*_]*[ \t]*:?[*_]*)?[ \t]*(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""The opening of a code block, which may be on the line of its heading."""
+CALL = re.compile(r"\b(?:system|tools)\.")
+"""A call of an instrument."""
+PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|<[^<>]*>|\(?to be determined\)?)\.?$", re.IGNORECASE)
+BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
+"""What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
+ABSTENTION = re.compile(r"^\W*(none|n/a|unknown)\W*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedReply:
+    """What one reply contains."""
+
+    code: str
+    """The experiment; "" if there is none."""
+    hypotheses: tuple[str, ...]
+    description: str | None
+    """None if the reply holds no answer, "" if the agent abstains. A reply may hold an experiment and an answer."""
+    labels: tuple[str, ...]
+    sections: dict[str, str]
+    """The text of each section, by heading."""
+    forgiven: tuple[str, ...]
+    """Deviations from the format."""
+    problem: str = ""
+    """Why an attempted answer is invalid, for the agent."""
+
+
+DESCRIBED = AnswerFormat()
+
+
+def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
+    """Parses one reply of the agent. It never raises an exception."""
+    forgiven: list[str] = []
+    code, prose = _take_code(reply.replace("\r\n", "\n"), forgiven, answer)
+    sections = _sections(prose, forgiven, answer)
+    labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
+    if not answer.choices:
+        labels = [label for label in labels if not (PLACEHOLDER.match(label) or ABSTENTION.match(label))]
+    labels, problem = _chosen(labels, answer)
+    description = _description(sections, labels, answer)
+    if description and not labels:
+        forgiven.append("no label: the description serves as one")
+        labels = [description]
+    listed = sections.get("HYPOTHESIS LIST") or sections.get("HYPOTHESES") or sections.get("HYPOTHESIS") or ""
+    return ParsedReply(
+        code=code,
+        hypotheses=tuple(_items(listed)),
+        description=description,
+        labels=tuple(labels) if description else (),
+        sections=sections,
+        forgiven=tuple(dict.fromkeys(forgiven)),
+        problem="" if description is not None or code else problem,
+    )
+
+
+def _chosen(labels: list[str], answer: AnswerFormat) -> tuple[list[str], str]:
+    """Returns the labels that are valid choices, and what is wrong if there is none."""
+    if not answer.choices:
+        return labels, ""
+    words = [set(re.findall(r"[A-Z]+", label.upper())) for label in labels]
+    chosen = [choice for named in words for choice in answer.choices if named & set(answer.choices) == {choice}]
+    if labels and not chosen:
+        return [], f"[{answer.labels}]: {labels[0][:60]!r} is none of {', '.join(answer.choices)}"
+    return chosen[:1], ""
+
+
+def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[str, str]:
+    """Returns all code blocks, joined in their order, and the prose around them."""
+    blocks: list[str] = []
+    prose: list[str] = []
+    position = 0
+    while opening := FENCE.search(reply, position):
+        prose.append(reply[position : opening.start()])
+        closing = re.compile(rf"^[ \t]*{re.escape(opening['fence'])}[ \t]*$", re.MULTILINE).search(reply, opening.end())
+        end = closing.start() if closing else len(reply)
+        block = reply[opening.end() : end]
+        language = opening["language"].lower()
+        if language not in ("python", "py", "python3", "tool_code", ""):
+            prose.append(block)
+        elif language == "" and headings(answer).match(block):
+            prose.append(block)
+            forgiven.append("an answer inside a fence")
+        elif language == "" and not closing and not CALL.search(block):
+            prose.append(block)  # a single fence, such as one that closes a block that was never opened
+        else:
+            blocks.append(block)
+            if language != "python":
+                forgiven.append(f"a fence marked {language!r} instead of 'python'")
+        if opening["fence"][0] == "~":
+            forgiven.append("a fence of ~~~ instead of ```")
+        if not closing:
+            forgiven.append("a fence that was never closed")
+        position = closing.end() if closing else len(reply)
+    prose.append(reply[position:])
+    if len(blocks) > 1:
+        forgiven.append(f"{len(blocks)} code blocks: run as one experiment, in order")
+    text = "".join(prose)
+    if not blocks:
+        return _unfenced(text, forgiven, answer), text
+    return "\n".join(blocks).strip("\n"), text
+
+
+def _unfenced(prose: str, forgiven: list[str], answer: AnswerFormat) -> str:
+    """Returns the lines after [CODE] if they compile as Python and call a tool, and "" otherwise."""
+    opening = re.search(r"^[ \t*]*\[CODE\][*]*[ \t]*:?", prose, re.MULTILINE | re.IGNORECASE)
+    if not opening:
+        return ""
+    following = headings(answer).search(prose, opening.end())
+    code = prose[opening.end() : following.start() if following else None].strip()
+    if not CALL.search(code):
+        return ""
+    try:
+        compile(code, "reply", "exec")
+    except (SyntaxError, ValueError):
+        return ""
+    forgiven.append("code without a fence")
+    return code
+
+
+def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str, str]:
+    """Returns the text of each section. Of a repeated section the last one counts, as in the published code."""
+    texts: dict[str, str] = {}
+    if answer.decided_by != answer.labels:
+        prose, moved = inline_labels(answer).subn("\n", prose)
+        if moved:
+            forgiven.append("labels on one line")
+    matches = list(headings(answer).finditer(prose))
+    for match, following in zip_longest(matches, matches[1:]):
+        name = re.sub(r"[ \t]+", " ", match["name"].upper())
+        if name != "CODE" and not match["colon"]:
+            forgiven.append(f"[{name}] without a colon")
+        if "*" in match[0] or "#" in match[0]:
+            forgiven.append(f"[{name}] in bold or as a heading")
+        text = prose[match.end() : following.start() if following else None]
+        texts[name] = re.sub(r"[*_]{2,}", "", text).strip().strip("`").strip()
+    return texts
+
+
+def _description(sections: dict[str, str], labels: list[str], answer: AnswerFormat) -> str | None:
+    """Returns the description of the answer in a reply.
+
+    Args:
+        sections: The text of each section of the reply, by heading.
+        labels: The valid labels of the reply.
+        answer: The format of answers.
+
+    Returns:
+        The description on one line, or the first label if there are only labels and these decide. An empty string if
+        the agent abstains. None if the reply is no answer, so that the investigation goes on.
+    """
+    text = sections.get(answer.text, "")
+    if answer.decided_by == answer.labels:
+        return (" ".join(text.split()) or labels[0]) if labels else None
+    if not text or PLACEHOLDER.match(text):
+        return None
+    return "" if ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
+
+
+def _items(text: str) -> list[str]:
+    """Returns the entries of a list without their bullets. Of a text without bullets every line is an entry."""
+    lines = [line.strip() for line in text.splitlines()]
+    entries = [BULLET.sub("", line) for line in lines if BULLET.match(line)]
+    return [entry for entry in entries or lines if entry and not PLACEHOLDER.match(entry)]

@@ -1,0 +1,226 @@
+"""Reads tasks. A task is a folder with prompts and a task.yaml: the format of the answer, the scope, the stopping rule,
+and how masks are rendered.
+
+system.md     who the agent is; {api} stands for what it can call, {example} for the example
+example.md    an example of a whole investigation, left out if a tool is not available
+user.md       the question; {layer} and {unit} stand for the unit, {class} for the name of an output's class
+final.md      what the agent is told when its experiments are used up
+no_code.md    what it is told after a message with neither an experiment nor an answer
+set_aside.md  what it is told after the output of an experiment that stood beside an answer
+repeated.md   what it is told after a message that repeated itself and was cut
+evidence.md   the stopping rule, if there is one; {experiments}, {controls}, {replicates} and {labels} stand for its
+              numbers; a line about something that is not required is left out
+missing.md    what it is told after an answer that comes too early; {missing} stands for what the answer lacks
+describe.md   what the viewer, the model that describes images, is asked about one image; summarize.md about several
+look.md       what the viewer is asked, for a backbone that takes no images, about an image and its masked rendering
+contrasts.md  the instructions for the model that writes near misses of the labels
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import Rendering
+from openmaia.core.messages import AnswerFormat
+from openmaia.core.units import Scope, Unit
+
+EnumT = TypeVar("EnumT", bound=StrEnum)
+
+PROMPTS = (
+    "system",
+    "example",
+    "user",
+    "final",
+    "no_code",
+    "set_aside",
+    "repeated",
+    "evidence",
+    "missing",
+    "describe",
+    "look",
+    "summarize",
+    "contrasts",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppingRule:
+    """The smallest amounts of evidence that an agent must have collected before its answer is accepted.
+
+    An answer with less evidence is sent back to the agent, which can then run more experiments. The value 0 means that
+    a field demands nothing. `confirm` is no such demand: it configures a test that follows an accepted answer. If the
+    agent may run no more experiments, only `experiments` is still demanded.
+    """
+
+    experiments: int = 0
+    """Number of experiments that measured the unit's activation on at least one image."""
+    controls: int = 0
+    """Number of different negative controls that were measured for each hypothesis that the answer keeps. A negative
+    control is an image that should not excite the unit if the hypothesis is true."""
+    replicates: int = 0
+    """Number of different images that were measured for each hypothesis that the answer keeps."""
+    confirm: int = 0
+    """Number of new images of the final labels, and of as many near misses, on which an accepted answer is tested. A
+    near miss is the same scene with one thing changed, so that the label no longer holds."""
+    labels: int = 0
+    """1: an answer is sent back, but only once for this reason alone, if it has a label of which no experiment measured
+    an image."""
+
+    @property
+    def demands(self) -> dict[str, int]:
+        """The values above 0 by field name, without `confirm`, which demands nothing of the agent."""
+        names = ("experiments", "controls", "replicates", "labels")
+        numbers: dict[str, int] = {name: getattr(self, name) for name in names}
+        return {what: number for what, number in numbers.items() if number}
+
+    def overridden(self, values: Mapping[str, int | None]) -> "StoppingRule":
+        """Returns a copy of the rule with the given values, by field name. None keeps the value of the rule."""
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
+
+    def stated(self, text: str) -> str:
+        """Returns the prompt that tells the agent this rule; empty if nothing is required of the agent.
+
+        Args:
+            text: The template `evidence.md`. The numbers replace placeholders such as {controls}, and lines about
+                numbers that are not required are left out. Its second paragraph says how calls name hypotheses. It is
+                kept only if images of hypotheses are required.
+        """
+        if not self.demands:
+            return ""
+        demands, _, naming = text.partition("\n\n")
+        lines = (demands + ("\n" + naming if self.controls or self.replicates else "")).splitlines()
+        lines = [line for line in lines if set(re.findall(r"\{(\w+)\}", line)) <= self.demands.keys()]
+        return re.sub(r"\{(\w+)\}", lambda name: str(self.demands[name[1]]), "\n".join(lines)) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A question about a unit and the rules for its answer. The texts are the prompts that the module describes."""
+
+    name: str
+    system: str
+    example: str
+    user: str
+    final: str
+    no_code: str
+    set_aside: str
+    repeated: str
+    evidence: str
+    missing: str
+    describe: str
+    look: str
+    summarize: str
+    contrasts: str
+    answer: AnswerFormat
+    scope: Scope
+    """What one investigation is about: a unit, a layer or the network."""
+    rule: StoppingRule
+    rendering: Rendering
+    """How the attribute `masked` of an image in the agent's code shows the region where the unit responds."""
+
+    def instructions(self, api: str, *, is_whole: bool = True) -> str:
+        """Returns the system message.
+
+        Args:
+            api: Describes what the agent can call.
+            is_whole: Whether it can call everything. If not, the example is left out, which calls most of it.
+        """
+        return self.system.replace("{api}", api.rstrip()).replace(
+            "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
+        )
+
+    def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
+        """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.
+
+        Args:
+            unit: The unit.
+            class_name: Returns the name of the class that an output unit represents. It is called only if the prompt
+                contains {class}.
+        """
+        text = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
+        if "{class}" in text:
+            text = text.replace("{class}", class_name())
+        rule = self.rule.stated(self.evidence)
+        return f"{text}\n{rule}" if rule else text
+
+
+@dataclass
+class _TaskFile:
+    """The schema of task.yaml."""
+
+    scope: str = "unit"
+    rendering: str = "darken"
+    answer: AnswerFormat = field(default_factory=AnswerFormat)
+    evidence: StoppingRule = field(default_factory=StoppingRule)
+
+
+def load(name: str) -> Task:
+    """Reads a task of this package, or the task in a folder. A missing prompt is taken from the task `description`.
+
+    Raises:
+        UsageError: There is no such task, or its task.yaml is invalid.
+    """
+    shipped = Path(__file__).parent
+    folder = shipped / name if (shipped / name / "user.md").is_file() else Path(name)
+    if not (folder / "user.md").is_file():
+        known = ", ".join(sorted(path.parent.name for path in shipped.glob("*/user.md")))
+        raise UsageError(f"task.name={name!r} is neither a task of OpenMAIA ({known}) nor a folder with a user.md")
+    file = folder / "task.yaml"
+    settings = _settings(file)
+    return Task(
+        name=folder.name,
+        answer=_answer_format(settings.answer, file),
+        rule=_rule(settings.evidence, file),
+        scope=_member(Scope, settings.scope, f"{file}: scope"),
+        rendering=_member(Rendering, settings.rendering, f"{file}: rendering"),
+        **{prompt: _read(folder, shipped / "description", f"{prompt}.md") for prompt in PROMPTS},
+    )
+
+
+def _read(folder: Path, fallback: Path, file: str) -> str:
+    path = folder / file if (folder / file).is_file() else fallback / file
+    return path.read_text(encoding="utf-8").strip() + "\n"
+
+
+def _settings(path: Path) -> _TaskFile:
+    if not path.is_file():
+        return _TaskFile()
+    try:
+        settings: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(_TaskFile), OmegaConf.load(path)))
+    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{path}: {str(error).splitlines()[0]}") from error
+    return settings
+
+
+def _answer_format(given: AnswerFormat, path: Path) -> AnswerFormat:
+    answer = AnswerFormat(
+        text=given.text.upper(),
+        labels=given.labels.upper(),
+        decided_by=given.decided_by.upper(),
+        choices=tuple(choice.upper() for choice in given.choices),
+    )
+    if answer.decided_by not in (answer.text, answer.labels):
+        raise UsageError(f"{path}: answer.decided_by={answer.decided_by!r}; expected {answer.text} or {answer.labels}")
+    return answer
+
+
+def _rule(rule: StoppingRule, path: Path) -> StoppingRule:
+    for name, value in asdict(rule).items():
+        if value < 0:
+            raise UsageError(f"{path}: evidence.{name}={value}; expected 0 (not required) or more")
+    return rule
+
+
+def _member(enum: type[EnumT], value: str, key: str) -> EnumT:
+    try:
+        return enum(value)
+    except ValueError as error:
+        raise UsageError(f"{key}: {value!r}; expected {' or '.join(enum)}") from error

@@ -1,0 +1,68 @@
+"""Writes the prompt's description of the API, from the signatures and docstrings of what the agent can call."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from openmaia.agent.tools import api, values
+from openmaia.core.units import Scope
+
+WITHHELD = "Not available in this investigation: "
+
+
+def api_text(
+    user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
+) -> str:
+    """Returns the description of what the agent can call.
+
+    Args:
+        user_tools: The user's own tools, by name.
+        scope: What the investigation is about.
+        without: Tools that are not available. They and every example that calls one of them are left out.
+    """
+    systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
+    names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
+    sections = [
+        *(_class(name, kind, tuple(without)) for name, kind in zip(names, systems, strict=True)),
+        _class("tools", api.Tools, tuple(without)),
+        _doc("images", inspect.getdoc(values.Image) or ""),
+    ]
+    if user_tools:
+        own = (_function(f"tools.{name}", function) for name, function in user_tools.items())
+        sections.insert(-1, "\n".join(own))
+    text = "\n\n".join(sections)
+    if not without:
+        return text
+    named = [f"tools.{name}" for name in without]
+    parts = [list(lines) for _, lines in groupby(text.splitlines(), lambda line: line.strip()[:3] in (">>>", "..."))]
+    kept = [line for part in parts if not any(f"{name}(" in line for name in named for line in part) for line in part]
+    return "\n".join([*kept, "", f"{WITHHELD}{', '.join(named)}."])
+
+
+@cache
+def _class(name: str, kind: type, without: tuple[str, ...]) -> str:
+    methods = [(key, value) for key, value in vars(kind).items() if inspect.isfunction(value) and key[0] != "_"]
+    named = [
+        _function(f"{name}.{key}", value) for key, value in methods if key == value.__name__ and key not in without
+    ]
+    return _doc(f"`{name}`", inspect.getdoc(kind) or "") + "\n\n" + "\n\n".join(named)
+
+
+def _function(name: str, function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function)
+    kept = [
+        p.replace(annotation=p.annotation if p.annotation is not Any else p.empty)
+        for p in signature.parameters.values()
+    ]
+    shown = signature.replace(parameters=[p for p in kept if p.name != "self"])
+    if shown.return_annotation is Any:
+        shown = shown.replace(return_annotation=inspect.Signature.empty)
+    plain = re.sub(rf"\[(?:typing\.)?Any(?:, \.\.\.)?\]|typing\.|{re.escape(api.__name__)}\.", "", f"{name}{shown}")
+    return _doc(plain, inspect.getdoc(function) or "")
+
+
+def _doc(head: str, body: str) -> str:
+    return "\n".join([head, *(f"    {line}".rstrip() for line in body.splitlines())])

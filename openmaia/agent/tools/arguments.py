@@ -1,0 +1,97 @@
+"""Validates the arguments of tool calls by the agent's code.
+
+Every function that checks a value returns it, and raises ToolError, which the agent sees, if it is invalid.
+"""
+
+import re
+from typing import Any, cast
+
+import numpy as np
+
+from openmaia.core.errors import ToolError
+from openmaia.core.images import EncodedImage, decode
+
+MAX_TEXT = 2_000
+"""Largest number of characters in a prompt, an instruction or a title."""
+PLACEHOLDER = re.compile(r"<[^<>]*>")
+MAX_ASPECT = 8
+"""Largest ratio of the sides of an image. More elongated images become huge if a network's preprocessing enlarges the
+shorter side and does not crop."""
+
+
+def brief(value: Any) -> str:
+    """Returns the repr of a value for an error message, shortened to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def list_of(values: Any) -> list[Any]:
+    """Returns the value, which must be a list."""
+    if not isinstance(values, list):
+        raise ToolError(f"expected a list, not {type(values).__name__}")
+    return cast(list[Any], values)
+
+
+def named_values(values: Any) -> dict[str, Any]:
+    """Returns the value, which must be a dict of keyword arguments."""
+    if not isinstance(values, dict):
+        raise ToolError(f"expected arguments by name, not {type(values).__name__}")
+    return cast(dict[str, Any], values)
+
+
+def texts(values: list[Any], tool: str) -> list[str]:
+    """Returns a list of at least one text, each of 1 to MAX_TEXT characters. The error message names the `tool`."""
+    if not values:
+        raise ToolError(f"{tool}: an empty list; give at least one text")
+    given = [text(value) for value in values]
+    for each in given:
+        if PLACEHOLDER.search(each):
+            raise ToolError(f"{tool}: {brief(each)} holds a placeholder; write in words what the image shows")
+    return given
+
+
+def text(value: Any) -> str:
+    """Returns the value, which must be a text of 1 to MAX_TEXT characters that is not blank."""
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
+        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {brief(value)}")
+    return value
+
+
+def hypotheses(given: Any, count: int) -> list[str]:
+    """Returns the hypothesis that each of `count` images tests.
+
+    Args:
+        given: One hypothesis for all images, or a list with one for each image. None stands for no hypothesis.
+        count: The number of images.
+
+    Returns:
+        A hypothesis for each image; empty if the image tests none.
+    """
+    names: list[Any] = list_of(given) if isinstance(given, list) else [given] * count
+    if len(names) != count:
+        raise ToolError(f"hypothesis: {len(names)} names for {count} images; give one for all, or one for each")
+    return ["" if name is None else text(str(name)).strip() for name in names]
+
+
+def view(name: Any) -> str:
+    """Returns the name of a rendering: `original`, `masked`, or an empty string for the default."""
+    if name not in ("", "original", "masked"):
+        raise ToolError(f"view {brief(name)}; expected original or masked")
+    return name
+
+
+def decoded_png(data: Any) -> EncodedImage:
+    """Decodes an image that the agent's code made or changed. Its sides must have 8 to 2048 pixels."""
+    if not isinstance(data, bytes):
+        raise ToolError(f"expected the bytes of an image, not {type(data).__name__}")
+    try:
+        pixels = np.asarray(decode(data))
+    except ValueError as error:
+        raise ToolError(str(error)) from error
+    if min(pixels.shape[:2]) < 8 or max(pixels.shape[:2]) > 2048:
+        raise ToolError(f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; expected 8 to 2048 on each side")
+    if max(pixels.shape[:2]) > MAX_ASPECT * min(pixels.shape[:2]):
+        raise ToolError(
+            f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; one side may be at most {MAX_ASPECT} times the other"
+        )
+    return EncodedImage.of(pixels)

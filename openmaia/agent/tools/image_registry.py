@@ -1,0 +1,134 @@
+"""Stores the images of one investigation, with masks and activations, by the ids that the agent's code uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.agent.tools.arguments import brief, decoded_png, view
+from openmaia.core.errors import ToolError
+from openmaia.core.images import EncodedImage, Rendering, rendered, upsample
+from openmaia.core.services import Map, UnitExemplars
+
+Mask = npt.NDArray[np.bool_]
+"""Shape (height, width). True for the pixels at which the unit's activation exceeds its threshold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredImage:
+    """An image that a tool returned to the agent."""
+
+    id: str
+    original: EncodedImage
+    mask: Mask | None = None
+    """None if the unit has not been measured on the image, or if the layer has no spatial dimensions."""
+    activation: dict[str, float | bool] | None = None
+    """The unit's activation as the agent sees it, see `describe_activation`. None if it has not been measured."""
+    hypothesis: str = ""
+    """The hypothesis that the image tests according to the agent's code. Empty if it named none."""
+
+
+class ImageRegistry:
+    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids."""
+
+    def __init__(self, rendering: Rendering = Rendering.DARKEN) -> None:
+        self.entries: dict[str, RegisteredImage] = {}
+        self._rendering = rendering
+
+    def add(
+        self,
+        original: EncodedImage,
+        mask: Mask | None = None,
+        activation: dict[str, float | bool] | None = None,
+        hypothesis: str = "",
+    ) -> RegisteredImage:
+        """Registers an image under the next free id."""
+        name = f"image-{len(self.entries) + 1}"
+        entry = RegisteredImage(id=name, original=original, mask=mask, activation=activation, hypothesis=hypothesis)
+        self.entries[entry.id] = entry
+        return entry
+
+    def restore(self, entries: Sequence[RegisteredImage]) -> None:
+        """Registers the images of a replayed tool call again, under the same ids."""
+        self.entries.update((entry.id, entry) for entry in entries)
+
+    def get(self, id: object) -> RegisteredImage:
+        """Returns an image. Raises ToolError for an unknown id."""
+        entry = self.entries.get(id) if isinstance(id, str) else None
+        if entry is None:
+            raise ToolError(f"there is no image {brief(id)}; use the images that the tools returned")
+        return entry
+
+    def rendered(self, id: object, name: str) -> EncodedImage:
+        """Returns an image in the rendering `original` or `masked`. Without a mask, both are the original.
+
+        Masks are drawn on demand, because most images are never displayed. Raises ToolError for an unknown id.
+        """
+        entry = self.get(id)
+        if name != "masked" or entry.mask is None:
+            return entry.original
+        return EncodedImage.of(rendered(entry.original.pixels, entry.mask, self._rendering), entry.original.sources)
+
+    def resolve(self, argument: Any, default: str) -> EncodedImage:
+        """Returns the image that is the argument of a tool call.
+
+        Args:
+            argument: A dict with the id of a registered image, or with the bytes of a PNG file (see `values.wire`).
+            default: The rendering if the argument names none.
+
+        Raises:
+            ToolError: The argument is not an image, its id is unknown, or the PNG is invalid.
+        """
+        if not isinstance(argument, dict):
+            raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
+        fields = cast(dict[str, Any], argument)
+        if "png" in fields:
+            return decoded_png(fields["png"])
+        return self.rendered(fields.get("image"), view(fields.get("view")) or default)
+
+    def hypothesis_of(self, argument: dict[str, Any]) -> str:
+        """Returns the hypothesis that the image of an argument tests; an empty string if there is none."""
+        return "" if "png" in argument else self.get(argument.get("image")).hypothesis
+
+
+def unit_mask(image: EncodedImage, activations: Map | None, box: Sequence[float], threshold: float) -> Mask | None:
+    """Returns the mask of the pixels at which a unit's activation exceeds its threshold.
+
+    Args:
+        image: The image on which the unit was measured.
+        activations: The unit's activation map, shape (h, w). None if its layer has no spatial dimensions.
+        box: The part of the image that the map covers: left, top, right, bottom in pixels.
+        threshold: The unit's mask threshold.
+
+    Returns:
+        The mask of the whole image, or None without an activation map.
+    """
+    if activations is None:
+        return None
+    left, top, right, bottom = (round(edge) for edge in box)
+    mask = np.zeros(image.pixels.shape[:2], dtype=np.bool_)
+    mask[top:bottom, left:right] = upsample(activations, bottom - top, right - left) > threshold
+    return mask
+
+
+def describe_activation(
+    value: float, activations: Map | None, exemplars: UnitExemplars, raw: float | None = None
+) -> dict[str, float | bool]:
+    """Returns an activation as the agent sees it.
+
+    Args:
+        value: The activation.
+        activations: The map of which it is the maximum, shape (h, w). None if there is none.
+        exemplars: The statistics of the unit.
+        raw: The logit, if the value is a probability.
+
+    Returns:
+        The value, its percentile and z-score (z) among the dataset images, whether it exceeds the mask threshold
+        (fired), and raw unless it is None.
+    """
+    percentile, z = round(exemplars.percentile(value), 1), float(f"{exemplars.z_score(value):.3g}")
+    fired = (value if activations is None else float(activations.max())) > exemplars.threshold
+    described: dict[str, float | bool] = {"value": value, "percentile": percentile, "z": z, "fired": fired}
+    return described if raw is None else described | {"raw": raw}

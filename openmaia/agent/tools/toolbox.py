@@ -1,0 +1,270 @@
+"""Answers the calls of an experiment. Hostile code may have written every argument, until it is validated."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from openmaia.agent.context import InvestigationContext
+from openmaia.agent.tools.arguments import brief, hypotheses, list_of, text, texts, view
+from openmaia.agent.tools.image_registry import ImageRegistry, Mask, RegisteredImage, describe_activation, unit_mask
+from openmaia.agent.tools.notes import not_drawn
+from openmaia.agent.tools.seeds import seed
+from openmaia.agent.tools.subjects import Subjects
+from openmaia.agent.tools.user_tools import call_user_tool
+from openmaia.core.errors import ToolError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Part, user
+from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
+
+
+@dataclass(slots=True)
+class ToolEffect:
+    """What a tool call did besides returning a value.
+
+    It is recorded, so that a replay of the experiment can restore it without calling a service.
+    """
+
+    entries: list[RegisteredImage] = field(default_factory=list[RegisteredImage])
+    """The images that the call registered."""
+    shown: list[Part] = field(default_factory=list[Part])
+    """The texts and images that the call displays to the agent."""
+    asked: list[str] = field(default_factory=list[str])
+    """The request texts from which the call derived seeds. A repeated text gets another seed, so that they are
+    counted."""
+
+
+class Toolbox:
+    """Executes the tool calls of one investigation, and keeps its images and its counts of requests."""
+
+    def __init__(self, context: InvestigationContext):
+        self.context = context
+        self.images = ImageRegistry(context.task.rendering)
+        self.subjects = Subjects(context.unit, context.services)
+        self._asked: Counter[str] = Counter()
+        self._effect = ToolEffect()
+        self._tools: dict[str, Callable[..., Any]] = {
+            "layers": self._layers,
+            "call_neuron": self._call_neuron,
+            "responses": self._responses,
+            "dataset_exemplars": self._dataset_exemplars,
+            "text2image": self._text2image,
+            "edit_images": self._edit_images,
+            "describe_images": self._describe_images,
+            "summarize_images": self._summarize_images,
+            "display": self._display,
+            "pixels": self._pixels,
+            "user_tool": self._user_tool,
+        }
+
+    def call(self, name: str, args: Sequence[Any]) -> tuple[Any, ToolEffect]:
+        """Calls a tool and returns its result and its effect.
+
+        Raises:
+            ToolError: The agent's code called it wrongly.
+            ServiceError: A service failed.
+        """
+        tool = self._tools.get(name)
+        if tool is None or name in self.context.options.without:
+            raise ToolError(f"there is no tool {brief(name)}")
+        self._effect = ToolEffect()
+        try:
+            return tool(*args), self._effect
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise ToolError(f"{name}: wrong number of arguments") from error
+
+    def replay(self, effect: ToolEffect) -> None:
+        """Restores the effect of a recorded call."""
+        self.images.restore(effect.entries)
+        self._asked.update(effect.asked)
+
+    # -- the tools ---------------------------------------------------------------------------------------------------
+
+    def _layers(self) -> dict[str, int]:
+        return dict(self.subjects.layers)
+
+    def _call_neuron(
+        self, images: Any, layer: Any = None, index: Any = None, hypothesis: Any = None
+    ) -> list[dict[str, Any]]:
+        unit = self.subjects.unit(layer, index)
+        given = self._limited(images)
+        originals = [self.images.resolve(image, "original") for image in given]
+        named = hypotheses(hypothesis, len(given))
+        tested = [name or self.images.hypothesis_of(image) for image, name in zip(given, named, strict=True)]
+        responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
+        exemplars = self.subjects.exemplars(unit)
+        return [
+            self._register(
+                image,
+                unit_mask(image, response.map, response.box, exemplars.threshold),
+                describe_activation(response.value, response.map, exemplars, response.raw),
+                name,
+            )
+            for image, response, name in zip(originals, responses, tested, strict=True)
+        ]
+
+    def _responses(self, images: Any, layer: Any) -> list[list[float]]:
+        units = self.subjects.units(layer)
+        originals = [self.images.resolve(image, "original") for image in self._limited(images)]
+        probes = [Probe(unit=unit, image=image) for image in originals for unit in units]
+        values = [response.value for response in self.context.services.target.probe(probes)]
+        return [values[start : start + len(units)] for start in range(0, len(values), len(units))]
+
+    def _dataset_exemplars(self, kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
+        if kind not in get_args(ExemplarKind):
+            raise ToolError(
+                f"dataset_exemplars: kind={brief(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
+            )
+        exemplars = self.subjects.exemplars(self.subjects.unit(layer, index))
+        return [
+            self._register(
+                exemplar.image,
+                unit_mask(exemplar.image, exemplar.map, (0, 0, *exemplar.image.size), exemplars.threshold),
+                describe_activation(exemplar.activation, exemplar.map, exemplars),
+            )
+            for exemplar in exemplars.of_kind(kind)
+        ]
+
+    def _text2image(self, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+        wanted = texts(self._limited(prompts), "text2image")
+        tested = hypotheses(hypothesis, len(wanted))
+        generated = self._generate(wanted)
+        return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
+
+    def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+        orders = texts(self._limited(instructions), "edit_images")
+        given = self._limited(images)
+        if len(given) != len(orders):
+            raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
+        tested = hypotheses(hypothesis, len(given))
+        generated = iter(self._generate([text(image) for image in given if isinstance(image, str)]))
+        bases = [next(generated).image if isinstance(i, str) else self.images.resolve(i, "original") for i in given]
+        requests = [
+            Edit(image=base, instruction=order, seed=self._seed(f"{base.digest} {order}"))
+            for base, order in zip(bases, orders, strict=True)
+        ]
+        edited = self.context.services.editor.edit(requests)
+        answers: list[dict[str, Any]] = []
+        for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
+            self._report_missing(result, order)
+            caption = image if isinstance(image, str) else "original"
+            answers.append({"image": self._register(base), "caption": caption})
+            answers.append({"image": self._register_generated(result, name), "caption": order})
+        return answers
+
+    def _describe_images(self, images: Any, titles: Any) -> str:
+        seen = [self.images.resolve(image, "masked") for image in self._limited(images)]
+        names = texts(list_of(titles), "describe_images")
+        if len(seen) != len(names):
+            raise ToolError(f"describe_images: {len(seen)} images but {len(names)} titles; give one for each")
+        replies = self._ask_viewer([(self.context.task.describe, image) for image in seen])
+        return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))
+
+    def _summarize_images(self, images: Any) -> str:
+        seen = [self.images.resolve(image, "masked") for image in self._limited(images)]
+        if not seen:
+            raise ToolError("summarize_images: an empty list; give at least one image")
+        return self._ask_viewer([(self.context.task.summarize, *seen)])[0]
+
+    def _display(self, items: Any) -> None:
+        given = list_of(items)
+        described = iter(self._described([item for item in given if not isinstance(item, str)]))
+        for item in given:
+            if isinstance(item, str):
+                self._effect.shown.append(item)
+                continue
+            image = self.images.resolve(item, "masked")
+            if "png" not in item:
+                name = f"[{item['image']}, {'masked' if self._is_masked(item) else 'original'}]"
+                self._effect.shown.append(f"{name} {next(described, '')}".rstrip())
+            elif words := next(described, ""):
+                self._effect.shown.append(f"[image] {words}")
+            self._effect.shown.append(image)
+
+    def _described(self, items: Sequence[Any]) -> list[str]:
+        """Returns the viewer's description of each displayed image; an empty list if the backbone can process images.
+
+        The items are references to images as the sandbox sends them, see `values.wire`.
+        """
+        if self.context.options.sees_images or not items:
+            return []
+        questions = [
+            (
+                self.context.task.look,
+                self.images.rendered(item["image"], "original"),
+                self.images.resolve(item, "masked"),
+            )
+            if self._is_masked(item)
+            else (self.context.task.describe, self.images.resolve(item, "masked"))
+            for item in items
+        ]
+        return self._ask_viewer(questions)
+
+    def _is_masked(self, item: Any) -> bool:
+        """Whether an image of `display` appears with the region in which the unit responds."""
+        return "png" not in item and item["view"] != "original" and self.images.get(item["image"]).mask is not None
+
+    def _pixels(self, id: Any, name: Any) -> bytes:
+        return self.images.rendered(id, view(name)).png
+
+    def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
+        tools, resolve = self.context.options.user_tools, self.images.resolve
+        return call_user_tool(tools, (name, args, kwargs), lambda image: resolve(image, "original"), self._register)
+
+    # -- parts of several tools --------------------------------------------------------------------------------------
+
+    def _generate(self, prompts: list[str]) -> list[GeneratedImage]:
+        if prompts and "text2image" in self.context.options.without:
+            raise ToolError("prompts cannot be drawn here; give images")
+        requests = [Generation(prompt=prompt, seed=self._seed(prompt)) for prompt in prompts]
+        generated = self.context.services.generator.generate(requests) if requests else []
+        for prompt, image in zip(prompts, generated, strict=True):
+            self._report_missing(image, prompt)
+        return generated
+
+    def _report_missing(self, generated: GeneratedImage, prompt: str) -> None:
+        if generated.missing_terms:
+            self._effect.shown.append(not_drawn(generated.missing_terms, prompt))
+
+    def _seed(self, prompt: str) -> int:
+        nth = self._asked[prompt]
+        self._asked[prompt] += 1
+        self._effect.asked.append(prompt)
+        return seed(self.context.run_seed, "explore", prompt, nth)
+
+    def _ask_viewer(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
+        """Asks the backbone each question (texts and images) in a separate conversation, and returns the replies."""
+        chats = [
+            Chat(
+                conversation="",
+                messages=(user(*question),),
+                seed=self._seed(f"viewer {' '.join(p if isinstance(p, str) else p.digest for p in question)}"),
+                max_tokens=self.context.options.reply_tokens,
+            )
+            for question in questions
+        ]
+        return [reply.text.strip() for reply in self.context.services.backbone.reply(chats)]
+
+    def _register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
+        """Registers a generated image. It tests no hypothesis if terms of the prompt are missing from it."""
+        return self._register(generated.image, hypothesis="" if generated.missing_terms else tested)
+
+    def _register(
+        self,
+        original: EncodedImage,
+        mask: Mask | None = None,
+        activation: dict[str, float | bool] | None = None,
+        hypothesis: str = "",
+    ) -> dict[str, Any]:
+        """Registers an image and returns its name and activation as they travel to the agent."""
+        entry = self.images.add(original, mask, activation, hypothesis)
+        self._effect.entries.append(entry)
+        return {"image": entry.id, "activation": entry.activation}
+
+    def _limited(self, images: Any) -> list[Any]:
+        given, limit = list_of(images), self.context.options.images_per_call
+        if len(given) > limit:
+            raise ToolError(f"{len(given)} images in one call; at most {limit} are taken")
+        return given

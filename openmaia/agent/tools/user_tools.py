@@ -1,0 +1,64 @@
+"""Calls tools that the user defined, and converts their arguments and results from and to those of the sandbox."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from PIL import Image
+
+from openmaia.agent.tools.arguments import brief, list_of, named_values
+from openmaia.core.errors import ToolError
+from openmaia.core.images import EncodedImage
+
+
+def call_user_tool(
+    tools: Mapping[str, Callable[..., Any]],
+    arguments: tuple[Any, Any, Any],
+    resolve: Callable[[Any], EncodedImage],
+    register: Callable[[EncodedImage], dict[str, Any]],
+) -> Any:
+    """Calls a tool of the user and returns its result in the form that is sent to the sandbox.
+
+    Args:
+        tools: The functions that the user defined, by name.
+        arguments: The tool's name, its positional and its keyword arguments, as the sandbox sent them.
+        resolve: Returns the image that is an argument.
+        register: Registers an image and returns the reference to it that is sent to the sandbox.
+
+    Raises:
+        ToolError: The name is unknown, the arguments do not fit, or the tool raised an exception.
+    """
+    name, args, kwargs = arguments
+    tool = tools.get(name) if isinstance(name, str) else None
+    if tool is None:
+        raise ToolError(f"there is no tool {brief(name)}")
+    given = [_decoded(argument, resolve) for argument in list_of(args)]
+    named = {key: _decoded(argument, resolve) for key, argument in named_values(kwargs).items()}
+    try:
+        inspect.signature(tool).bind(*given, **named)
+    except TypeError as error:
+        raise ToolError(f"{name}: {error}") from error
+    try:
+        return _encoded(tool(*given, **named), register)
+    except Exception as error:  # the user's code, called with the agent's arguments: the agent gets to see the error
+        raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _decoded(argument: Any, resolve: Callable[[Any], EncodedImage]) -> Any:
+    """Converts an argument to texts, numbers and Pillow images, in lists of any depth."""
+    if isinstance(argument, list):
+        return [_decoded(part, resolve) for part in cast(list[Any], argument)]
+    if argument is None or isinstance(argument, (str, bool, int, float)):
+        return argument
+    return resolve(argument).pil()
+
+
+def _encoded(value: Any, register: Callable[[EncodedImage], dict[str, Any]]) -> Any:
+    if isinstance(value, Image.Image):
+        return {"$image": register(EncodedImage.of(np.asarray(value.convert("RGB"))))}
+    if isinstance(value, (list, tuple)):
+        return [_encoded(item, register) for item in cast(Sequence[Any], value)]
+    if isinstance(value, dict):
+        return {str(key): _encoded(item, register) for key, item in cast(dict[Any, Any], value).items()}
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)

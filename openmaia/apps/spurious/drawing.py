@@ -1,0 +1,83 @@
+"""Generates a small data set with the folders of Spawrious. Collages use the test split of images, unseen by agents."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from openmaia.apps.spurious import layout
+from openmaia.config.schema import Config
+from openmaia.config.studies import SpuriousConfig
+from openmaia.core.errors import UsageError
+from openmaia.core.services import GeneratedImage, Generation, Generator
+from openmaia.runs.files import Files, safe
+
+AT_ONCE = 32
+
+
+def prompt(label: str, location: str) -> str:
+    """Returns the prompt for an image of a class (`label`) in a place (`location`), such as "a corgi on snow"."""
+    return f"{'an' if label[0] in 'aeiou' else 'a'} {label} on {location}"
+
+
+def folder(config: Config) -> Path:
+    """Returns the folder of the data set in the cache directory.
+
+    Its name is a hash of all settings that determine the images. Versions of packages are not included.
+    """
+    generator = config.generator
+    kinds = (generator.kind, generator.size, generator.diffusion, config.pictures, config.spurious.classes)
+    made_from = repr((kinds, sorted(layout.wanted(config.spurious).items())))
+    name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
+    return Path(config.paths.cache).expanduser() / "spurious" / "drawn" / name
+
+
+def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress: Callable[[int, int], None]) -> None:
+    """Generates those images of the data set that do not exist yet. The file name of an image is its seed.
+
+    Args:
+        files: The folder of the data set.
+        settings: The classes, places and counts.
+        generator: Generates the images.
+        progress: Called after each batch with the number of existing images and the total.
+
+    Raises:
+        UsageError: The settings are invalid, or the generator cannot draw a class or a place.
+    """
+    layout.check(settings)
+    requests = [
+        (cell, _request(cell, number))
+        for cell, count in sorted(layout.wanted(settings).items())
+        for number in range(count)
+    ]
+    existing = set(files.names(layout.ROOT))
+    missing = [(cell, request) for cell, request in requests if _name(cell, request) not in existing]
+    done = len(requests) - len(missing)
+    for start in range(0, len(missing), AT_ONCE):
+        part = missing[start : start + AT_ONCE]
+        for (cell, request), made in zip(part, generator.generate([request for _, request in part]), strict=True):
+            _require_complete(cell, request, made)
+            files.write(_name(cell, request), made.image.png)
+        done += len(part)
+        progress(done, len(requests))
+
+
+def _request(cell: layout.DataCell, number: int) -> Generation:
+    """Returns the request for the image with this number of one class, place and environment.
+
+    Agents cannot request the same image: they get neither this split nor such a seed.
+    """
+    key = hashlib.sha256(f"spurious data set {cell.folder} {number}".encode()).digest()
+    return Generation(prompt=prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")
+
+
+def _name(cell: layout.DataCell, request: Generation) -> str:
+    place = f"{layout.ROOT}/{cell.environment}/{safe(cell.location)}/{safe(cell.label)}"
+    return f"{place}/{request.seed:016x}.png"
+
+
+def _require_complete(cell: layout.DataCell, request: Generation, made: GeneratedImage) -> None:
+    if made.missing_terms:
+        raise UsageError(
+            f"spurious.folder is empty, and the generator cannot draw {', '.join(made.missing_terms)} of {request.prompt!r} "
+            f"({cell.folder}); give classes and places that it knows, or the folder of a data set"
+        )

@@ -1,0 +1,79 @@
+"""Builds the objects that a config describes. Only this package chooses between real and offline services."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openmaia.agent.context import InvestigationOptions
+    from openmaia.config.schema import Config
+    from openmaia.core.services import Backbone, Generator, Target
+    from openmaia.datasets.library import ImageDataset
+    from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+    from openmaia.exemplars.store import ExemplarStore
+
+
+@dataclass(frozen=True)
+class ConfigAssembly:
+    """Builds models, datasets and settings from a config.
+
+    It implements `openmaia.distributed.assembly.Assembly`. Its methods import the modules that they need when they are
+    called.
+    """
+
+    def host(self, role: str, config: "Config") -> Any:
+        """Loads the model of a service and returns the object that implements the service's protocol.
+
+        Args:
+            role: One of "target", "generator", "editor" and "backbone".
+            config: The config of the run.
+        """
+        from openmaia.cli.assembly import hosts
+
+        return hosts.host(role, config)
+
+    def concurrency(self, role: str, config: "Config") -> int:
+        """Returns how many calls a service answers concurrently, or 0 if it processes one batch after another.
+
+        See `host` for the arguments.
+        """
+        from openmaia.cli.assembly import hosts
+
+        return hosts.concurrency(role, config)
+
+    def dataset(self, config: "Config", say: Callable[[str], None] = lambda line: None) -> "ImageDataset":
+        """Returns the image dataset of the config. The first call may download it; `say` receives messages."""
+        from openmaia.cli.assembly import hosts
+
+        return hosts.library(config, say)
+
+    def options(self, config: "Config") -> "InvestigationOptions":
+        """Returns the limits and settings of the investigations of the config."""
+        from openmaia.cli.assembly import hosts
+
+        return hosts.options(config)
+
+    def evaluation(
+        self,
+        config: "Config",
+        generator: "Generator",
+        target: "Target",
+        backbone: "Backbone",
+        store: "ExemplarStore | None" = None,
+        dataset: "ImageDataset | None" = None,
+    ) -> "EvaluationServices":
+        """Returns the services that evaluate descriptions.
+
+        See `openmaia.cli.assembly.evaluation.evaluation_services` for the arguments.
+        """
+        from openmaia.cli.assembly import evaluation
+
+        return evaluation.evaluation_services(
+            config, generator, target, backbone=backbone, store=store, dataset=dataset
+        )
+
+    def design(self, config: "Config") -> "EvaluationDesign":
+        """Returns the settings of the evaluation: how prompts are written, the numbers of images, the seed."""
+        from openmaia.cli.assembly import evaluation
+
+        return evaluation.design(config)

@@ -1,0 +1,68 @@
+"""Builds the services and settings of the bias tests from a config."""
+
+from openmaia.apps.bias.contexts import ContextWriter, ModelContextWriter
+from openmaia.apps.bias.matched import Matcher
+from openmaia.apps.bias.run import BiasDesign
+from openmaia.cli.assembly.evaluation import detector_judge, judge, language_model
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.services import Backbone, Generator, Target
+from openmaia.core.units import OUTPUT
+
+
+def checked(config: Config) -> Config:
+    """Checks that the units of a config are classes of a classifier, and returns the config.
+
+    Raises:
+        UsageError: If the units are not classes.
+    """
+    if config.target.kind == "network" and list(config.target.layers) != [OUTPUT]:
+        raise UsageError(
+            f"target.layers={list(config.target.layers)}: biases are those of classes; give target.layers=[{OUTPUT}] and "
+            f"classes by name, such as units={OUTPUT}=pig,strawberry"
+        )
+    if config.target.kind == "closed_form" and config.target.family != "biased":
+        raise UsageError(f"target.family={config.target.family!r} has no classes; give target.family=biased")
+    if config.target.kind == "synthetic":
+        raise UsageError("target.kind=synthetic has no classes; give a classifier as target.network")
+    return config
+
+
+def services(
+    config: Config, generator: Generator, target: Target, backbone: Backbone | None = None
+) -> tuple[ContextWriter, Matcher]:
+    """Returns the two services that test claimed biases.
+
+    The first one writes pairs of prompts, with the claimed context and without it. The second one generates their
+    images and scores them with the classifier. Its judge, which checks that images show the class, runs in this
+    process.
+
+    Args:
+        config: The config of the run.
+        generator: Makes the images.
+        target: The classifier.
+        backbone: The backbone of the run. It is used if the config makes it the prompt writer, too.
+    """
+    model = language_model(config, backbone)
+    detector = config.bias.detector
+    class_judge = detector_judge(detector, "", config.generator.size) if detector else judge(config, model)
+    if model is None or config.generator.kind == "collage":
+        from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
+
+        writer = RuleContextWriter() if model is None else ModelContextWriter(model)
+        return writer, Matcher(generator=generator, target=target, judge=class_judge, knows_class=is_exact_name)
+    return ModelContextWriter(model), Matcher(generator=generator, target=target, judge=class_judge)
+
+
+def design(config: Config, at_once: int = 1) -> BiasDesign:
+    """Returns the settings of the bias tests. `at_once` is the number of investigations to test concurrently."""
+    settings = config.bias
+    return BiasDesign(
+        pairs=settings.pairs,
+        smallest=settings.smallest,
+        rate=settings.rate,
+        failures=settings.failures,
+        resamples=config.evaluate.bootstrap,
+        seed=config.seed,
+        at_once=at_once,
+    )

@@ -1,0 +1,178 @@
+"""Builds the services of an evaluation, and the trainer of classifiers, from a config."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+from openmaia.cli.assembly import hosts as build
+from openmaia.config.schema import Config, prompt_writer
+from openmaia.core.services import Backbone, Generator, Target
+from openmaia.datasets.library import ImageDataset
+from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
+from openmaia.evaluation.controls import exemplar_scales, load_photographs
+from openmaia.evaluation.judging.judges import DetectorJudge, Judge, ModelJudge
+from openmaia.evaluation.language_model import LanguageModel
+from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.exemplars.store import ExemplarStore
+
+if TYPE_CHECKING:
+    from openmaia.models.training import ClassifierTrainer, Trainable
+
+BOX_THRESHOLD = 0.3
+"""Minimum score of a detected box, as in the synthetic units of the MAIA paper. Not validated for other labels."""
+
+
+def in_process(config: Config) -> EvaluationServices:
+    """Builds all services of an evaluation in this process. It uses stored exemplars and computes none."""
+    store = ExemplarStore.at(
+        config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
+    )
+    dataset = build.library(config) if config.evaluate.pictures else None
+    return evaluation_services(config, build.generator(config), build.target(config), store=store, dataset=dataset)
+
+
+def evaluation_services(
+    config: Config,
+    generator: Generator,
+    target: Target,
+    *,
+    backbone: Backbone | None = None,
+    store: ExemplarStore | None = None,
+    dataset: ImageDataset | None = None,
+) -> EvaluationServices:
+    """Returns the services of an evaluation. The prompt writer and the judge are built in this process.
+
+    Args:
+        config: The config of the run.
+        generator: Makes the test images.
+        target: Measures the units on the test images.
+        backbone: The backbone of the run. If the config makes it the prompt writer too, its model is not loaded again.
+        store: The exemplars, from which the mean and standard deviation of each unit are read. Only
+            `openmaia.evaluation.controls.prepare_reference` needs it.
+        dataset: The images of the run, from which photographs are taken as control images and for detection. Only
+            `prepare_reference` needs it.
+    """
+    model = language_model(config, backbone)
+    count, size = config.evaluate.pictures, config.generator.size
+    return EvaluationServices(
+        generator=generator,
+        target=target,
+        writer=_writer(config, model),
+        model=model,
+        judge=judge(config, model),
+        photographs=() if dataset is None else load_photographs(dataset, count, size),
+        scales={} if store is None else exemplar_scales(store, target.info()),
+        similarities=[_word_overlap(model), *([ModelSimilarity(model)] if model else [])],
+    )
+
+
+def design(config: Config) -> EvaluationDesign:
+    """Returns the evaluation protocol of a config: the prompts, the number of test images, the seed, and so on."""
+    settings = config.evaluate
+    preset = next(preset for preset in get_args(PromptPreset) if preset == settings.preset)
+    return EvaluationDesign(preset=preset, n=settings.n, seed=config.seed, random=settings.n, detect=settings.detect)
+
+
+def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:
+    """Returns the language model that writes prompts and judges images, or None if rules write the prompts.
+
+    See `evaluation_services` for the argument `backbone`.
+    """
+    writer = prompt_writer(config)
+    if writer.kind == "rules":
+        return None
+    settings = replace(config, backbone=writer)
+    if backbone is None or writer is not config.backbone:
+        backbone = build.backbone(settings)
+    return LanguageModel(backbone, build.backbone_name(settings))
+
+
+def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:
+    match config.evaluate.preset, model:
+        case _, None:
+            from openmaia.offline.evaluation.prompts import RulePromptWriter
+
+            return RulePromptWriter()
+        case "labels", _:
+            return ModelPromptWriter(model)
+        case "paper", _:
+            return PublishedPromptWriter(model, "paper")
+        case "repo", _:
+            return PublishedPromptWriter(model, "repo")
+        case _:
+            return PublishedPromptWriter(model, "pairing")
+
+
+def _word_overlap(model: LanguageModel | None) -> WordOverlap:
+    if model is not None:
+        return WordOverlap()
+    from openmaia.offline.evaluation.terms import vocabulary_terms
+
+    return WordOverlap(vocabulary_terms)
+
+
+def judge(config: Config, model: LanguageModel | None) -> Judge | None:
+    """Returns the judge, which says what an image shows, or None if the config selects none.
+
+    Args:
+        config: The config of the run.
+        model: The language model of the prompt writer, if there is one. It is the judge with `evaluate.judge=auto`.
+    """
+    match config.evaluate.judge:
+        case "auto" if model is not None:
+            return ModelJudge(model)
+        case "detector":
+            from openmaia.models.targets.synthetic.rules import SIZE
+
+            return detector_judge(config.evaluate.detector, config.evaluate.segmenter, SIZE)
+        case "eyes":
+            return _eyes_judge(config)
+        case "auto" if config.backbone.kind == "scripted":
+            return _eyes_judge(config)
+        case _:
+            return None
+
+
+def detector_judge(detector: str, segmenter: str, size: int) -> DetectorJudge:
+    """Loads a judge that detects objects in images.
+
+    Args:
+        detector: The name of a Grounding DINO model.
+        segmenter: The name of a SAM model for the masks. If empty, the boxes are the masks.
+        size: Side of the square to which images are resized, in pixels.
+    """
+    from openmaia.models.targets.synthetic.detector import GroundingDino
+    from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
+
+    masks = SamSegmenter(segmenter) if segmenter else BoxSegmenter()
+    return DetectorJudge(
+        GroundingDino(detector, BOX_THRESHOLD), masks, f"detector ({detector}, {segmenter or 'boxes'})", size
+    )
+
+
+def _eyes_judge(config: Config) -> Judge:
+    from openmaia.models.targets.networks import classifier
+    from openmaia.offline.evaluation.eyes import EyesJudge
+    from openmaia.offline.experimenter.eyes import Eyes
+
+    return EyesJudge(Eyes(classifier(config.backbone.eyes)).see, config.backbone.eyes)
+
+
+def trainer(config: Config) -> "ClassifierTrainer":
+    """Returns a trainer that fine-tunes the network of the target as a classifier, and reads its last hidden layer."""
+    from openmaia.models.training import ClassifierTrainer, Recipe
+
+    def network(weights: str) -> "Trainable":
+        built = build.network(config, weights)
+        return built.module, lambda pixels: built.preprocess.tensor(built.preprocess.view(pixels)[0])
+
+    settings = config.spurious
+    recipe = Recipe(
+        epochs=settings.epochs,
+        rate=settings.rate,
+        weight_decay=settings.weight_decay,
+        dropout=settings.dropout,
+        batch=settings.batch,
+        threads=settings.threads,
+    )
+    return ClassifierTrainer(network, recipe)

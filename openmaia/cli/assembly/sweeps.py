@@ -1,0 +1,91 @@
+"""Runs sweeps on Ray with the objects that their configs describe."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from openmaia import distributed
+from openmaia.cli.assembly import ConfigAssembly
+from openmaia.config.schema import Config
+from openmaia.runs.run import Run
+
+if TYPE_CHECKING:
+    from openmaia.distributed.assembly import Progress
+    from openmaia.distributed.sweep import Sweep, SweepOutcome
+    from openmaia.exemplars.compute import ProgressCallback
+    from openmaia.exemplars.store import ExemplarStore
+
+
+def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcome]":
+    """Runs the pending investigations of several configs together, and tests their descriptions.
+
+    Descriptions are tested by the predictive protocol, which measures a unit on images that are generated from its
+    description, and on control images.
+
+    Args:
+        configs: One config for each sweep.
+        view: Receives messages and progress.
+
+    Returns:
+        The outcomes, in the order of the configs.
+    """
+    distributed.prepare(configs[0].ray.address)
+    from openmaia.distributed.sweep import run_sweeps
+
+    return run_sweeps(configs, ConfigAssembly(), view)
+
+
+def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
+    """Investigates the same units with several sets of tools, in one sweep for each set.
+
+    Args:
+        configs: The config of each sweep, by the name of its tool set.
+        view: Receives messages and progress.
+
+    Returns:
+        The run of each sweep, by the name of its tool set.
+    """
+    distributed.prepare(next(iter(configs.values())).ray.address)
+    from openmaia.distributed.ablation import run_ablation
+
+    return run_ablation(configs, ConfigAssembly(), view)
+
+
+def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
+    """Runs a sweep whose task is to find biases of a classifier, and tests the agent's claims on matched images."""
+    distributed.prepare(config.ray.address)
+    from openmaia.apps.bias.run import is_tested
+    from openmaia.distributed.sweep import Testing, run_sweep
+
+    return run_sweep(config, ConfigAssembly(), view, Testing(test=_test_biases, is_done=is_tested))
+
+
+def _test_biases(sweep: "Sweep") -> None:
+    from openmaia.apps.bias.run import is_tested, put_to_test
+    from openmaia.cli.assembly import biases
+
+    if is_tested(sweep.run):
+        return
+    pools = sweep.pools.services(sweep.store, "bias")
+    writer, matcher = biases.services(sweep.config, pools.generator, pools.target, pools.backbone)
+    design = biases.design(sweep.config, sweep.config.ray.investigations)
+    progress = partial(sweep.view.progress, sweep.stage("evaluation"))
+    put_to_test(sweep.run, writer, matcher, design, progress)
+
+
+def compute_exemplars(
+    config: Config, progress: "ProgressCallback", say: Callable[[str], None] = lambda line: None
+) -> "ExemplarStore":
+    """Computes the missing exemplars of all layers of the target on Ray, and returns the store.
+
+    Args:
+        config: The config of the run.
+        progress: Called with the number of finished and of all images.
+        say: Receives messages for the user.
+    """
+    distributed.prepare(config.ray.address)
+    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.exemplars import team
+
+    with cluster(config), team(config, ConfigAssembly(), say) as workers:
+        return workers.compute(list(workers.info().layers), progress)

@@ -1,0 +1,79 @@
+"""`openmaia run … --estimate`: what the sweep would take, without running any of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmaia.core.errors import UsageError
+
+EstimateFlag = Annotated[
+    bool, typer.Option("--estimate", help="Predict duration and GPU hours. Runs and loads nothing.")
+]
+RatesOption = Annotated[
+    str, typer.Option(help="With --estimate: take service times from the records of this run, or from this YAML file.")
+]
+GpusOption = Annotated[
+    str, typer.Option(help="With --estimate: balance the replicas over so many GPUs, such as 8,64,512.")
+]
+UnitsOption = Annotated[str, typer.Option(help="With --estimate: for so many units, such as 3904,100000.")]
+FigureOption = Annotated[str, typer.Option(help="With --estimate and --gpus: draw the durations into this SVG file.")]
+
+
+def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure: str) -> None:
+    """Predicts duration and costs of a sweep without loading any model, and prints them.
+
+    Args:
+        config: YAML files and key=value overrides.
+        rates: A run directory or a YAML file from which service times are taken. If it is empty, they are taken from
+            the records of the config's own run, or from a built-in table.
+        gpus: Numbers of GPUs, separated by commas. For each, the replicas are balanced over so many GPUs. If it is
+            empty, the pools have the replicas of the config.
+        units: Numbers of units, separated by commas. If it is empty, the pending investigations of the config count.
+        figure: The SVG file into which the durations are drawn. If it is empty, none is drawn.
+
+    Raises:
+        UsageError: An argument is invalid, or a number cannot be known without loading the target.
+    """
+    from openmaia.cli.terminal.costs import show_predictions, show_workload
+    from openmaia.config.loading import load
+    from openmaia.reporting.costs.estimate import estimate
+    from openmaia.reporting.costs.workload import find_workload, pending_units
+
+    settings = load(config)
+    gpu_counts, unit_counts = _numbers("--gpus", gpus), _numbers("--units", units)
+    if figure and len(gpu_counts) < 2:
+        raise UsageError("--figure draws durations over numbers of GPUs; give at least two, such as --gpus 8,64,512")
+    source = "as given by --units"
+    if not unit_counts:
+        pending, source = pending_units(settings)
+        if not pending:
+            print(f"nothing is pending: {source}")
+            return
+        unit_counts = [pending]
+    work = find_workload(settings, rates)
+    show_workload(settings, work, source)
+    predictions = [estimate(settings, work, count, number) for count in unit_counts for number in gpu_counts or [None]]
+    show_predictions(predictions)
+    if figure:
+        from openmaia.reporting.figures.scaling import scaling
+
+        Path(figure).write_bytes(scaling(predictions, work.source))
+        print(f"figure: {figure}")
+
+
+def refuse_without_estimate(rates: str, gpus: str, units: str, figure: str) -> None:
+    """Raises UsageError if one of these options, which do nothing without --estimate, was given (is not empty)."""
+    for name, given in (("--rates", rates), ("--gpus", gpus), ("--units", units), ("--figure", figure)):
+        if given:
+            raise UsageError(f"{name} {given} is for --estimate; add that, or leave {name} out")
+
+
+def _numbers(option: str, given: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in given.split(",")] if given else []
+    except ValueError:
+        numbers = [0]
+    if any(number < 1 for number in numbers):
+        raise UsageError(f"{option} {given!r}: expected whole numbers above 0, such as {option} 8,64,512")
+    return numbers

@@ -1,0 +1,183 @@
+"""`openmaia evaluate`: the scores of descriptions, and forced choices by people or by a model."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmaia.cli.commands.common import RunPaths
+from openmaia.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmaia.runs.run import Run
+
+
+def evaluate(
+    runs: RunPaths,
+    page: Annotated[
+        Path | None,
+        typer.Option("--2afc-page", help="Only write a blind page on which people choose between labels."),
+    ] = None,
+    answers: Annotated[
+        list[Path] | None, typer.Option("--2afc-answers", help="Only score a file of answers to it. One per person.")
+    ] = None,
+    judge: Annotated[
+        bool, typer.Option("--2afc-judge", help="Only ask the model that writes the test prompts the same questions.")
+    ] = False,
+) -> None:
+    """Tests the descriptions of finished runs by the predictive protocol, in this process, and compares several runs.
+
+    Example: openmaia evaluate runs/demo runs/other
+    """
+    if (page is not None) + bool(answers) + judge > 1:
+        raise UsageError("--2afc-page, --2afc-answers and --2afc-judge were given together; give one of them at a time")
+    if page is not None:
+        write_page(runs, page)
+    elif answers:
+        score_files(runs, answers)
+    elif judge:
+        ask_model(runs)
+    else:
+        _score(runs)
+
+
+def _score(paths: Sequence[str]) -> None:
+    opened = _opened(paths)
+    for path, (run, _) in zip(paths, opened, strict=True):
+        if not run.done():
+            raise UsageError(f"{path} holds no finished investigation and so no description; run it with openmaia run")
+    for path, (run, _) in zip(paths, opened, strict=True):
+        _score_run(path, run)
+    if len(opened) > 1:
+        from openmaia.cli.terminal.scores import show_comparison
+        from openmaia.evaluation.analysis.comparison import compare_runs
+
+        resamples = min(run.config()["evaluate"]["bootstrap"] for run, _ in opened)
+        show_comparison(compare_runs(opened, resamples))
+
+
+def _score_run(path: str, run: "Run") -> None:
+    from openmaia.cli.assembly.evaluation import design, in_process
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.cli.terminal.runs import show_units
+    from openmaia.cli.terminal.scores import show_reliability, show_scores
+    from openmaia.config.loading import load
+    from openmaia.evaluation.run import evaluate_run
+
+    settings = load([f"{path}/config.yaml"])
+    with Terminal() as terminal:
+        evaluate_run(run, in_process(settings), design(settings), partial(terminal.progress, "evaluation"))
+    run.write_summary()
+    show_units(run, settings.evaluate.bootstrap)
+    show_scores(run, settings.evaluate.bootstrap)
+    show_reliability(run)
+
+
+def write_page(runs: Sequence[str], page: Path) -> None:
+    """Writes an HTML page on which people choose between two labels for each unit (two-alternative forced choice).
+
+    The answer key, which says where each label comes from, is written into the directory of the first run.
+
+    Args:
+        runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
+            of other units.
+        page: The file to write.
+
+    Raises:
+        UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
+    """
+    from openmaia.evaluation.choice.page import render_page
+    from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
+
+    if page.exists():
+        raise UsageError(f"{page} exists, and people may be answering it; give another name for the page")
+    opened = _opened(runs)
+    pairs = choice_pairs(opened)
+    questions, key = make_blind(pairs)
+    key_path = write_key(opened[0][0], key)
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_bytes(render_page(questions, key.name))
+    except OSError as error:
+        raise UsageError(f"{page} cannot be written ({error.strerror}); give another place for the page") from error
+    print(f"{len(pairs.pairs)} units, {len(questions)} questions: {page}\nits key, not to be handed out: {key_path}")
+    for reason, count in pairs.left_out.items():
+        print(f"left out: {count} {reason}")
+
+
+def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
+    """Reads the answers that people gave on one page of `write_page`, and prints how often each method was preferred.
+
+    Args:
+        runs: Run directories. The first one holds the answer key of the page.
+        paths: The files that the page saved, one per person.
+
+    Raises:
+        UsageError: A file cannot be read, or the answers belong to different pages or to a page of another run.
+    """
+    from openmaia.cli.terminal.scores import show_choice
+    from openmaia.evaluation.choice.answers import read_answers, score_answers
+    from openmaia.evaluation.choice.questions import read_key
+
+    run = _opened(runs)[0][0]
+    answers = [read_answers(_bytes(path), path.name) for path in paths]
+    pages = sorted({each.page for each in answers})
+    if len(pages) > 1:
+        raise UsageError(f"these are answers to {len(pages)} different pages; give those to one page at a time")
+    key = read_key(run, pages[0])
+    if key is None:
+        raise UsageError(
+            f"{run.files.root} made no page {pages[0][:40]!r}; give the run that --2afc-page was called with"
+        )
+    show_choice(score_answers(answers, key, run.config()["evaluate"]["bootstrap"]))
+
+
+def ask_model(runs: Sequence[str]) -> None:
+    """Asks a language model the questions of the page of `write_page`, and prints how often each method was preferred.
+
+    The model is the one that writes the test prompts in the config of the first run.
+
+    Raises:
+        UsageError: That config names no language model, or the model answers no question.
+    """
+    from openmaia.cli.assembly.evaluation import language_model
+    from openmaia.cli.terminal.scores import show_choice
+    from openmaia.config.loading import load
+    from openmaia.evaluation.choice import answers
+    from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
+
+    settings = load([f"{runs[0]}/config.yaml"])
+    model = language_model(settings)
+    if model is None:
+        raise UsageError(
+            "a forced choice by a model needs a language model that sees, and neither backbone nor evaluate.writer is one; "
+            "set evaluate.writer.kind and evaluate.writer.model in the run's config, or export a page for people (--2afc-page)"
+        )
+    opened = _opened(runs)
+    questions, key = make_blind(choice_pairs(opened))
+    given = answers.ask_model(questions, key.name, model)
+    write_key(opened[0][0], key)
+    if not given.chosen:
+        raise UsageError(
+            f"{model.name} answered none of {len(questions)} questions: {given.cause}; try another evaluate.writer"
+        )
+    show_choice(answers.score_answers([given], key, settings.evaluate.bootstrap), model.name)
+    if given.cause:
+        print(f"{len(questions) - len(given.chosen)} questions have no answer: {given.cause}")
+
+
+def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
+    """Opens the runs, each with a name that tells it from the others."""
+    from openmaia.reporting.browser.write import named
+    from openmaia.runs.run import Run
+
+    return list(named([Run.open(path) for path in paths]))
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); give a file that the page saved") from error

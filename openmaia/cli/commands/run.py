@@ -1,0 +1,123 @@
+"""`openmaia run`, `openmaia investigate` and `openmaia exemplars`."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from openmaia.cli.commands import estimate as estimates
+from openmaia.cli.commands.common import ConfigSources, fail, print_failures
+from openmaia.core.errors import UsageError
+
+
+def run(
+    config: ConfigSources,
+    estimate: estimates.EstimateFlag = False,
+    rates: estimates.RatesOption = "",
+    gpus: estimates.GpusOption = "",
+    units: estimates.UnitsOption = "",
+    figure: estimates.FigureOption = "",
+) -> None:
+    """Runs a sweep on Ray: exemplars, investigations, evaluation, report. Continues where an earlier run stopped.
+
+    A file with `sweeps: [A.yaml, B.yaml]` runs several sweeps side by side, with a run directory each.
+
+    Example: openmaia run configs/demo.yaml seed=1
+    """
+    if estimate:
+        estimates.print_estimate(config, rates, gpus, units, figure)
+        return
+    estimates.refuse_without_estimate(rates, gpus, units, figure)
+    from openmaia.config.loading import load_sweeps
+
+    settings = load_sweeps(config)
+    from openmaia.cli.assembly.sweeps import run_sweeps
+    from openmaia.cli.terminal.costs import show_costs
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.cli.terminal.runs import show_units
+
+    with Terminal() as terminal:
+        outcomes = run_sweeps(settings, terminal)
+        is_complete = all(outcome.was_complete for outcome in outcomes)
+        done = sum(outcome.done for outcome in outcomes)
+        terminal.say("everything was done already" if is_complete else f"{done} investigations done")
+    any_failed = False
+    for outcome, each in zip(outcomes, settings, strict=True):
+        show_units(outcome.run, each.evaluate.bootstrap)
+        show_costs(outcome.run)
+        any_failed |= print_failures(outcome)
+    if any_failed:
+        raise SystemExit(1)
+
+
+def investigate(
+    config: ConfigSources, unit: Annotated[str, typer.Option(help="The unit, such as layer4=122.")]
+) -> None:
+    """Investigates one unit in this process, without Ray, and shows the conversation as it happens.
+
+    Example: openmaia investigate configs/demo.yaml --unit _conv_head=66
+    """
+    from openmaia.agent.loop import investigate_and_publish
+    from openmaia.agent.tasks.task import load as load_task
+    from openmaia.cli.assembly import exemplars as stores
+    from openmaia.cli.assembly import hosts
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.cli.terminal.runs import show_turn
+    from openmaia.config.loading import load
+    from openmaia.core.selection import select
+    from openmaia.runs.files import safe
+    from openmaia.runs.run import InvestigationId, Run
+
+    settings = load([*config, f"units={unit}"])
+    task = load_task(settings.task.name)
+    units = select(unit, hosts.target(settings).info(), task.scope).units
+    if len(units) != 1:
+        raise UsageError(f"--unit {unit} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
+    settings.name = safe(f"{settings.name}-{str(units[0]).partition('/')[2].replace('/', '-') or 'network'}")
+    record_run = Run.create(settings)
+    record_run.set_plan(units, settings.replicates)
+    with Terminal() as terminal:
+        store = stores.make(settings, [units[0].layer], terminal.say, partial(terminal.progress, "exemplars"))
+    result = investigate_and_publish(
+        InvestigationId(unit=units[0], replicate=0),
+        task,
+        hosts.services(settings, store),
+        hosts.options(settings),
+        record_run,
+        observer=show_turn,
+    )
+    if result.summary is None:
+        fail(result.cause, 1)
+    print(f"record: {record_run.files.root}")
+
+
+def exemplars(config: ConfigSources) -> None:
+    """Computes the exemplars of all units of target.layers, and draws contact sheets. Continues what was stopped.
+
+    Example: openmaia exemplars configs/demo.yaml
+    """
+    from openmaia.config.loading import load
+
+    settings = load(config)
+    from openmaia.cli.assembly.hosts import synthetic_units
+    from openmaia.cli.assembly.sweeps import compute_exemplars
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.cli.terminal.runs import show_exemplars
+    from openmaia.core.units import Unit
+    from openmaia.interop.synthetic import write
+    from openmaia.reporting.browser.sheets import write_sheets
+
+    with Terminal() as terminal:
+        terminal.say("starting Ray and loading the network")
+        store = compute_exemplars(settings, partial(terminal.progress, "exemplars"), terminal.say)
+    show_exemplars(store, settings.target.name)
+    print("drawing contact sheets")
+    pages = write_sheets(store, settings.target.name, store.layers())
+    print("\n".join(f"contact sheet: {page}" for page in pages))
+    own, folder = synthetic_units(settings), store.files.local
+    if own and folder is not None:
+        ((mode, concepts),) = own.items()
+        units = [Unit(target=settings.target.name, layer=mode, index=index) for index in range(len(concepts))]
+        root = folder / "label-folders"
+        labels = write(root, mode, concepts, [store.read(unit) for unit in units])
+        print(f"label folders: {root} ({', '.join(labels)})")

@@ -1,0 +1,105 @@
+"""`openmaia submit`: a run as a job of a cluster."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmaia.cli.commands.common import ConfigSources, stoppable
+
+if TYPE_CHECKING:
+    from openmaia.config.schema import Config
+
+submit = typer.Typer(
+    help="Submits a run as a job of SLURM, of KubeRay, or of a running Ray cluster.\n\n"
+    "Example: openmaia submit slurm configs/demo.yaml --dry-run",
+    no_args_is_help=True,
+)
+
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Print the job and do not submit it.")]
+
+
+@submit.command()
+@stoppable()
+def slurm(
+    config: ConfigSources,
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of sbatch, such as --option=--partition=gpu.")
+    ] = None,
+    dry_run: DryRunFlag = False,
+) -> None:
+    """Submits a job to SLURM with sbatch. The config's job section says how large it is.
+
+    Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs --option=--partition=gpu
+    """
+    from openmaia.config.loading import load_sweeps
+    from openmaia.distributed.launchers import slurm
+
+    settings = load_sweeps(config)
+    job = slurm.prepare(settings, config, option or [])
+    if dry_run:
+        print(job)
+        return
+    number = slurm.submit(job)
+    _print_job(f"SLURM job {number}", [*slurm.follow(number), *_show_commands(settings)])
+
+
+@submit.command()
+@stoppable()
+def kuberay(
+    config: ConfigSources,
+    overlay: Annotated[
+        list[str] | None, typer.Option(help="cpu, pools, autoscaling, kueue, or a folder of yours.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="The image, such as registry.example.org/openmaia:0.1.0-gpu.")
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="The Kubernetes namespace. Empty: that of kubectl.")] = "",
+    dry_run: DryRunFlag = False,
+) -> None:
+    """Submits a RayJob with a Ray cluster of its own to Kubernetes, with kubectl.
+
+    Example: openmaia submit kuberay configs/demo.yaml --overlay cpu --dry-run
+    """
+    from openmaia.config.loading import load
+    from openmaia.distributed.launchers import kuberay
+
+    job = kuberay.prepare(load(config), overlay or [], image, namespace)
+    if dry_run:
+        print(job)
+        return
+    name = kuberay.submit(job)
+    _print_job(f"RayJob {name}", [*kuberay.follow(job), f"openmaia show {job.run}   # where the volume is mounted"])
+
+
+@submit.command()
+@stoppable()
+def ray(
+    config: ConfigSources,
+    address: Annotated[str | None, typer.Option(help="The dashboard, such as http://127.0.0.1:8265.")] = None,
+    dry_run: DryRunFlag = False,
+) -> None:
+    """Submits a job to a running Ray cluster, with this folder as its working directory.
+
+    Example: openmaia submit ray configs/demo.yaml paths.runs=/shared/runs --address http://127.0.0.1:8265
+    """
+    from openmaia.config.loading import load_sweeps
+    from openmaia.distributed.launchers import ray
+
+    settings = load_sweeps(config)
+    job = ray.prepare(settings, config, address)
+    if dry_run:
+        print(job)
+        return
+    number = ray.submit(job)
+    _print_job(f"Ray job {number}", [*ray.follow(job, number), *_show_commands(settings)])
+
+
+def _show_commands(configs: "Sequence[Config]") -> list[str]:
+    return [f"openmaia show {shlex.quote(f'{each.paths.runs}/{each.name}')}" for each in configs]
+
+
+def _print_job(name: str, commands: list[str]) -> None:
+    """Prints what was submitted, and the commands that follow it."""
+    print(f"submitted: {name}", *(f"  {command}" for command in commands), sep="\n")

@@ -1,0 +1,135 @@
+"""`openmaia show`, `report`, `trace`, `figures`, `dashboard` and `doctor`: commands that look and change no run."""
+
+import contextlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmaia.cli.commands.common import RunPath, RunPaths, print_report
+
+
+def show(
+    path: RunPath,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all units for programs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until the run ends.")] = False,
+    agents: Annotated[
+        bool, typer.Option("--agents", help="Show how well the agents follow the protocol, to compare backbones.")
+    ] = False,
+) -> None:
+    """Shows how far a run is: pending, running, done, failed and why. Works while it runs.
+
+    Example: openmaia show runs/demo --watch
+    """
+    from openmaia.runs.run import Run
+    from openmaia.runs.state import state
+
+    run = Run.open(path)
+    if agents:
+        from openmaia.agent.tasks.task import load
+        from openmaia.cli.terminal.runs import show_conduct
+        from openmaia.reporting.conduct import conduct
+
+        done = sorted(run.done(), key=str)
+        counted = conduct(map(run.record, done), load(run.config()["task"]["name"]).answer)
+        print(json.dumps(asdict(counted), ensure_ascii=False)) if as_json else show_conduct(run.name, counted)
+        return
+    if as_json:
+        print(json.dumps(state(run), ensure_ascii=False))
+        return
+    from openmaia.cli.terminal import runs
+
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):
+            runs.watch(run)
+        return
+    runs.show_state(run, run.config()["evaluate"]["bootstrap"])
+
+
+def report(runs: RunPaths) -> None:
+    """Writes the experiment browser of one or several runs into the directory of the first one.
+
+    Example: openmaia report runs/demo
+    """
+    print_report(runs)
+
+
+def trace(
+    path: RunPath,
+    out: Annotated[
+        str, typer.Option(help="The file that is written; trace.json in the run directory if not given.")
+    ] = "",
+) -> None:
+    """Writes the timeline of a run's investigations as JSON, for https://ui.perfetto.dev or chrome://tracing.
+
+    Example: openmaia trace runs/demo --out demo.json
+    """
+    from openmaia.reporting.trace import write_trace
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    run = Run.open(path)
+    folder, _, name = out.rpartition("/")
+    files = Files(folder or ("/" if out.startswith("/") else ".")) if out else run.files
+    with files.writing(name or "trace.json") as stream:
+        count = write_trace(run, stream)
+    print(f"trace of {count} investigations: {files.path(name or 'trace.json')}")
+
+
+def figures(
+    runs: RunPaths, to: Annotated[str, typer.Option(help="The folder that the files are written to.")] = "figures"
+) -> None:
+    """Draws the papers' figures and tables with our results beside the published ones, as PNG, SVG, CSV and LaTeX.
+
+    Example: openmaia figures runs/demo --to figures
+    """
+    from openmaia.reporting.browser.write import named
+    from openmaia.reporting.figures.papers.measured import measured
+    from openmaia.reporting.figures.papers.paper_figures import paper_figures
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    folder = Files(to)
+    folder.create()
+    drawn = paper_figures([measured(run, name) for run, name in named([Run.open(path) for path in runs])])
+    for figure in drawn:
+        for name, data in figure.documents():
+            folder.write(name, data)
+    print(f"{len(drawn)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
+
+
+def dashboard(path: RunPath) -> None:
+    """Writes the W&B workspace of a run as code, and saves it to W&B if there is an account.
+
+    Example: openmaia dashboard runs/demo
+    """
+    from openmaia.reporting.tracking.workspace import write_workspace
+    from openmaia.runs.run import Run
+
+    written = write_workspace(Run.open(path))
+    print(f"workspace: {written.file}")
+    if written.url:
+        print(f"saved to W&B: {written.url}")
+    else:
+        print("not saved to W&B: no account; log in (wandb login, or WANDB_API_KEY) and run this again")
+
+
+def doctor(
+    config: Annotated[list[str] | None, typer.Argument(help="YAML files and key=value overrides.")] = None,
+) -> None:
+    """Checks what this machine can run, what is missing for a config, and what to do about it. Loads no weights.
+
+    Example: openmaia doctor configs/resnet152.yaml configs/models/gemma3-27b.yaml
+    """
+    from openmaia.cli.doctor import examine
+    from openmaia.cli.terminal.output import console
+
+    results = examine(config or [])
+    styles = {"ok": "green", "note": "yellow", "missing": "red"}
+    for result in results:
+        console.print(f"{result.state:<8}", style=styles[result.state], end="")
+        console.print(result.message, highlight=False, markup=False, soft_wrap=True)
+    if any(result.state == "missing" for result in results):
+        raise SystemExit(1)

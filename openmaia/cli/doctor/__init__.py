@@ -1,0 +1,52 @@
+"""Implements `openmaia doctor`, which checks what this machine can run. The checks load no weights."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from openmaia.cli.doctor import machine, memory, server, weights
+from openmaia.cli.doctor.sources import library_network, weight_sources
+from openmaia.config.loading import load
+from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages, ok
+
+__all__ = ["CheckResult", "examine"]
+
+SECONDS = 12.0
+"""Seconds within which torch, torchvision and transformers must be imported and answer."""
+
+
+def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[CheckResult]:
+    """Checks this machine, and whether it has everything that a config needs. Loads no weights.
+
+    Args:
+        sources: YAML files and key=value overrides; without any, only the machine is checked.
+        seconds: Time within which torch, torchvision and transformers must be imported. If they take longer, the checks
+            that need them give a note or are left out.
+
+    Returns:
+        A result for each thing that was checked.
+
+    Raises:
+        UsageError: The config is wrong.
+    """
+    config = load(sources) if sources else None
+    distributions = installed()
+    results = [machine.python(), *machine.versions(distributions), machine.sandbox()]
+    if config is None:
+        return [*results, *machine.libraries(machine.ask_libraries(seconds))]
+    network, backbone = library_network(config), config.backbone
+    model = backbone.model if backbone.kind == "vllm" else ""
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(machine.ask_libraries, seconds, network, model, str(backbone.context_tokens))
+        reports = weights.inspect(weight_sources(config))
+        results += [*missing_packages(config, distributions), *missing_files(config)]
+        results += [*server.model_server(config), *server.ray_cluster(config.ray.address)]
+        answers = asked.result()
+    if network:
+        reports.append(weights.inspect_network(network, answers.get("checkpoint", {})))
+    gpus = [memory.GpuInfo(*gpu) for gpu in answers.get("gpus", ())]
+    results += [*machine.libraries(answers), *(report.result for report in reports), *weights.disk_space(reports)]
+    results += memory.gpu_count(config, len(gpus)) if "gpus" in answers else []
+    results += memory.replica_memory(config, reports, answers.get("kv_cache", 0.0), gpus)
+    if all(result.state != "missing" for result in results):
+        results.append(ok(f"nothing that the config {config.name} needs is missing"))
+    return results

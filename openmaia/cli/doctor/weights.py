@@ -1,0 +1,171 @@
+"""Checks the weights that a config names, and the disk space for them.
+
+They can be on this machine, have to be downloaded, be unavailable, or be damaged.
+"""
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import DryRunFileInfo, HfApi, constants, hf_hub_download, snapshot_download
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+from rich.filesize import decimal
+from safetensors import SafetensorError, safe_open
+
+from openmaia.cli.doctor.sources import WeightSource
+from openmaia.core.errors import UsageError
+from openmaia.distributed.launchers.requirements import CheckResult, missing, nearest_existing, note, ok
+from openmaia.models.hub import hub_errors, located
+
+SECONDS = 3.0
+"""Seconds within which the hub must answer."""
+
+THREADS = 8
+
+ITEMSIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+"""Bytes per number of the floating-point types, which loading converts. It does not convert other types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightReport:
+    """The result of checking a source of weights without loading them."""
+
+    role: str
+    """The pool that loads them."""
+    result: CheckResult
+    loaded: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Bytes in memory by part of the pipeline; empty if they are not known."""
+    to_fetch: int = 0
+    """Bytes that the run would download."""
+
+
+def inspect(sources: Iterable[WeightSource]) -> list[WeightReport]:
+    """Checks the files of each source in its folder, or on the hub and in the hub's cache."""
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(_inspect, sources))
+
+
+def inspect_network(network: str, answer: Mapping[str, Any]) -> WeightReport:
+    """Checks whether the weights of a network of torchvision or timm are on this machine.
+
+    Args:
+        network: The name of the network in the config.
+        answer: What `openmaia.models.probe.checkpoint` returned; empty if it did not return in time.
+    """
+    name, near = f"target.network={network}", ", ".join(answer.get("nearest", ()))
+    if "hub" in answer:
+        return _inspect(WeightSource(role="target", key="target.network", given=answer["hub"]))
+    if "url" not in answer:
+        result = (
+            missing(f"{name} is not known; the nearest are {near}") if near else note(f"{name}: not looked up in time")
+        )
+        return WeightReport(role="target", result=result)
+    path, count = Path(answer["path"]), int(answer["bytes"])
+    to_fetch = 0 if path.is_file() else count  # torch.hub gives a download this name once it is whole.
+    command = f"curl -L --create-dirs -o {path} {answer['url']}"
+    result = ok(f"{name}: {decimal(count)} in {path.parent}")
+    if to_fetch:
+        result = note(f"{name}: {decimal(count)} to be fetched; the run does it, or before that: {command}")
+    return WeightReport(role="target", result=result, loaded={"": count}, to_fetch=to_fetch)
+
+
+def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
+    """Compares the size of the necessary downloads with the free disk space for the hub's cache.
+
+    Returns no result if nothing has to be downloaded.
+    """
+    wanted, cache = sum(report.to_fetch for report in reports), Path(constants.HF_HUB_CACHE)
+    free = shutil.disk_usage(nearest_existing(cache)).free
+    text = f"disk: {decimal(wanted)} to be fetched, and {decimal(free)} are free in {cache}"
+    if not wanted:
+        return []
+    return [ok(text) if wanted <= free else missing(f"{text}; set HF_HOME to another disk")]
+
+
+def _inspect(source: WeightSource) -> WeightReport:
+    folder = Path(located(source.given))
+    try:
+        return _in_folder(source, folder, "in that folder") if folder.is_dir() else _on_hub(source)
+    except UsageError as error:
+        return WeightReport(role=source.role, result=missing(error.message))
+
+
+def _on_hub(source: WeightSource) -> WeightReport:
+    """Checks which files of a source are on the hub, and which of them are in the cache.
+
+    Raises UsageError if neither has the model.
+    """
+    try:
+        with hub_errors(source.key, source.given):
+            files, types = _published(source)
+    except UsageError:
+        with suppress(LocalEntryNotFoundError, HFValidationError):
+            cached = snapshot_download(source.given, revision=source.revision, local_files_only=True)
+            return _in_folder(source, Path(cached), "in the cache")
+        raise
+    if not files:
+        raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
+    sizes = {part: sum(file.file_size or 0 for file in group) for part, group in files.items()}
+    to_fetch = sum(file.file_size or 0 for group in files.values() for file in group if file.will_download)
+    text = f"{source.key}={source.given}: {decimal(sum(sizes.values()))}"
+    result = ok(f"{text} in the cache")
+    if to_fetch:
+        text = f"{text}, of which {decimal(to_fetch)} are to be fetched into {constants.HF_HUB_CACHE}"
+        result = note(f"{text}; the run does it, or before that: hf download {source.given}")
+    loaded = {part: _loaded(source, count, types) for part, count in sizes.items()}
+    return WeightReport(role=source.role, result=result, loaded=loaded, to_fetch=to_fetch)
+
+
+def _published(source: WeightSource) -> tuple[dict[str, list[DryRunFileInfo]], Mapping[str, int]]:
+    """Returns the files that are loaded, by part, and the number of weights of each type according to the hub."""
+    info = HfApi().model_info(source.given, revision=source.revision, timeout=SECONDS)
+
+    def look(name: str) -> DryRunFileInfo:
+        return hf_hub_download(source.given, name, revision=info.sha, etag_timeout=SECONDS, dry_run=True)
+
+    parts = source.files(sibling.rfilename for sibling in info.siblings or [])
+    with ThreadPoolExecutor(THREADS) as threads:
+        files = {part: list(threads.map(look, names)) for part, names in parts.items()}
+    return files, info.safetensors.parameters if info.safetensors else {}
+
+
+def _in_folder(source: WeightSource, folder: Path, place: str) -> WeightReport:
+    """Checks the weights in a folder. Raises UsageError if there are none or if one is damaged."""
+    name = f"{source.key}={source.given}"
+    parts = source.files(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    if not parts:
+        raise UsageError(f"{name} holds no weights {place}; download them again")
+    loaded: dict[str, float] = {}
+    total = 0
+    for part, names in parts.items():
+        types: Counter[str] = Counter()
+        stored = sum((folder / file).stat().st_size for file in names)
+        for file in names:
+            try:
+                types += _types(folder / file)
+            except (SafetensorError, OSError) as error:
+                raise UsageError(f"{name}: {file} is truncated or damaged ({error}); download it again") from error
+        loaded[part] = _loaded(source, stored, types)
+        total += stored
+    return WeightReport(role=source.role, result=ok(f"{name}: {decimal(total)} {place}"), loaded=loaded)
+
+
+def _types(path: Path) -> Counter[str]:
+    """Counts the weights of each type in a safetensors file by its header. The count of other formats is empty."""
+    if path.suffix != ".safetensors":
+        return Counter()
+    with safe_open(path, framework="np") as opened:
+        slices = [opened.get_slice(name) for name in opened.keys()]  # noqa: SIM118 (it is no mapping)
+        return sum((Counter({each.get_dtype(): math.prod(each.get_shape())}) for each in slices), Counter[str]())
+
+
+def _loaded(source: WeightSource, stored: int, types: Mapping[str, int]) -> float:
+    """Estimates the bytes in memory from those on disk and the number of weights of each type, 16 bits if unknown."""
+    commonest = max(types, key=lambda name: types[name], default="BF16")
+    return stored * source.itemsize / ITEMSIZES[commonest] if commonest in ITEMSIZES else stored

@@ -1,0 +1,57 @@
+"""The entry point of the command line. It registers all commands."""
+
+import typer
+
+from openmaia.cli.commands.common import fail, stoppable
+from openmaia.cli.commands.evaluate import evaluate
+from openmaia.cli.commands.interchange import export_maia, import_maia
+from openmaia.cli.commands.pools import pools
+from openmaia.cli.commands.run import exemplars, investigate, run
+from openmaia.cli.commands.studies import ablate, bias, spurious
+from openmaia.cli.commands.submit import submit
+from openmaia.cli.commands.views import dashboard, doctor, figures, report, show, trace
+from openmaia.cli.signals import end_on_signals
+from openmaia.core.errors import OpenMaiaError, UsageError
+
+app = typer.Typer(
+    name="openmaia",
+    help="Agents that find out what the neurons of vision networks do.\n\nExample: openmaia run configs/demo.yaml",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    run,
+    investigate,
+    exemplars,
+    evaluate,
+    ablate,
+    bias,
+    spurious,
+    show,
+    report,
+    trace,
+    figures,
+    dashboard,
+    doctor,
+):
+    app.command(command.__name__)(stoppable()(command))
+app.command("import-maia")(stoppable()(import_maia))
+app.command("export-maia")(stoppable()(export_maia))
+app.add_typer(submit, name="submit")
+app.add_typer(pools, name="pools")
+
+
+def main() -> None:
+    """Runs the command in sys.argv. Exit codes: 0 success, 1 failure, 2 mistake of the user, 3 stopped by a signal."""
+    end_on_signals()
+    try:
+        app()
+    except UsageError as error:
+        fail(error.message, 2)
+    except OpenMaiaError as error:
+        fail(error.message, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Prints progress, results and costs in the terminal."""

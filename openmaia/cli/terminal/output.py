@@ -1,0 +1,96 @@
+"""Prints lines, tables and progress bars in the terminal."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from openmaia.evaluation.analysis.bootstrap import Interval
+
+console = Console()
+
+
+def say(line: str, *, dim: bool = False) -> None:
+    """Prints a line without interpreting markup. `dim` is for explanations below a table."""
+    console.print(line, highlight=False, markup=False, style="dim" if dim else None)
+
+
+def show_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, whole: Collection[str] = ()
+) -> None:
+    """Prints a table.
+
+    Args:
+        title: The text above the table; empty for a table without a title.
+        columns: The names of the columns.
+        rows: The cells of each row, whose markup is not interpreted.
+        left: The number of leading columns that are aligned to the left; the others are aligned to the right.
+        whole: The names of the columns whose cells are not wrapped.
+    """
+    table = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for number, column in enumerate(columns):
+        justify = "left" if number < left else "right"
+        table.add_column(Text(column), justify=justify, overflow="fold", no_wrap=column in whole)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def format_interval(interval: Interval | None, spec: str = ".2f") -> str:
+    """Formats a mean with its interval. Returns an empty string if the interval is None or the mean is NaN."""
+    if interval is None or interval.mean != interval.mean:
+        return ""
+    return f"{interval.mean:{spec}} ({interval.low:{spec}} to {interval.high:{spec}})"
+
+
+class _Rate(ProgressColumn):
+    """Shows the steps per second and the estimated time left."""
+
+    def render(self, task: Task) -> Text:
+        if task.finished or not task.speed:
+            return Text("")
+        left = "" if task.time_remaining is None else f", {timedelta(seconds=round(task.time_remaining))} left"
+        return Text(f"{task.speed:.3g}/s{left}", style="dim")
+
+
+class Terminal:
+    """Shows a progress bar for each stage of a run, and prints lines above the bars."""
+
+    def __init__(self) -> None:
+        text, bar = TextColumn("{task.description:<15}"), BarColumn(bar_width=30)
+        columns = (SpinnerColumn(), text, bar, MofNCompleteColumn(), TimeElapsedColumn(), _Rate())
+        self._bars = Progress(*columns, console=console)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "Terminal":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def say(self, line: str) -> None:
+        """Prints a line above the progress bars."""
+        say(line)
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Updates the progress bar of a stage, and prints a note above the bars."""
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage, total=total)
+        self._bars.update(self._tasks[stage], completed=done, total=total)
+        if note:
+            say(note)

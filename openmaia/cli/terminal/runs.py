@@ -1,0 +1,208 @@
+"""Prints the contents of run directories and exemplar stores: states, units, turns and exemplars."""
+
+import time
+from collections import Counter
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from openmaia.cli.terminal.output import console, say, show_table
+from openmaia.cli.terminal.scores import show_reliability
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.sanity import notes
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.reporting.conduct import AgentConduct
+from openmaia.runs.records import Turn
+from openmaia.runs.run import Run
+from openmaia.runs.state import RunCounts, RunningInvestigation, counts, rows
+
+SECONDS = 2.0
+"""Seconds between two readings of a run directory that is watched."""
+
+SHOWN_UNITS = 40
+SHOWN_RUNNING = 20
+"""Largest number of running investigations, and of failures, that are shown."""
+
+READ_EVALUATIONS = 1000
+"""Number of evaluations above which showing the state of a run does not read all of them."""
+
+SHOWN_CHARACTERS = 3000
+"""Largest number of characters that are shown of the observation of a turn."""
+
+
+def show_state(run: Run, resamples: int) -> None:
+    """Prints the progress of a run, its first units with their scores, and the agreement of repeated investigations.
+
+    Args:
+        run: The run.
+        resamples: The number of bootstrap resamples for intervals.
+    """
+    state = counts(run)
+    console.print(_state(run, state), highlight=False)
+    if state.done:
+        show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
+        show_reliability(run)
+
+
+def show_conduct(name: str, conduct: AgentConduct) -> None:
+    """Prints how well the agents of a run follow the protocol. `name` is the run's."""
+    investigations, turns, experiments = (
+        max(n, 1) for n in (conduct.investigations, conduct.turns, conduct.experiments)
+    )
+    rows = [
+        (
+            "investigations",
+            conduct.investigations,
+            ", ".join(f"{n} {stop}" for stop, n in sorted(conduct.ended.items())),
+        ),
+        ("without a measurement", conduct.unmeasured, f"{conduct.unmeasured / investigations:.0%} of investigations"),
+        ("turns", conduct.turns, f"{conduct.turns / investigations:.1f} per investigation"),
+        ("neither experiment nor answer", conduct.empty, f"{conduct.empty / turns:.0%} of turns"),
+        ("repeated itself, cut", conduct.cut, f"{conduct.cut / turns:.0%} of turns"),
+        ("answer beside an experiment", conduct.set_aside, f"{conduct.set_aside / turns:.0%} of turns"),
+        ("answers sent back", conduct.sent_back, f"{conduct.sent_back / investigations:.1f} per investigation"),
+        ("experiments", conduct.experiments, f"{conduct.experiments / investigations:.1f} per investigation"),
+        ("tracebacks", conduct.tracebacks, f"{conduct.tracebacks / experiments:.0%} of experiments"),
+        ("stopped by the sandbox", conduct.stopped, f"{conduct.stopped / experiments:.0%} of experiments"),
+        ("images sent back", conduct.images, f"{conduct.images / investigations:.1f} per investigation"),
+        ("prompt tokens", conduct.prompt_tokens, f"{conduct.prompt_tokens / turns:,.0f} per turn"),
+        ("generated tokens", conduct.generated_tokens, f"{conduct.generated_tokens / turns:,.0f} per turn"),
+        ("minutes", round(conduct.seconds / 60), f"{conduct.seconds / 60 / investigations:.1f} per investigation"),
+        *((f"forgiven: {what}", count, f"{count / turns:.0%} of turns") for what, count in conduct.forgiven.items()),
+    ]
+    table = Table(title=Text(f"the agents of {name}"), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_column("")
+    for what, count, share in rows:
+        table.add_row(Text(what), f"{count:,}", share)
+    console.print(table)
+
+
+def watch(run: Run) -> None:
+    """Shows the progress of a run until no process executes it any more. Ctrl-C ends the view and not the run."""
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(_state(run, counts(run)), refresh=True)
+            if not run.is_driven():
+                return
+            time.sleep(SECONDS)
+
+
+def _state(run: Run, state: RunCounts) -> RenderableType:
+    parts: list[RenderableType] = [
+        Text(
+            f"run {state.name}: {state.done} done, {len(state.running)} running, {state.pending} pending, "
+            f"{state.failed} failed, {state.evaluated} evaluated"
+        ),
+        Padding(ProgressBar(total=max(state.planned, 1), completed=state.done, width=60), 0),  # It ends its line.
+    ]
+    if state.per_second is not None:
+        left = state.seconds_left
+        end = "" if left is None else f", about {timedelta(seconds=round(left))} left"
+        parts.append(Text(f"{state.per_second * 60:.3g} investigations a minute{end}"))
+    if state.running:
+        parts.append(_running(state.running))
+    failures = islice(run.failures().items(), SHOWN_RUNNING) if state.failed else ()
+    parts += [Text(f"failed: {each.unit}: {cause.splitlines()[0]}", style="red") for each, cause in failures]
+    return Group(*parts)
+
+
+def _running(running: tuple[RunningInvestigation, ...]) -> Table:
+    table = Table("running", "turn", "age", box=None, padding=(0, 2, 0, 0))
+    oldest = sorted(running, key=lambda each: (-(each.seconds or 0), each.investigation))
+    for each in oldest[:SHOWN_RUNNING]:
+        replicate = f" #{each.investigation.replicate}" if each.investigation.replicate else ""
+        age = "interrupted" if each.seconds is None else str(timedelta(seconds=round(each.seconds)))
+        table.add_row(Text(f"{each.investigation.unit}{replicate}"), str(each.turn), age)
+    if len(running) > SHOWN_RUNNING:
+        table.add_row(f"{len(running) - SHOWN_RUNNING} more", "", "")
+    return table
+
+
+def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
+    """Prints the first units of a run with their labels and AUCs.
+
+    Args:
+        run: The run.
+        resamples: The number of bootstrap resamples.
+        overall: Whether to read all evaluations and print the mean, over all units, of the AUC on images of a unit's
+            own description minus the AUC on images of another unit's description.
+    """
+    state = counts(run)
+    shown = list(rows(run, state, SHOWN_UNITS))
+    columns = ("unit", "stop", "labels", "pos.", "neutr.", "AUC", "other", "diff.")
+    show_table(f"run {run.name}", columns, map(_cells, shown), left=3, whole=set(columns) - {"labels"})
+    if state.planned > SHOWN_UNITS:
+        more = state.planned - SHOWN_UNITS
+        say(f"{more} units more: openmaia show {run.files.root} --json, or summary.parquet there")
+    if any(row["auc"] is not None for row in shown) and (texts := notes(("auc", "auc_minus_other", "difference"))):
+        say(f"by our sanity tests {'; '.join(texts)}", dim=True)
+    if not overall:
+        return
+    difference = run_scores(run, resamples).difference
+    if difference.mean == difference.mean:
+        say(
+            f"AUC on a description's own images minus AUC on another unit's: mean {difference.mean:+.3f} "
+            f"(95 % bootstrap interval {difference.low:+.3f} to {difference.high:+.3f}, over units)"
+        )
+    if sizes := list(run.files.sizes("records").values()):
+        say(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    def number(value: float | None, spec: str) -> str:
+        return "" if value is None else format(value, spec)
+
+    paired = None if row["auc"] is None or row["auc_other"] is None else row["auc"] - row["auc_other"]
+    return [
+        f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
+        row["stop"] if row["outcome"] in (None, "tested", "abstained") else f"{row['stop']}, {row['outcome']}",
+        "; ".join(row["labels"])[:60],
+        *(number(row[name], ".3g") for name in ("positive", "neutral")),
+        *(number(row[name], ".2f") for name in ("auc", "auc_other")),
+        number(paired, "+.2f"),
+    ]
+
+
+def show_turn(turn: Turn) -> None:
+    """Prints one turn of a conversation: the reply, its code, and the output of the experiment."""
+    reply = turn.reply.replace(turn.code, "") if turn.code else turn.reply
+    code = [Syntax(turn.code, "python", word_wrap=True)] if turn.code else []
+    parts = Group(Text(reply.strip()), *code)
+    console.print(Panel(parts, title=f"turn {turn.index + 1}", title_align="left", border_style="cyan"))
+    texts = [part if isinstance(part, str) else f"<image {part.digest[:8]}>\n" for part in turn.observation]
+    if text := "".join(texts):
+        more = len(text) - SHOWN_CHARACTERS
+        cut = text if more <= 0 else f"{text[:SHOWN_CHARACTERS]}\n… {more} characters more in the record"
+        console.print(Panel(Text(cut), title=f"observed ({turn.status})", title_align="left", border_style="dim"))
+
+
+def show_exemplars(store: ExemplarStore, target: str) -> None:
+    """Prints the number of units with exemplars in each layer, and how long it takes to read a unit."""
+    table: list[list[str]] = []
+    units = 0
+    for layer in store.layers():
+        states = store.states(layer)
+        units += len(states)
+        sample = sorted(states)[:: max(len(states) // 8, 1)]
+        began = time.perf_counter()
+        for index in sample:
+            store.read(Unit(target=target, layer=layer, index=index))
+        each = (time.perf_counter() - began) / max(len(sample), 1) * 1000
+        occurrences = Counter(states.values())
+        dead, broken = occurrences["dead"], occurrences["not finite"]
+        table.append([layer, str(len(states)), str(dead), str(broken), f"{each:.1f}"])
+    show_table(f"exemplars of {target}", ("layer", "units", "dead", "not finite", "ms to read a unit"), table)
+    size = store.size()
+    say(f"{store.files.root}: {size / 1e6:.1f} MB, {size / max(units, 1) / 1e3:.1f} kB per unit")

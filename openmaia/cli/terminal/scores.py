@@ -1,0 +1,169 @@
+"""Prints scores of descriptions: of a run, of runs and tool sets in comparison, and of forced choices."""
+
+from collections.abc import Sequence
+
+from openmaia.cli.terminal.output import format_interval, say, show_table
+from openmaia.evaluation.analysis.ablation import ToolSetResult
+from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, RunComparison
+from openmaia.evaluation.analysis.reliability import read_reliability
+from openmaia.evaluation.analysis.sanity import warning
+from openmaia.evaluation.analysis.selective import COVERAGES
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.choice.answers import ChoiceScore
+from openmaia.reporting.figures.papers import published
+from openmaia.runs.run import Run
+
+SHOWN = {
+    "auc": "AUC, own images against matched neutral ones",
+    "auc_other": "AUC, images of other units of the layer",
+    "auc_minus_other": "difference of the two",
+    "auc_worst": "AUC of each unit's worst label",
+    "z_difference": "mean difference, in standard deviations",
+    "difference": "mean difference, raw activations",
+    "z_d": "Cohen's d",
+    "z_mad": "MAD, as CoSy",
+    "top1": "identification: unit highest of its layer",
+    "top5": "identification: among the five highest",
+}
+
+
+def show_scores(run: Run, resamples: int) -> None:
+    """Prints the scores of a run, with their intervals and controls. Prints nothing if no unit has been evaluated."""
+    scores = run_scores(run, resamples)
+    if not scores.units:
+        return
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
+    measured = {name: interval for name, interval in scores.measures.items() if interval.mean == interval.mean}
+    cells = [
+        (text, f"{each.mean:.3f}", f"{each.low:.3f} to {each.high:.3f}", warning(name))
+        for name, text in SHOWN.items()
+        if (each := measured.get(name))
+    ]
+    show_table(f"evaluation of {run.name}: {outcomes}", ("", "mean", "95 % interval", "sanity"), cells)
+    if chance := measured.get("chance"):
+        say(f"identification by chance: {chance.mean:.4f} for the highest")
+    if scores.found is not None:
+        say(f"descriptions that tell images apart, at a false discovery rate of 5 %: {scores.found:.0%}")
+    say("intervals: bootstrap over prompts and units, crossed", dim=True)
+
+
+def show_comparison(comparisons: Sequence[RunComparison]) -> None:
+    """Prints a table of the paired differences for each pair of runs."""
+    for pair in comparisons:
+        title = f"{pair.one} minus {pair.other}"
+        if pair.cause:
+            say(f"{title}: not compared, {pair.cause}")
+            continue
+        show_table(
+            f"{title}: {pair.units} units in both, {pair.alone[0]} and {pair.alone[1]} in one alone",
+            ("", "units", pair.one, pair.other, "difference", "95 % interval", "p", "adjusted", "sanity"),
+            map(_difference, pair.differences),
+        )
+        if pair.differing:
+            say(f"configs differ in {', '.join(pair.differing)}")
+    if any(pair.differences for pair in comparisons):
+        say(
+            "intervals: bootstrap over prompts and units, crossed; p: Wilcoxon's signed-rank test over units, adjusted for "
+            "the false discovery rate over all rows",
+            dim=True,
+        )
+
+
+def _difference(each: PairedDifference) -> list[str]:
+    return [
+        MEASURES[each.measure],
+        str(each.units),
+        f"{each.one.mean:.3f}",
+        f"{each.other.mean:.3f}",
+        f"{each.difference.mean:+.3f}",
+        f"{each.difference.low:+.3f} to {each.difference.high:+.3f}",
+        "" if each.p is None else f"{each.p:.3g}",
+        "" if each.adjusted is None else f"{each.adjusted:.3g}",
+        warning(each.measure),
+    ]
+
+
+def show_reliability(run: Run) -> None:
+    """Prints the agreement between investigations of the same unit, and risk-coverage curves.
+
+    A curve gives the mean risk (1 minus AUC) of the units for which a measure of certainty is highest.
+    """
+    reliability = read_reliability(run)
+    if by := reliability.agreements:
+        cells = [
+            ("runs of one unit", *(format_interval(each.within) for each in by)),
+            ("runs of different units", *(format_interval(each.between) for each in by)),
+            ("gap, unit by unit", *(format_interval(each.gap, "+.2f") for each in by)),
+            ("nearest run is its own unit's", *(format_interval(each.identified) for each in by)),
+            ("the same by chance", *(f"{each.chance:.2f}" for each in by)),
+            ("units", *(str(each.units) for each in by)),
+        ]
+        show_table(f"agreement between investigations of {run.name}", ("", *(each.by for each in by)), cells)
+    if curves := reliability.selective:
+        cells = [
+            (f"{share:.0%} of units", *(format_interval(curve.risks[number][1]) for curve in curves))
+            for number, share in enumerate(COVERAGES)
+        ]
+        cells += [
+            ("mean over coverages", *(format_interval(curve.area) for curve in curves)),
+            ("less than at random by", *(format_interval(curve.gain, "+.2f") for curve in curves)),
+            ("units", *(str(curve.units) for curve in curves)),
+        ]
+        show_table("risk (1 minus AUC) of the most certain, by", ("", *(curve.by for curve in curves)), cells)
+    if not reliability.is_empty:
+        say("intervals: 95 %, bootstrap over units", dim=True)
+
+
+def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -> None:
+    """Prints the evaluation of each tool set, and the published figures.
+
+    Args:
+        name: The name of the ablation.
+        results: The results of the tool sets.
+        generator: The name of the generator of the test images.
+    """
+    units = results[0].units if results else 0
+    cells = [
+        (
+            result.name,
+            str(result.tested),
+            *(format_interval(each, ".3g") or "none" for each in (result.positive, result.neutral, result.auc)),
+            format_interval(result.against, "+.3g"),
+        )
+        for result in results
+    ]
+    columns = ("tool set", "tested", "positive", "neutral", "AUC", "AUC minus full, paired")
+    show_table(f"ablation of {name}, ours: {units} units, each under every tool set", columns, cells)
+    say(
+        f"tested with images of {generator}, whatever the agent had; abstentions count as chance in AUCs and not in means; "
+        "95 % bootstrap intervals over prompts and units, crossed",
+        dim=True,
+    )
+    show_table(
+        "published (MAIA, table A5): other units, images and agent; no intervals were printed",
+        ("network", "tool set", "positive", "neutral"),
+        [(row.network, row.method, f"{row.positive:.2f}", f"{row.neutral:.2f}") for row in published.ablations()],
+        left=2,
+    )
+
+
+def show_choice(score: ChoiceScore, model: str = "") -> None:
+    """Prints the result of a two-alternative forced choice by people, or by `model`, and the published result."""
+    one, other = score.methods
+    people = len(score.participants)
+    by = f"by a model, {model}" if model else f"by {people} {'person' if people == 1 else 'people'}"
+    say(
+        f"two-alternative forced choice {by}: labels {one} over labels {other} {score.share.mean:.2f}, 95 % interval "
+        f"{score.share.low:.2f} to {score.share.high:.2f}, over {score.units} units"
+    )
+    alike = "" if score.consistent is None else f"; {score.consistent:.0%} of pairs were answered alike in both orders"
+    say(
+        f"{score.answered} of {score.questions} questions answered; the label shown first was chosen {score.first:.0%} of "
+        f"the time{alike}"
+    )
+    choices = published.choices()
+    printed = ", ".join(f"{each.preferred} over {each.over} {each.share:g}" for each in choices)
+    if model:
+        say(f"not comparable with what people chose in the paper ({printed}; {choices[0].source}): here a model chose")
+    else:
+        say(f"the paper's own, of other units and labels: {printed} ({choices[0].source})")

@@ -1,0 +1,1 @@
+"""Config: the schema of all keys with their defaults, loading with overrides, and checks."""

@@ -1,0 +1,206 @@
+"""Checks of a complete config: values out of range, and keys that contradict each other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from openmaia.config.models import SERVED, BackboneConfig
+from openmaia.config.schema import Config, prompt_writer
+from openmaia.core.errors import UsageError
+
+_DTYPES = ("bfloat16", "float16", "float32")
+_PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",)}
+"""For each value of `backbone.protocol`, the values of `backbone.kind` that support it."""
+_CHOICES = {
+    "target.kind": ("network", "synthetic", "closed_form"),
+    "target.preprocess": ("weights", "published"),
+    "target.units": ("repo", "paper"),
+    "target.synthetic.mode": ("", "mono", "or", "and"),
+    "target.family": ("small", "development", "held_out", "biased"),
+    "generator.kind": ("collage", "diffusers"),
+    "editor.kind": ("collage", "diffusers"),
+    "generator.diffusion.dtype": _DTYPES,
+    "editor.diffusion.dtype": _DTYPES,
+    "generator.diffusion.quantize": ("", "nf4"),
+    "editor.diffusion.quantize": ("", "nf4"),
+    "backbone.kind": ("scripted", "replay", *SERVED),
+    "backbone.sees": ("images", "text"),
+    "backbone.protocol": tuple(_PROTOCOLS),
+    "pictures.kind": ("packages", "folder", "hf"),
+    "evaluate.preset": ("labels", "paper", "repo", "pairing"),
+    "evaluate.judge": ("auto", "eyes", "detector", "none"),
+    "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
+}
+"""The values of keys that have a fixed set of them."""
+_TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
+"""Names of the tools that the key `without` can withhold from the agent."""
+
+_MAY_BE_ZERO = frozenset(
+    "retries cache_mb spill_mb evaluate.pictures evaluate.detect bias.smallest bias.failures exemplars.quantile "
+    "backbone.temperature writer.temperature ray.cpus_per_investigation ray.save_seconds ray.wait_seconds "
+    "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
+)
+"""Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""
+
+_AT_MOST_ONE = ("exemplars.quantile", "bias.rate")
+
+
+def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Checks a complete config.
+
+    Args:
+        config: The config.
+        values: Its values by dotted key.
+        defaults: The default values by dotted key.
+
+    Raises:
+        UsageError: A value is out of range, or keys contradict each other.
+    """
+    _check_names(config)
+    _check_choices(values)
+    _check_ranges(values, defaults)
+    _check_agent(config)
+    _check_backbone(config)
+    _check_eyes(config)
+    _check_writer(config)
+    for role, service in (("generator", config.generator), ("editor", config.editor)):
+        if service.kind == "diffusers" and not service.diffusion.model:
+            raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
+
+
+def _check_names(config: Config) -> None:
+    if Path(config.name).name != config.name or config.name.startswith(".") or not config.name.isprintable():
+        raise UsageError(f"name={config.name!r}: the name of a run has to be a folder name, such as name=demo")
+    if not config.name.strip() or not config.target.name.strip():
+        raise UsageError(
+            f"name={config.name!r}, target.name={config.target.name!r}: both need a name, such as name=demo"
+        )
+
+
+def _check_choices(values: dict[str, Any]) -> None:
+    for key, choices in _CHOICES.items():
+        if values[key] not in choices:
+            expected = " or ".join(choice or "nothing" for choice in choices)
+            raise UsageError(f"{key}={values[key]!r} is not known; expected {expected}")
+
+
+def _check_ranges(values: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Checks that numbers are in range, except `seed` and keys with a negative default.
+
+    A number has to be above 0 if its default is. It may be 0 if its default is 0 or null, or if its key is in
+    _MAY_BE_ZERO. Values of keys in _AT_MOST_ONE must not exceed 1.
+    """
+    for key, value in values.items():
+        if expected := next(_violations(key, value, defaults[key]), None):
+            raise UsageError(f"{key}={value} is out of range; give a value {expected}")
+
+
+def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
+    if key.startswith("task.evidence.") and (value or 0) < 0:
+        yield "of 0 or more, or null for that of the task"
+    if not isinstance(default, (int, float)) or isinstance(default, bool) or key == "seed":
+        return
+    may_be_zero = default == 0 or any(key == end or key.endswith(f".{end}") for end in _MAY_BE_ZERO)
+    if default >= 0 and not (value >= 0 if may_be_zero else value > 0):
+        yield "of 0 or more" if may_be_zero else "above 0"
+    if key in _AT_MOST_ONE and value > 1:
+        yield "of at most 1"
+
+
+def _check_agent(config: Config) -> None:
+    unknown = [name for name in config.without if name not in _TOOLS]
+    if unknown:
+        raise UsageError(f"without={unknown}: no such tool; expected some of {', '.join(_TOOLS)}")
+    if config.limits.soft_turns > config.limits.turns:
+        raise UsageError(
+            f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
+            "asked for its answer at soft_turns, so make it the smaller one"
+        )
+    if config.pictures.streaming and not config.pictures.limit:
+        raise UsageError(
+            "pictures.streaming=true needs pictures.limit, the number of images to take; give for example 1000"
+        )
+    synthetic = config.target.synthetic
+    if config.target.kind != "synthetic" and (synthetic.mode or synthetic.labels or synthetic.folder):
+        raise UsageError(
+            f"target.synthetic is set, and target.kind={config.target.kind} has no such units; set target.kind=synthetic"
+        )
+
+
+def _check_backbone(config: Config) -> None:
+    backbone, pool = config.backbone, config.pools.backbone
+    if backbone.kind in SERVED and not backbone.model:
+        raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")
+    kinds = _PROTOCOLS[backbone.protocol]
+    if backbone.kind in SERVED and backbone.kind not in kinds:
+        raise UsageError(
+            f"backbone.protocol={backbone.protocol} is not for backbone.kind={backbone.kind}; expected {' or '.join(kinds)}"
+        )
+    if backbone.sees == "text" and config.viewer.kind not in ("scripted", "openai", "anthropic", "none"):
+        raise UsageError(
+            f"viewer.kind={config.viewer.kind!r}; expected scripted, openai, anthropic or none (serve a model with "
+            "`vllm serve` and give viewer.kind=openai viewer.base_url=…)"
+        )
+    if backbone.kind in ("openai", "anthropic") and pool.min_replicas != 1:
+        raise UsageError(
+            f"pools.backbone.min_replicas={pool.min_replicas} with backbone.kind={backbone.kind}: one process calls the "
+            "server, so that backbone.concurrency limits all requests; give 1, and raise backbone.concurrency instead"
+        )
+    if backbone.kind in SERVED and backbone.context_tokens <= config.limits.reply_tokens:
+        raise UsageError(
+            f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
+            f"{config.limits.reply_tokens}; raise the one or lower the other"
+        )
+    parallel = backbone.vllm.tensor_parallel
+    if backbone.kind == "vllm" and parallel > 1 and 0 < pool.num_gpus < parallel:
+        raise UsageError(
+            f"backbone.vllm.tensor_parallel={parallel} needs as many GPUs per replica; "
+            f"pools.backbone.num_gpus={pool.num_gpus:g}"
+        )
+
+
+def _check_eyes(config: Config) -> None:
+    """Checks that experimenter, judge and viewer do not see with the network under study."""
+    used: dict[str, str] = {}
+    if config.backbone.kind == "scripted" or config.evaluate.judge == "eyes":
+        used["backbone.eyes"] = config.backbone.eyes
+    if config.backbone.sees == "text" and config.viewer.kind == "scripted":
+        used["viewer.eyes"] = config.viewer.eyes
+    for key, eyes in used.items():
+        if eyes == config.target.network:
+            raise UsageError(
+                f"{key}={eyes!r} is the network under study; experimenter, viewer and judge must see with another one, "
+                "such as efficientnet_lite2"
+            )
+
+
+def _check_writer(config: Config) -> None:
+    asked, writer, agent = config.evaluate, prompt_writer(config), config.backbone
+    if asked.judge == "detector" and config.target.kind == "synthetic":
+        raise UsageError(
+            "evaluate.judge=detector would judge synthetic units by the detector that they are made of; "
+            "give a language model as evaluate.writer, or evaluate.judge=none"
+        )
+    if writer.kind in SERVED and not writer.model:
+        raise UsageError(f"evaluate.writer.kind={writer.kind} needs evaluate.writer.model, the model's name there")
+    if asked.preset != "labels" and writer.kind == "rules":
+        raise UsageError(
+            f"evaluate.preset={asked.preset} needs prompts written by a language model, and "
+            f"evaluate.writer.kind={asked.writer.kind} gives rules; set evaluate.writer.kind and evaluate.writer.model"
+        )
+    if asked.preset == "paper" and _model(writer) == _model(agent):
+        raise UsageError(
+            "evaluate.preset=paper tests descriptions by another model than the one that wrote them; the agent is "
+            f"{agent.model or agent.kind} ({agent.kind}) and evaluate.writer is {writer.model or writer.kind} "
+            f"({writer.kind}): give evaluate.writer.model another one"
+        )
+
+
+def _model(backbone: BackboneConfig) -> str:
+    """Returns a name that is equal for two backbones with the same model.
+
+    For a language model it is the model's name in lower case, without its folder or hub owner, because one model may be
+    served in several ways.
+    """
+    name = backbone.model if backbone.kind in SERVED else f"{backbone.kind} {backbone.record}"
+    return name.rstrip("/").rsplit("/", 1)[-1].casefold()

@@ -1,0 +1,221 @@
+"""Reads YAML files and key=value overrides into a complete, checked config."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from openmaia.config.checks import check
+from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+
+SWEEPS = "sweeps"
+"""Key under which a YAML file lists the config files of several sweeps. It is not a key of a config.
+
+A sweep is the execution of one config: the investigations of all its units.
+"""
+
+SHARED = (*MACHINE_SECTIONS, "pictures", "generator", "editor", "backbone", "viewer")
+"""Sections that must be equal in all sweeps of a command, because the sweeps use the same pools of models."""
+
+FREE = (
+    "backbone.vllm.arguments",
+    "evaluate.writer.vllm.arguments",
+    "target.directions",
+    *(f"pools.{role}.node_labels" for role in POOLS),
+)
+"""Mappings whose keys are chosen by the user."""
+
+
+def load(sources: Sequence[str], _listing: str = "") -> Config:
+    """Merges config files and overrides.
+
+    Args:
+        sources: YAML files and `key=value` overrides. Later ones win.
+        _listing: The source whose list of sweeps is ignored.
+
+    Raises:
+        UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type or is
+            out of range, a required value is missing, or keys contradict each other.
+    """
+    merged = OmegaConf.structured(Config)
+    for source in sources:
+        try:
+            overlay = _overlay(source)
+            if source == _listing:
+                overlay.pop(SWEEPS)
+            _refuse_unknown(overlay, source)
+            merged = OmegaConf.merge(merged, overlay)
+        except OmegaConfBaseException as error:
+            raise UsageError(f"{source}: {_message(error)}") from error
+    return _complete(cast(DictConfig, merged))
+
+
+def load_sweeps(sources: Sequence[str]) -> list[Config]:
+    """Returns the configs of a command: one, or one for each sweep if a source lists several.
+
+    A source that is a file with the key `sweeps` lists config files, relative to its folder. For each of them a config
+    is merged from the sources before that file, the listed config file, the other keys of that file, and the sources
+    after it.
+
+    Args:
+        sources: YAML files and `key=value` overrides. Later ones win.
+
+    Raises:
+        UsageError: As `load`, or if two sweeps have one name or differ in a section of SHARED.
+    """
+    listing = [(position, paths) for position, source in enumerate(sources) if (paths := _listed(source))]
+    if not listing:
+        return [load(sources)]
+    if len(listing) > 1:
+        raise UsageError(f"{sources[listing[0][0]]} and {sources[listing[1][0]]} both name sweeps; give one of them")
+    position, paths = listing[0]
+    source = sources[position]
+    configs = [load([*sources[:position], path, *sources[position:]], _listing=source) for path in paths]
+    for number, config in enumerate(configs):
+        if config.name in [other.name for other in configs[:number]]:
+            raise UsageError(f"{source}: two sweeps have the name {config.name!r}, and with it one run directory")
+        differing = differing_keys(to_dict(configs[0]), to_dict(config), SHARED)
+        if differing:
+            raise UsageError(
+                f"{source}: sweeps of one command share their models and machines, but {', '.join(differing)} differ "
+                f"between {configs[0].name} and {config.name}; give them after the listing file, or run the two one by one"
+            )
+    return configs
+
+
+def _listed(source: str) -> list[str]:
+    """Returns the paths of the config files that a source lists under the key `sweeps`; empty if it has no such key."""
+    path = Path(source)
+    if not path.is_file():
+        return []
+    paths: Any = _overlay(source).get(SWEEPS)
+    if paths is None:
+        return []
+    if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
+        raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
+    return [str(path.parent / cast(str, each)) for each in paths]
+
+
+def _overlay(source: str) -> DictConfig:
+    path = Path(source)
+    if "=" in source and not is_file(path):
+        return _override(source)
+    if not is_file(path):
+        raise UsageError(
+            f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
+        )
+    try:
+        loaded = OmegaConf.load(path)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(loaded, DictConfig):
+        raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
+    return loaded
+
+
+def is_file(path: Path) -> bool:
+    """Returns whether the path is a file, and False if it cannot be the name of one."""
+    try:
+        return path.is_file()
+    except OSError:  # a long list of units, for example, is too long for the name of a file
+        return False
+
+
+def _override(source: str) -> DictConfig:
+    try:
+        return OmegaConf.from_dotlist([source])
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _refuse_unknown(overlay: DictConfig, source: str) -> None:
+    known = _defaults()
+    for key in keys(overlay):
+        if key == SWEEPS:
+            raise UsageError(f"{source} names several sweeps, and one is needed here; give one of its files")
+        if key not in known:
+            if within := [name for name in known if name.startswith(f"{key}.")]:
+                raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {min(within)}")
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+            raise UsageError(f"{source}: unknown key {key!r}; did you mean {near[0]!r}?")
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return _values(OmegaConf.structured(Config))
+
+
+def _values(config: DictConfig) -> dict[str, Any]:
+    """Returns the values of all leaves by dotted key, without resolving missing ones."""
+    return {key: OmegaConf.select(config, key) for key in keys(config)}
+
+
+def keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Yields the dotted names of all leaves. A mapping whose keys are chosen by the user is a leaf."""
+    for name in config:
+        value = None if OmegaConf.is_missing(config, name) else config[name]
+        if isinstance(value, DictConfig) and len(value) and f"{prefix}{name}" not in FREE:
+            yield from keys(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _complete(merged: DictConfig) -> Config:
+    missing = sorted(OmegaConf.missing_keys(merged))
+    if missing:
+        raise UsageError(f"the config leaves out {', '.join(missing)}; add it to the file or as {missing[0]}=VALUE")
+    try:
+        config = cast(Config, OmegaConf.to_object(merged))
+    except OmegaConfBaseException as error:
+        raise UsageError(_message(error)) from error
+    check(config, _values(merged), _defaults())
+    return config
+
+
+def _message(error: OmegaConfBaseException) -> str:
+    """Returns the first line of an error with its key, which OmegaConf puts on a line of its own."""
+    key, message = error.full_key or "", str(error).splitlines()[0]
+    if "Incompatible value 'None'" in message:
+        message = "a value is missing"
+    elif "is not a ListConfig" in message:
+        message = f"a list is needed, such as {key}=[a,b]"
+    return f"{key}: {message}" if key else message
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Returns the config as nested dicts."""
+    return dataclasses.asdict(config)
+
+
+def to_yaml(config: Config) -> str:
+    """Returns the config as YAML."""
+    return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))
+
+
+def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequence[str] | None = None) -> list[str]:
+    """Returns the dotted keys in which two complete configs differ.
+
+    Args:
+        one: A config as nested dicts.
+        other: Another one.
+        sections: Sections to compare. None: all but those of the machine and MACHINE_KEYS.
+    """
+
+    def flat(values: dict[str, Any]) -> dict[str, Any]:
+        return _values(
+            OmegaConf.create(
+                {k: v for k, v in values.items() if (k in sections if sections else k not in MACHINE_SECTIONS)}
+            )
+        )
+
+    a, b = flat(one), flat(other)
+    free = () if sections else MACHINE_KEYS
+    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and key not in free)

@@ -1,0 +1,169 @@
+"""Config sections about where a run is executed and with how many processes. They may change when it is resumed."""
+
+from dataclasses import dataclass, field
+
+MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking")
+MACHINE_KEYS = tuple(
+    f"{section}.{key}"
+    for section in ("backbone", "viewer", "evaluate.writer")
+    for key in ("base_url", "concurrency", "timeout", "tries", "outage_minutes")
+)
+"""Keys of other sections that say where a model is served and how it is called."""
+POOLS = ("target", "generator", "editor", "backbone")
+
+
+@dataclass
+class PoolConfig:
+    """`pools.target`: the pool of a service, which consists of replicas (processes with a copy of the model)."""
+
+    min_replicas: int = 1
+    """Replicas that the pool starts with and keeps."""
+    max_replicas: int = 0
+    """Number of replicas up to which the pool grows while requests are queued. 0: it does not grow."""
+    max_batch: int = 16
+    """Largest number of requests in a batch."""
+    deadline: float = 600.0
+    """Timeout of a batch in seconds, after which its replica is considered dead and is replaced."""
+    max_waiting: int = 4096
+    """Largest number of requests that are queued or being served. Further callers wait, first come, first served."""
+    max_waiting_mb: int = 512
+    """Largest total size of the images in requests that are queued or being served, in MiB."""
+    num_cpus: float = 0.0
+    """Number of CPUs per replica."""
+    num_gpus: float = 0.0
+    """Number of GPUs per replica. A fraction lets replicas share a GPU; they load one after the other then."""
+    node_labels: dict[str, str] = field(default_factory=dict[str, str])
+    """Labels of the Ray nodes that may hold replicas (`ray start --labels`, or `labels` of a KubeRay worker group)."""
+
+
+@dataclass
+class DrawingPoolConfig(PoolConfig):
+    """`pools.generator`, `pools.editor`: the replicas of a service whose images are cached."""
+
+    cache_mb: int = 256
+    """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew."""
+    spill_mb: int = 1024
+    """Disk space below `paths.cache` for cached images, which all runs of this machine share, in MiB. 0: memory only."""
+
+
+@dataclass
+class BackbonePoolConfig(PoolConfig):
+    """`pools.backbone`: the replicas of the model that plays the agent."""
+
+    kv_cache_gb: float = 0.0
+    """vllm only: memory of the KV cache on each GPU of a replica, in GiB. 0: what `backbone.vllm.memory_fraction`
+    leaves. A replica that shares its GPU needs a number above 0: while vLLM loads, it would count the memory that other
+    processes allocate as its own."""
+
+
+@dataclass
+class PoolsConfig:
+    """`pools`: the replicas of each service."""
+
+    target: PoolConfig = field(default_factory=PoolConfig)
+    generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
+    editor: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
+    backbone: BackbonePoolConfig = field(default_factory=BackbonePoolConfig)
+
+
+@dataclass
+class RayConfig:
+    """`ray`: the Ray cluster, and the processes on it."""
+
+    address: str = "local"
+    """`local`: start a cluster for this run; `auto`: the cluster on this machine; `host:port` or `ray://...`: another
+    cluster, whose nodes this machine has to reach on all ports."""
+    num_cpus: int = 0
+    """CPUs of a local cluster. 0: all CPUs of the machine."""
+    investigations: int = 4
+    """Number of investigations that run concurrently."""
+    investigations_per_process: int = 8
+    """Number of investigations that share one process, each in a thread of its own."""
+    cpus_per_investigation: float = 0.25
+    """CPUs that Ray reserves for an investigation."""
+    memory_mb: int = 400
+    """Memory that Ray reserves for an investigation with its sandbox, in MiB."""
+    exemplar_workers: int = 0
+    """Number of processes that compute exemplars, each with a copy of the network. 0: one per core, at most eight, or
+    as many as the GPUs can hold."""
+    save_seconds: float = 30.0
+    """Interval in seconds at which the processes that compute exemplars save their progress."""
+    wait_seconds: float = 120.0
+    """Seconds to wait for more nodes if the cluster is too small for `pools`."""
+    autoscaling: bool = False
+    """Whether the cluster grows on demand. If so, its present size is not checked."""
+
+
+@dataclass
+class RuntimeEnvConfig:
+    """`job.runtime_env`: the environment of a job that `openmaia submit ray` sends to a running cluster."""
+
+    pip: list[str] = field(default_factory=list[str])
+    """Requirements that Ray installs with pip on each node. A leading dot stands for the folder that is submitted: if
+    that is a clone of OpenMAIA, `.[gpu]` installs the clone with its extra `gpu`."""
+    uv: list[str] = field(default_factory=list[str])
+    """Like `pip`, but installed with uv."""
+    image_uri: str = ""
+    """A container image in which the job's processes run, such as `registry.example.org/openmaia:0.1.0-gpu`. Needs Podman on
+    the nodes."""
+    py_executable: str = ""
+    """A Python that every node sees and that has OpenMAIA, such as `/shared/openmaia/.venv/bin/python`."""
+    env_vars: list[str] = field(default_factory=list[str])
+    """Names of environment variables that the job gets with the values that they have where it is submitted."""
+
+
+@dataclass
+class JobConfig:
+    """`job`: the resources that `openmaia submit` requests from SLURM or Kubernetes."""
+
+    nodes: int = 1
+    """Number of nodes."""
+    cpus: int = 4
+    """CPUs per node."""
+    gpus: int = 0
+    """GPUs per node."""
+    memory_gb: int = 16
+    """Memory per node in GiB."""
+    hours: float = 24.0
+    """Time limit in hours."""
+    head_cpus: int = 4
+    """KubeRay: CPUs of the pod that holds the driver and the dispatchers."""
+    head_memory_gb: int = 16
+    """KubeRay: memory of the pod that holds the driver and the dispatchers, in GiB."""
+    runtime_env: RuntimeEnvConfig = field(default_factory=RuntimeEnvConfig)
+
+
+@dataclass
+class TrackingConfig:
+    """`tracking`: shows the run in Weights & Biases as well."""
+
+    kind: str = "none"
+    """`none` or `wandb`."""
+    mode: str = "online"
+    """`online`; `offline`: written to the run directory for `wandb sync`; `disabled`: like kind `none`."""
+    project: str = "openmaia"
+    """The project in Weights & Biases."""
+    entity: str = ""
+    """A user or a team. Empty: the default of the account."""
+    name: str = ""
+    """Name in Weights & Biases. Empty: the name of the run."""
+    tags: list[str] = field(default_factory=list[str])
+    """Tags in Weights & Biases."""
+    every: float = 5.0
+    """Seconds between two points of the time series that are logged while the run is executed."""
+    start_seconds: float = 60.0
+    """Seconds within which the tracker has to start."""
+    finish_seconds: float = 60.0
+    """Largest number of seconds to wait at the end of a run for data that are still being sent."""
+
+
+@dataclass
+class PathsConfig:
+    """`paths`: the folders of results and downloads."""
+
+    runs: str = "runs"
+    """Folder of the run directories, local or a URL such as `s3://bucket/runs`."""
+    exemplars: str = "exemplars"
+    """Folder of the exemplars, local or a URL."""
+    cache: str = "~/.cache/openmaia"
+    """Folder of downloads and other files that can be recreated."""

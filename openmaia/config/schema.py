@@ -1,0 +1,180 @@
+"""The schema of every config file, as typed dataclasses. Defaults are defined only here.
+
+The sections of `config/machine.py` say where a run is executed and with how many workers and replicas. All other keys say
+what is measured; a run cannot be resumed if one of them has changed.
+"""
+
+from dataclasses import dataclass, field
+
+from omegaconf import MISSING
+
+from openmaia.config.machine import JobConfig, PathsConfig, PoolsConfig, RayConfig, TrackingConfig
+from openmaia.config.models import SERVED, BackboneConfig, EditorConfig, GeneratorConfig, TargetConfig
+from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
+
+
+@dataclass
+class PicturesConfig:
+    """`pictures`: the dataset of natural images."""
+
+    kind: str = "packages"
+    """`packages`: photographs and cut-outs that ship in Debian and pip packages; `folder`: a folder tree of yours; `hf`: a
+    Hugging Face dataset."""
+    folder: str = ""
+    """folder only: the folder of the images."""
+    dataset: str = ""
+    """hf only: a dataset on the hub such as `uoft-cs/cifar10`, or one of `imagefolder`, `webdataset` (tar shards) and
+    `parquet`, which read the files of `pictures.data`."""
+    data: str = ""
+    """hf only: a file, a folder, a pattern such as `shards/*.tar`, or a URL of one of these that fsspec reads, such as
+    `s3://bucket/shards/*.tar` (needs the package s3fs). For a dataset on the hub: a path within it."""
+    subset: str = ""
+    """hf only: the subset (called configuration as well) of a dataset on the hub that has several."""
+    revision: str = ""
+    """hf only: a commit, tag or branch of the dataset on the hub. Empty: the newest commit."""
+    split: str = ""
+    """hf only: the split of the dataset, such as `train`. Empty: the only one. It has nothing to do with the division into
+    images to explore and images to test."""
+    column: str = ""
+    """hf only: the column that holds the images. Empty: the only one."""
+    streaming: bool = False
+    """hf only: reads only the first 2 x `pictures.limit` rows, for a dataset that is too large to download. These rows are
+    kept in the cache of Hugging Face datasets."""
+    limit: int = 0
+    """Largest number of images of the explore split that exemplars are computed from. 0: all of them."""
+
+
+@dataclass
+class ExemplarsConfig:
+    """`exemplars`: the dataset images that excite a unit most."""
+
+    dataset: str = ""
+    """Name of the folder of these exemplars. Empty: `pictures.kind`. Set it to keep exemplars of several datasets."""
+    folder: str = ""
+    """A folder of images from which all exemplars are taken. Empty: the explore split of `pictures`."""
+    k: int = 15
+    """Number of top exemplars per unit."""
+    quantile: float = 0.99
+    """Quantile of a unit's activations over all positions of all images that is its mask threshold."""
+
+
+@dataclass
+class EvidenceConfig:
+    """`task.evidence`: the evidence that an answer needs before it is accepted. null: as the task says; 0: none."""
+
+    experiments: int | None = None
+    """Number of experiments that measured the unit on at least one image."""
+    labels: int | None = None
+    """1: an answer with a label of which no experiment measured an image is sent back, once."""
+    controls: int | None = None
+    """Number of different negative controls for each hypothesis that the answer keeps: images that should not excite
+    the unit if the hypothesis is true."""
+    replicates: int | None = None
+    """Number of different images measured for each hypothesis that the answer keeps."""
+    confirm: int | None = None
+    """Number of new images of the final labels on which the program tests the answer. It adds as many near misses: the
+    same scenes with one thing changed, so that the label no longer holds."""
+
+
+@dataclass
+class TaskConfig:
+    """`task`: what the agent is asked to do."""
+
+    name: str = "description"
+    """A task of this package, or a folder with your own prompts."""
+    evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
+
+
+@dataclass
+class LimitsConfig:
+    """`limits`: bounds of one investigation."""
+
+    soft_turns: int = 10
+    """Turns after which the agent is asked for its final answer."""
+    turns: int = 14
+    """Largest number of turns."""
+    minutes: float = 30.0
+    """Longest service and experiment time together. Time in queues does not count, so that the limit means the same on a
+    laptop and on a busy cluster."""
+    wall_minutes: float = 0.0
+    """Longest duration by the clock, time in queues included; 0: no such limit."""
+    tokens: int = 2_000_000
+    """Largest number of prompt and generated tokens."""
+    reply_tokens: int = 4096
+    """Longest reply in tokens."""
+    images_per_call: int = 128
+    """Largest number of images in one call of a tool."""
+
+
+@dataclass
+class SandboxConfig:
+    """`sandbox`: bounds of the agent's code."""
+
+    seconds: float = 60.0
+    """Longest duration of an experiment. Time in services does not count."""
+    cpu_seconds: int = 600
+    """CPU time of all experiments of an investigation."""
+    memory_mb: int = 1024
+    """Memory in MiB."""
+    processes: int = 1
+    """Number of processes. With 1, the code cannot start another process."""
+    output_bytes: int = 64_000
+    """Longest output of an experiment in bytes."""
+    scratch_mb: int = 64
+    """Disk space in MiB."""
+    frame_mb: int = 64
+    """Largest message between the code and the tools in MiB."""
+    allow_none: bool = False
+    """Runs the code without confinement on a machine that does not support it."""
+
+
+@dataclass
+class Config:
+    """All keys of a run."""
+
+    name: str = MISSING
+    """Name of the run directory."""
+    units: str = MISSING
+    """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20` (of each layer), `all`, or a JSON file."""
+    seed: int = 0
+    """Seed of everything random."""
+    replicates: int = 1
+    """Investigations per unit."""
+    tools: list[str] = field(default_factory=list[str])
+    """Functions of yours that the agent may call, `package.module:function`."""
+    without: list[str] = field(default_factory=list[str])
+    """Tools that the agent does not get, such as `[text2image, edit_images]`."""
+    target: TargetConfig = field(default_factory=TargetConfig)
+    pictures: PicturesConfig = field(default_factory=PicturesConfig)
+    exemplars: ExemplarsConfig = field(default_factory=ExemplarsConfig)
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    editor: EditorConfig = field(default_factory=EditorConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    viewer: BackboneConfig = field(default_factory=BackboneConfig)
+    """What describes images in words for a backbone with `backbone.sees=text`: `scripted`: a classifier (`viewer.eyes`)
+    and image statistics, with a small vocabulary; `openai`, `anthropic`: a server's vision-language model; `none`:
+    nothing describes them."""
+    task: TaskConfig = field(default_factory=TaskConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    bias: BiasConfig = field(default_factory=BiasConfig)
+    spurious: SpuriousConfig = field(default_factory=SpuriousConfig)
+    retries: int = 1
+    """Attempts for a failed investigation after the first one, within one command."""
+    pools: PoolsConfig = field(default_factory=PoolsConfig)
+    ray: RayConfig = field(default_factory=RayConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    paths: PathsConfig = field(default_factory=PathsConfig)
+    job: JobConfig = field(default_factory=JobConfig)
+
+
+def prompt_writer(config: Config) -> BackboneConfig:
+    """Returns the settings of the writer of the test prompts: `evaluate.writer`, unless its kind is `auto`.
+
+    For `auto`, these are the settings of the backbone if it is a language model, and otherwise settings of the kind
+    `rules`.
+    """
+    if config.evaluate.writer.kind != "auto":
+        return config.evaluate.writer
+    return config.backbone if config.backbone.kind in SERVED else BackboneConfig(kind="rules")

@@ -1,0 +1,109 @@
+"""Config sections for uses of descriptions: evaluation, bias detection and removal of spurious features."""
+
+from dataclasses import dataclass, field
+
+from openmaia.config.models import BackboneConfig
+
+
+@dataclass
+class EvaluateConfig:
+    """`evaluate`: tests whether descriptions are true."""
+
+    preset: str = "labels"
+    """How test prompts are written. `labels`: prompts for each label with matched neutral ones; `paper`, `repo`,
+    `pairing`: the protocols of the MAIA papers and their code, whose prompts a language model writes (see
+    `openmaia.evaluation.prompts`)."""
+    n: int = 30
+    """Number of positive images per description, and of neutral ones. The presets paper and pairing always use 7."""
+    bootstrap: int = 2000
+    """Number of bootstrap resamples for each confidence interval."""
+    pictures: int = 100
+    """Number of photographs of the test split, which serve as random control images and for detection. 0: neither is
+    done."""
+    detect: int = 24
+    """Detection: number of photographs per description of which a judge says whether they show it. 0: no detection."""
+    judge: str = "auto"
+    """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
+    otherwise `eyes` for a scripted backbone; `eyes`: the image classifier of the scripted backbone; `detector`:
+    Grounding DINO, whose regions give a mask IoU; `none`: no detection."""
+    detector: str = "IDEA-Research/grounding-dino-tiny"
+    """The model of the judge `detector`."""
+    segmenter: str = ""
+    """The SAM of the judge `detector`, such as `facebook/sam-vit-huge`. Empty: the detector's boxes are the regions."""
+    writer: BackboneConfig = field(default_factory=lambda: BackboneConfig(kind="auto"))
+    """The writer of the test prompts. kind `auto`: the backbone if it is a language model, rules otherwise;
+    `rules`: rules of the offline vocabulary; `vllm`, `openai`, `anthropic`, `replay`: as for the backbone. The preset
+    paper needs another model than the agent's."""
+
+
+@dataclass
+class BiasConfig:
+    """`bias`: tests the biases that agents claim (`openmaia bias`)."""
+
+    pairs: int = 40
+    """Number of matched pairs of images, with and without the context, for each claimed context."""
+    smallest: float = 0.02
+    """Smallest difference of mean probabilities that counts as a bias."""
+    rate: float = 0.05
+    """False discovery rate among the supported biases of a run (Benjamini and Hochberg)."""
+    failures: int = 40
+    """Number of pairs that are searched for misclassified images, per supported bias. 0: no search."""
+    detector: str = ""
+    """A Grounding DINO that confirms that images show the class, if the generator cannot confirm it. Empty:
+    `evaluate.judge` confirms it."""
+
+
+@dataclass
+class SpuriousConfig:
+    """`spurious`: removes spurious features (`openmaia spurious`). Defaults: the MAIA paper's Spawrious O2O-Easy."""
+
+    folder: str = ""
+    """The Spawrious folder that holds `spawrious224`. Empty: the generator draws a dataset of that layout."""
+    classes: list[str] = field(default_factory=lambda: ["bulldog", "dachshund", "labrador", "corgi"])
+    """The classes that the classifier distinguishes."""
+    train_locations: list[str] = field(default_factory=lambda: ["desert", "jungle", "dirt", "snow"])
+    """The usual location of each class in training."""
+    test_locations: list[str] = field(default_factory=lambda: ["dirt", "snow", "desert", "jungle"])
+    """The location of each class in the test: the same locations in another order."""
+    filler: str = "beach"
+    """The location of those training images of a class that are not at its usual location."""
+    other_locations: list[str] = field(default_factory=lambda: ["mountain"])
+    """Further locations for the factorial probe (see `probe`)."""
+    per_cell: int = 3168
+    """Number of images of each class in each of the two environments of Spawrious, for training and likewise for the
+    test."""
+    shares: list[float] = field(default_factory=lambda: [0.97, 0.87])
+    """Share of a class's training images at its usual location, for each of the two environments."""
+    validation: float = 0.1
+    """Share of the training images that is held out."""
+    epochs: int = 1
+    """Training epochs."""
+    rate: float = 1e-4
+    """Learning rate."""
+    weight_decay: float = 1e-4
+    """Weight decay."""
+    dropout: float = 0.1
+    """Dropout before the last layer."""
+    batch: int = 64
+    """Batch size, which the paper does not give."""
+    threads: int = 2
+    """CPU threads for training and reading the classifier."""
+    units: int = 50
+    """Number of units that l1 regularization selects for the agent to investigate."""
+    draws: int = 100
+    """Number of random subsets of units as a baseline."""
+    balanced: int = 320
+    """Number of images in one balanced validation set, which has equally many of each class at each location."""
+    pool: int = 3200
+    """Number of images from which the balanced sets are drawn."""
+    trials: int = 10
+    """Number of balanced sets that are drawn."""
+    splits: int = 5
+    """Number of random halves of a balanced set on which the strength of the l1 penalty is tuned."""
+    tolerance: float = 1e-4
+    """Tolerance of scikit-learn's solvers."""
+    probe: int = 4
+    """Number of images per class and location of the factorial probe, which generates every class at every location and
+    compares the effects of both on a unit, as a reference for the agent. 0: no probe."""
+    seeds: int = 3
+    """Number of classifiers, each with its own data split, data order and initial weights."""

@@ -1,0 +1,1 @@
+"""Units, images, messages, service protocols and errors. This package imports no other package of OpenMAIA."""

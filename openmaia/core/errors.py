@@ -1,0 +1,61 @@
+"""The exceptions of OpenMAIA. The type tells a caller whose fault an error is and whether the unit stays pending.
+
+A pending unit is investigated when the run is resumed. Every class takes one message and an optional detail, because
+Ray pickles exceptions, and pickling breaks exceptions that require more arguments.
+"""
+
+
+class OpenMaiaError(Exception):
+    """Base class of all exceptions that OpenMAIA raises deliberately.
+
+    Args:
+        message: Tells the user what went wrong.
+        detail: A traceback or another long text.
+    """
+
+    def __init__(self, message: str, *, detail: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.message, self.detail)
+
+
+def _rebuild(kind: type["OpenMaiaError"], message: str, detail: str | None) -> "OpenMaiaError":
+    return kind(message, detail=detail)
+
+
+class UsageError(OpenMaiaError, ValueError):
+    """The input of the user, such as a config value or a file, is invalid.
+
+    The message says what was given, what was expected and what to do. The CLI exits with code 2.
+    """
+
+
+class ServiceError(OpenMaiaError):
+    """A service, such as the backbone, failed. The unit stays pending, and the agent never sees the error."""
+
+
+class ServiceUnavailable(ServiceError):
+    """The server of a service is away for now. The same request may succeed later."""
+
+
+class HostDead(ServiceError):
+    """A replica can no longer answer requests. The pool replaces it and retries the request on the new replica."""
+
+
+class ToolError(OpenMaiaError):
+    """The agent's code called a tool with invalid arguments. The agent sees the error as an exception in its code."""
+
+
+class SandboxError(OpenMaiaError):
+    """The sandbox could not be started, or it died. The unit stays pending."""
+
+
+class StoreError(OpenMaiaError):
+    """A stored file is damaged, has an unexpected format, or could not be written."""
+
+
+class ReplayDiverged(OpenMaiaError):
+    """Re-executing completed experiments gave a different output than before. The investigation has to start again."""

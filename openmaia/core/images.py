@@ -1,0 +1,185 @@
+"""Encoded images with a digest of their pixels and the digests of their sources, and functions on pixels and masks."""
+
+import hashlib
+import io
+import struct
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+Pixels = npt.NDArray[np.uint8]
+
+
+class Rendering(StrEnum):
+    """The way in which a mask is drawn: the area outside is darkened to a quarter, or the edge is drawn in red."""
+
+    DARKEN = "darken"
+    OUTLINE = "outline"
+
+
+MAX_PIXELS = 64_000_000
+"""Images with more pixels are refused before they are decoded."""
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""Formats that are decoded. Others are refused, because Pillow starts external programs for some, such as EPS."""
+
+RED = np.array([255, 0, 0], dtype=np.uint8)
+PNG = b"\x89PNG\r\n\x1a\n"
+
+_DECODING = (OSError, SyntaxError, EOFError, struct.error, ArithmeticError, LookupError, Image.DecompressionBombError)
+"""Exceptions that Pillow's decoders raise for damaged files, besides ValueError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedImage:
+    """An RGB image that can be sent to other processes."""
+
+    data: bytes
+    """Losslessly encoded: PNG or WebP."""
+    sources: tuple[str, ...] = ()
+    """Digests of the dataset images whose pixels are in this image. They prove that a description is not tested on
+    images that the agent has seen."""
+    recipe: str = ""
+    """The scene that the collage generator or the collage editor drew, as JSON. Only the collage editor reads it, and
+    agents never see it. Empty for all other images."""
+
+    @classmethod
+    def of(
+        cls, pixels: Pixels, sources: Iterable[str] = (), recipe: str = "", *, for_keeping: bool = False
+    ) -> "EncodedImage":
+        """Encodes an image.
+
+        Args:
+            pixels: RGB, shape (height, width, 3), uint8.
+            sources: Digests of the dataset images whose pixels are in the image.
+            recipe: The value of the field `recipe`.
+            for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
+        """
+        buffer = io.BytesIO()
+        image = Image.fromarray(pixels)
+        if for_keeping:
+            image.save(buffer, "WEBP", lossless=True, quality=40, method=2, exact=True)
+        else:
+            # The fastest level, because images are sent between processes far more often than they are stored.
+            image.save(buffer, "PNG", compress_level=1)
+        return cls(data=buffer.getvalue(), sources=tuple(sorted(set(sources))), recipe=recipe)
+
+    @property
+    def png(self) -> bytes:
+        """The image as the bytes of a PNG file. It is encoded again if `data` has another format."""
+        return self.data if self.data.startswith(PNG) else EncodedImage.of(self.pixels).data
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels. Only the header is read."""
+        with Image.open(io.BytesIO(self.data), formats=FORMATS) as image:
+            return image.size
+
+    def packed(self) -> "EncodedImage":
+        """Returns a copy of the image that is encoded in fewer bytes."""
+        return EncodedImage.of(self.pixels, self.sources, self.recipe, for_keeping=True)
+
+    @cached_property
+    def pixels(self) -> Pixels:
+        """RGB pixels, shape (height, width, 3), uint8, read-only."""
+        array = np.asarray(decode(self.data))
+        array.flags.writeable = False
+        return array
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the shape and the pixels in hexadecimal. It does not depend on the encoding."""
+        return digest(self.pixels)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Returns the state for pickling: without the decoded pixels, and with the digest if it has been computed."""
+        return {key: value for key, value in self.__dict__.items() if key != "pixels"}
+
+    def pil(self) -> Image.Image:
+        """Returns the image as a Pillow image."""
+        return Image.fromarray(self.pixels)
+
+    def webp(self, quality: int = 90) -> bytes:
+        """Returns the image as lossy WebP, for records and reports."""
+        buffer = io.BytesIO()
+        self.pil().save(buffer, "WEBP", quality=quality, method=2)
+        return buffer.getvalue()
+
+
+def digest(pixels: Pixels) -> str:
+    """Returns the SHA-256 of the shape and the pixels in hexadecimal."""
+    return hashlib.sha256(repr(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes()).hexdigest()
+
+
+def decode(data: bytes) -> Image.Image:
+    """Decodes an image file in one of FORMATS to RGB.
+
+    Raises:
+        ValueError: The data are not an image, are truncated, or have more than MAX_PIXELS pixels.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            if image.width * image.height > MAX_PIXELS:
+                raise ValueError(
+                    f"image of {image.width} x {image.height} pixels; at most {MAX_PIXELS} pixels are read"
+                )
+            image.load()
+            return image if image.mode == "RGB" and image.format == "PNG" else flatten(image)
+    except _DECODING as error:
+        raise ValueError(f"not a readable image: {error}") from error
+
+
+def flatten(image: Image.Image, background: tuple[int, int, int] = (255, 255, 255)) -> Image.Image:
+    """Converts an image of any mode to RGB.
+
+    Transparent areas show the background, 16-bit values are scaled to 8 bits, and an animation is reduced to one frame.
+    """
+    if image.mode.startswith(("I", "F")):
+        values = np.asarray(image, dtype=np.float64)
+        top = 65535.0 if values.max(initial=0) > 255 else 255.0
+        return Image.fromarray(np.clip(values / top * 255, 0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        canvas = Image.new("RGBA", rgba.size, (*background, 255))
+        return Image.alpha_composite(canvas, rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def upsample(small: npt.NDArray[np.floating], height: int, width: int) -> npt.NDArray[np.float32]:
+    """Resizes an activation map of shape (h, w) to (height, width).
+
+    Enlarging is bilinear with half-pixel centres and clamped borders, as in `torch.nn.functional.interpolate`. A map
+    that is larger than the output is reduced by averaging.
+    """
+    source = Image.fromarray(np.ascontiguousarray(small, dtype=np.float32))
+    if small.shape[0] > height or small.shape[1] > width:
+        return np.asarray(source.resize((width, height), Image.Resampling.BOX))
+    return np.asarray(source.resize((width, height), Image.Resampling.BILINEAR))
+
+
+def rendered(pixels: Pixels, mask: npt.NDArray[np.bool_], rendering: Rendering) -> Pixels:
+    """Draws a mask of shape (height, width) on a copy of an image in the given rendering."""
+    return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else outlined(pixels, mask)
+
+
+def outlined(pixels: Pixels, mask: npt.NDArray[np.bool_], thickness: int = 2) -> Pixels:
+    """Draws the edge of a mask in red on a copy of an image, inside the mask. The border of the image is an edge."""
+    inside = np.pad(mask, 1)
+    for _ in range(thickness):
+        inside = (
+            inside & np.roll(inside, 1, 0) & np.roll(inside, -1, 0) & np.roll(inside, 1, 1) & np.roll(inside, -1, 1)
+        )
+    return np.where((mask & ~inside[1:-1, 1:-1])[..., None], RED, pixels)
+
+
+def darken_outside(pixels: Pixels, mask: npt.NDArray[np.bool_]) -> Pixels:
+    """Returns a copy of an image in which the area outside a mask of shape (height, width) is darkened to a quarter."""
+    return np.where(mask[..., None], pixels, pixels // 4).astype(np.uint8)

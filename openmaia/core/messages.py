@@ -1,0 +1,110 @@
+"""Messages between the agent loop and a backbone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from openmaia.core.images import EncodedImage
+
+
+class Role(StrEnum):
+    """Author of a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+Part = str | EncodedImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a conversation: text and images by one author."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """All text, without the images."""
+        return "\n".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def images(self) -> tuple[EncodedImage, ...]:
+        """All images, without the text."""
+        return tuple(part for part in self.parts if isinstance(part, EncodedImage))
+
+
+def system(text: str) -> Message:
+    """Returns a system message."""
+    return Message(role=Role.SYSTEM, parts=(text,))
+
+
+def user(*parts: Part) -> Message:
+    """Returns a user message."""
+    return Message(role=Role.USER, parts=parts)
+
+
+def assistant(text: str) -> Message:
+    """Returns an assistant message, which is a reply of the backbone."""
+    return Message(role=Role.ASSISTANT, parts=(text,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFormat:
+    """The headings, in capitals, of the sections of the agent's final answer, such as `[DESCRIPTION]:`."""
+
+    text: str = "DESCRIPTION"
+    """Heading of the section that becomes the description of the unit."""
+    labels: str = "LABEL"
+    """Heading of a section that holds one label. It may be followed by a number, as in `[LABEL 2]:`."""
+    decided_by: str = "DESCRIPTION"
+    """The heading, `text` or `labels`, that makes a reply a final answer. Replies without this section are no
+    answers."""
+    choices: tuple[str, ...] = ()
+    """The valid labels in capitals; if empty, every label is valid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A request to a backbone to continue a conversation."""
+
+    conversation: str
+    """Id of the conversation, whose requests all go to the same replica. Empty for an isolated question."""
+    messages: Sequence[Message]
+    seed: int
+    max_tokens: int
+    answer: AnswerFormat | None = None
+    """The format of answers if the reply is a turn of an investigation, otherwise None."""
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether the reply is a turn of an investigation.
+
+        A turn ends with its first experiment (a block of code that calls tools). Text after that is cut off.
+        """
+        return self.answer is not None
+
+
+class Cut(StrEnum):
+    """Why a reply was ended before the model ended it."""
+
+    NONE = ""
+    EXPERIMENT = "experiment"
+    """It held a complete experiment."""
+    REPETITION = "repetition"
+    """It repeated itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer of a backbone, with the numbers of tokens that the backbone reports."""
+
+    text: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    left_out: str = ""
+    """Describes the part of the conversation that was dropped because the context is full. Empty if nothing was."""
+    cut: Cut = Cut.NONE

@@ -1,0 +1,199 @@
+"""Parses specifications of units, such as `layer4=122,210:layer3=5-31`, `layer4=random:20` or `all`."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from openmaia.core.errors import UsageError
+from openmaia.core.units import NETWORK, OUTPUT, WHOLE, Scope, TargetInfo, Unit, unknown_layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The units that a specification names."""
+
+    units: tuple[Unit, ...]
+    duplicates: int
+    """Number of repeated mentions that were dropped."""
+
+
+def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
+    """Parses a specification and returns the units that it names, in their order.
+
+    Args:
+        spec: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or a JSON file.
+            `random:n` draws n units of each layer by a hash of the weights, so that users cannot influence the choice.
+            For the scope LAYER, a specification consists of names of layers, such as `layer3:layer4`, or is `all`.
+        info: The target.
+        scope: Whether units, layers or the network are investigated. For NETWORK, the specification is ignored.
+
+    Raises:
+        UsageError: The specification cannot be read, or names an unknown layer or a unit that does not exist.
+    """
+    if scope is Scope.NETWORK:
+        return Selection(units=(Unit(target=info.name, layer=NETWORK, index=WHOLE),), duplicates=0)
+    if scope is Scope.LAYER:
+        layers = _layers(spec.strip(), info)
+        return Selection(units=tuple(Unit(target=info.name, layer=name, index=WHOLE) for name in layers), duplicates=0)
+    named = [
+        Unit(target=info.name, layer=layer, index=index)
+        for layer, part in _parts(spec.strip(), info)
+        for index in _indices(part, layer, info)
+    ]
+    units = tuple(dict.fromkeys(named))
+    if not units:
+        raise UsageError(f"units={spec!r} names no unit; give for example {next(iter(info.layers))}=0-9 or all")
+    return Selection(units=units, duplicates=len(named) - len(units))
+
+
+def count(spec: str, layers: Sequence[str]) -> int | None:
+    """Counts the units that a specification names, without loading the target.
+
+    Args:
+        spec: See `select`.
+        layers: The names of the layers in the config. Empty if the target determines its layers.
+
+    Returns:
+        The number of units. None if it depends on the target.
+
+    Raises:
+        UsageError: The specification cannot be read.
+    """
+    if not layers:
+        return None
+    info = TargetInfo(name="", layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
+    named: set[tuple[str, int | str]] = set()
+    random: dict[str, int] = {}
+    for layer, part in _parts(spec.strip(), info):
+        if part.strip() == "all":
+            return None
+        if drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
+            random[layer] = max(random.get(layer, 0), int(drawn[1]))
+        else:
+            named.update(_counted(part, layer, info))
+    if any(layer in random for layer, _ in named):
+        return None  # a random unit may be one of the named units
+    return len(named) + sum(random.values())
+
+
+def _layers(spec: str, info: TargetInfo) -> list[str]:
+    if spec == "all":
+        return list(info.layers)
+    named = list(dict.fromkeys(piece.strip() for piece in spec.split(":")))
+    for layer in named:
+        if layer not in info.layers:
+            raise unknown_layer(layer, info.name, list(info.layers))
+    return named
+
+
+def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
+    """Splits a specification into pairs of a layer and the text that names its units."""
+    if spec.endswith(".json"):
+        return _from_json(Path(spec), info)
+    if spec == "all" or re.fullmatch(r"random:\d{1,9}", spec):
+        return [(layer, spec) for layer in info.layers]
+    pieces: list[str] = []
+    for piece in spec.split(":"):
+        if "=" in piece or not pieces:
+            pieces.append(piece)
+        else:
+            pieces[-1] += ":" + piece
+    pairs = [piece.partition("=") for piece in pieces]
+    for layer, equals, _ in pairs:
+        if not equals:
+            raise UsageError(
+                f"units={spec!r}: {layer!r} has no '='; expected LAYER=INDICES, such as layer4=122,210-219"
+            )
+    return [(layer.strip(), part) for layer, _, part in pairs]
+
+
+def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
+    """Reads a JSON object {layer: [index, ...]}, or such an object under the name of the target as its key."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"unit list {path} is not JSON: {error}") from error
+    if isinstance(data, dict):
+        named = cast(dict[str, Any], data)
+        inner = named.get(info.name, named)
+        if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
+            lists = cast(dict[str, list[int]], inner)
+            return [(layer, ",".join(map(str, indices))) for layer, indices in lists.items() if indices]
+    raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
+
+
+def _is_index_list(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in cast(list[Any], value))
+
+
+def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
+    if layer not in info.layers:
+        raise unknown_layer(layer, info.name, list(info.layers))
+    size = info.layers[layer]
+    if part.strip() == "all":
+        return list(range(size))
+    if drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
+        return _draw(int(drawn[1]), layer, size, info.digest)
+    indices: list[int] = []
+    for piece in part.split(","):
+        span = re.fullmatch(r"\s*(\d{1,15})(?:-(\d{1,15}))?\s*", piece)
+        if not span and layer == OUTPUT:
+            indices.extend(_of_class(piece.strip(), info))
+            continue
+        if not span:
+            raise UsageError(
+                f"units: {piece[:40]!r} of layer {layer!r} is no index; expected 7, 5-31, all or random:20"
+            )
+        first, last = int(span[1]), int(span[2] or span[1])
+        if last < first:
+            raise UsageError(f"units: {piece!r} of layer {layer!r} runs backwards; write {last}-{first}")
+        if last >= size:
+            raise UsageError(f"unit {last} is out of range: layer {layer!r} of {info.name} has units 0 to {size - 1}")
+        indices.extend(range(first, last + 1))
+    return indices
+
+
+def _of_class(name: str, info: TargetInfo) -> list[int]:
+    """Returns the indices of all outputs whose class has this name, ignoring case."""
+    if not info.classes:
+        raise UsageError(
+            f"units: {name[:40]!r} of layer {OUTPUT!r} is no index, and the names of {info.name}'s classes are not known; "
+            f"give indices, such as {OUTPUT}=291"
+        )
+    indices = [index for index, known in enumerate(info.classes) if known.casefold() == name.casefold()]
+    if not indices:
+        near = difflib.get_close_matches(name, list(dict.fromkeys(info.classes)), n=3, cutoff=0.0)
+        raise UsageError(
+            f"units: {info.name} has no class {name[:40]!r}; the nearest of its {len(info.classes)} are {', '.join(near)}"
+        )
+    return indices
+
+
+def _draw(n: int, layer: str, size: int, digest: str) -> list[int]:
+    if n > size:
+        raise UsageError(f"units: random:{n} of layer {layer!r}, which has only {size} units")
+
+    def key(index: int) -> bytes:
+        return hashlib.sha256(f"{digest}/{layer}/{index}".encode()).digest()
+
+    return sorted(sorted(range(size), key=key)[:n])
+
+
+def _counted(part: str, layer: str, info: TargetInfo) -> Iterable[tuple[str, int | str]]:
+    """Yields a key for each unit that the text `part` names in a layer, to count different units.
+
+    A key is the layer with an index or with the name of a class, whose index is not known without the target.
+    """
+    pieces = [piece.strip() for piece in part.split(",")]
+    classes = [piece for piece in pieces if layer == OUTPUT and piece and not piece[0].isdigit()]
+    rest = ",".join(piece for piece in pieces if piece not in classes)
+    yield from ((layer, name) for name in classes)
+    if rest or not classes:
+        yield from ((layer, index) for index in _indices(rest, layer, info))

@@ -1,0 +1,258 @@
+"""The services that an investigation may call, as Protocols, with the types of their requests and results.
+
+An investigation is the work of one agent on one unit, layer or network. Methods take a list of requests, except
+`Target.info` and `Exemplars.read`: one call holds all requests of one tool call of the agent, and the service may batch
+them further. A request can safely be repeated, because its randomness depends only on the seed that it contains.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply
+from openmaia.core.units import TargetInfo, Unit
+
+ExemplarKind = Literal["top", "bottom", "random", "ladder"]
+"""How an exemplar (a dataset image stored for a unit) was selected: by the highest activations, by the lowest, at
+random, or for a series from the lowest to the highest activation that is evenly spaced by rank."""
+Split = Literal["explore", "test"]
+"""One of the two disjoint parts of a dataset: agents see images of `explore`, and descriptions are tested on images of
+`test`."""
+Map = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Request for the activation of one unit on one image."""
+
+    unit: Unit
+    image: EncodedImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitActivation:
+    """The activation of a unit on an image."""
+
+    value: float
+    """Maximum of the activation map, or the probability of an output unit. Rounded to 5 significant digits."""
+    raw: float | None = None
+    """The logit of a probability. None if `value` is not a probability."""
+    map: Map | None = None
+    """Activations before the maximum, shape (h, w). None if the layer has no spatial dimensions."""
+    box: tuple[float, float, float, float]
+    """Part of the image that is the network's input after cropping: left, top, right, bottom in pixels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerProbe:
+    """Request for the activations of all units of a layer on one image."""
+
+    layer: str
+    image: EncodedImage
+
+
+class Target(Protocol):
+    """The network under study."""
+
+    def info(self) -> TargetInfo:
+        """Returns the name, the layers and other properties of the network."""
+        ...
+
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
+        """Returns the activation for each probe. The probes of one call may name different units and layers."""
+        ...
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """Returns `UnitActivation.value` of all units of a layer for each probe, shape (units,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Request for an image that shows a prompt."""
+
+    prompt: str
+    seed: int
+    split: Split = "explore"
+    """Split of the dataset from which the collage generator takes the parts of the image. Diffusion models ignore
+    it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Request for a change of an image by an instruction."""
+
+    image: EncodedImage
+    instruction: str
+    seed: int
+    split: Split = "explore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedImage:
+    """A generated or edited image, with the terms of the prompt that it is known to show or to lack."""
+
+    image: EncodedImage
+    missing_terms: tuple[str, ...] = ()
+    """Terms of the prompt that the generator knows to be missing in the image."""
+    verified_by: str = ""
+    """Name of the component that verified that the image shows all terms except `missing_terms`. Empty if nothing was
+    verified."""
+
+
+class Generator(Protocol):
+    """A text-to-image model."""
+
+    def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
+        """Generates an image for each request."""
+        ...
+
+
+class Editor(Protocol):
+    """An instruction-based image editor."""
+
+    def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
+        """Edits the image of each request."""
+        ...
+
+
+class Backbone(Protocol):
+    """The model that plays the agent."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns the next reply in the conversation of each request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemplar:
+    """A dataset image after the network's preprocessing, with the activation of a unit on it."""
+
+    kind: ExemplarKind
+    rank: int
+    activation: float
+    image: EncodedImage
+    map: Map | None
+    """The unit's activation map, shape (h, w), float16 or float32. None if the layer has no spatial dimensions."""
+
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+UnitState = Literal["ok", "dead", "not finite"]
+"""dead: all images have the same activation; not finite: some activations are NaN or infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionStatistics:
+    """Statistics of a unit's activations at all positions of the maps of all dataset images."""
+
+    quantiles: tuple[float, ...]
+    """The quantiles of the activations at the probabilities QUANTILES."""
+    mean: float
+    variance: float
+    positive: float
+    """Share of positions above 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitExemplars:
+    """Exemplars of a unit and statistics of its activations on the dataset."""
+
+    unit: Unit
+    threshold: float
+    """Activation above which a position is part of the unit's mask."""
+    maxima: npt.NDArray[np.float64]
+    """Percentiles 0 to 100 of the unit's activations on the dataset images, shape (101,)."""
+    mean: float
+    std: float
+    """Mean and standard deviation of the unit's activations on the dataset images."""
+    exemplars: tuple[Exemplar, ...]
+    positions: PositionStatistics | None = None
+    """None if unknown, as for imported exemplars."""
+    state: UnitState = "ok"
+
+    def of_kind(self, kind: ExemplarKind) -> tuple[Exemplar, ...]:
+        """Returns the exemplars of one kind."""
+        return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
+
+    def percentile(self, activation: float) -> float:
+        """Returns the percentage of dataset images on which the unit's activation is lower.
+
+        Ties count half, so that the result for a constant unit is 50.
+        """
+        below = np.searchsorted(self.maxima, activation, side="left")
+        above = np.searchsorted(self.maxima, activation, side="right")
+        if below != above:
+            return float(below + above - 1) / 2
+        if below in (0, len(self.maxima)):
+            return 0.0 if below == 0 else 100.0
+        low, high = self.maxima[below - 1], self.maxima[below]
+        return float(below - 1 + (activation - low) / (high - low))
+
+    def z_score(self, activation: float) -> float:
+        """Returns by how many standard deviations an activation exceeds the mean. It is 0 for a constant unit."""
+        return (activation - self.mean) / self.std if self.std > 0 else 0.0
+
+
+class Exemplars(Protocol):
+    """Store of the exemplars and statistics of units."""
+
+    def read(self, unit: Unit) -> UnitExemplars:
+        """Returns the exemplars and statistics of a unit. Raises StoreError if there are none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceUsage:
+    """Requests to a service and time that it spent on them. Time in a queue is not included."""
+
+    requests: int = 0
+    seconds: float = 0.0
+    """Time in seconds for which replicas (processes that hold a copy of the model) were busy. The time of a batch is
+    divided equally among its requests, and the time of a replica among its concurrent batches."""
+    gpu_seconds: float = 0.0
+    """`seconds` multiplied by the number of GPUs of a replica, which may be a fraction or 0."""
+
+    def __add__(self, other: "ServiceUsage") -> "ServiceUsage":
+        return ServiceUsage(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    def __sub__(self, other: "ServiceUsage") -> "ServiceUsage":
+        return ServiceUsage(**{f.name: getattr(self, f.name) - getattr(other, f.name) for f in fields(self)})
+
+
+class UsageLedger:
+    """Adds up the cost of an investigation by service. It is not thread-safe."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, ServiceUsage] = {}
+
+    def add(self, service: str, requests: int, seconds: float, gpus: float) -> None:
+        """Adds the cost of a call of a service: its requests, its duration and the GPUs that the service occupied."""
+        more = ServiceUsage(requests=requests, seconds=seconds, gpu_seconds=seconds * gpus)
+        self._spent[service] = self._spent.get(service, ServiceUsage()) + more
+
+    def spent(self) -> dict[str, ServiceUsage]:
+        """Returns the cost so far, by service."""
+        return dict(self._spent)
+
+    def since(self, before: Mapping[str, ServiceUsage]) -> dict[str, ServiceUsage]:
+        """Returns the cost by service since `spent` returned `before`. Services without new requests are left out."""
+        news = {service: now - before.get(service, ServiceUsage()) for service, now in self._spent.items()}
+        return {service: new for service, new in news.items() if new.requests}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The services that one investigation may call, and the ledger of their cost."""
+
+    target: Target
+    exemplars: Exemplars
+    generator: Generator
+    editor: Editor
+    backbone: Backbone
+    ledger: UsageLedger = field(default_factory=UsageLedger)
+    """The cost of this investigation so far."""

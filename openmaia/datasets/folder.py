@@ -1,0 +1,130 @@
+"""Finds and reads the images in a folder and its subfolders."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from openmaia.core.errors import UsageError
+from openmaia.datasets.index import FILE as INDEX_FILE
+from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage, check_bytes, has_image_suffix
+
+_METADATA_FILES = frozenset({INDEX_FILE, "split.json"})
+"""Files that datasets keep beside their images. They are not reported as skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """An image file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The path, for messages."""
+        return str(self.path)
+
+    def read(self) -> bytes:
+        """Returns the content of the file, between 1 and MAX_BYTES bytes.
+
+        Raises:
+            UnusableImage: The file cannot be read, is empty or too large, or does not look like an image.
+        """
+        try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise UnusableImage(f"{self.name} is not a regular file", reason=SkipReason.NOT_AN_IMAGE)
+            check_bytes(self.name, 1 if status.st_size else 0)
+            if not has_image_suffix(self.name) and not self._begins_like_an_image():
+                raise UnusableImage(f"{self.name} is not an image", reason=SkipReason.NOT_AN_IMAGE)
+            check_bytes(self.name, status.st_size)
+            # Non-blocking, because the file may have been replaced by a pipe since its type was checked.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                return file.read(MAX_BYTES)
+        except OSError as error:
+            raise UnusableImage(f"{self.name} cannot be read: {error}", reason=SkipReason.UNREADABLE) from error
+
+    def _begins_like_an_image(self) -> bool:
+        """Returns whether the first bytes are those of an image. Large files of other types are then not read."""
+        with self.path.open("rb") as file:
+            head = file.read(16)
+        return head.startswith((b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")) or (
+            head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFolder:
+    """A collection of the images in a folder and its subfolders."""
+
+    folder: Path
+
+    @property
+    def root(self) -> str:
+        """The folder, for messages."""
+        return str(self.folder)
+
+    @property
+    def expected(self) -> str:
+        """Description of a valid folder, for messages."""
+        return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"
+
+    def stamp(self) -> str:
+        """Returns a digest of the paths, sizes and modification times of all files. No file is opened.
+
+        Raises:
+            UsageError: The folder does not exist.
+        """
+        files, _ = self._listing()
+        lines = "\n".join(_stamps(self.folder, files))
+        return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def sources(self) -> Iterable[FileSource | SkipReason]:
+        """Returns all files, sorted by path, and `SkipReason.OUTSIDE` for each link to a target outside the folder."""
+        files, outside = self._listing()
+        return [*map(FileSource, files), *[SkipReason.OUTSIDE] * outside]
+
+    def _listing(self) -> tuple[list[Path], int]:
+        """Returns the files sorted by path and the number of links to targets outside the folder. Raises UsageError."""
+        if not self.folder.is_dir():
+            problem = "is a file" if self.folder.exists() else "does not exist"
+            raise UsageError(f"{self.folder} {problem}; expected a folder of images; name an existing folder")
+        real = self.folder.resolve()
+        files: list[Path] = []
+        outside = 0
+        for path, is_link in _walk(self.folder):
+            if is_link and not path.resolve().is_relative_to(real):
+                outside += 1
+            elif not path.is_dir():
+                files.append(path)
+        return sorted(files, key=os.fsencode), outside
+
+
+def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield f"{path.relative_to(root).as_posix()}\t{status.st_size}\t{status.st_mtime_ns}"
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+    """Yields the paths of all files and of all links to folders, each with a flag that says whether it is a link.
+
+    Linked folders are not entered. Hidden files, hidden folders and metadata files are left out.
+    """
+    for folder, folders, names in os.walk(root, followlinks=False):
+        parent = Path(folder)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names + folders:
+            path = parent / name
+            is_link = path.is_symlink()
+            is_metadata = parent == root and name in _METADATA_FILES
+            if (name in folders and not is_link) or name.startswith(".") or is_metadata:
+                continue
+            yield path, is_link

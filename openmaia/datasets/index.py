@@ -1,0 +1,75 @@
+"""Reads and writes index.json, which lists the images of a dataset folder with their kind, caption and category."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from openmaia.core.errors import StoreError, UsageError
+
+ImageKind = Literal["photo", "cutout", "texture"]
+"""A photograph, an object on a transparent ground, or a texture."""
+
+FILE = "index.json"
+_FORMAT = "openmaia-pictures-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntry:
+    """The metadata of one image."""
+
+    path: str
+    """Path relative to the folder of the index, with slashes."""
+    kind: ImageKind
+    caption: str
+    category: str
+    """Category of the content, such as "animals/birds"."""
+    package: str
+    """Name of the package from which the image comes."""
+
+
+def write(root: Path, entries: Iterable[IndexEntry], packages: dict[str, str]) -> None:
+    """Writes the index of a folder.
+
+    Args:
+        root: The folder.
+        entries: The metadata of its images.
+        packages: Versions of the packages from which the images come, by name.
+    """
+    files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
+    document = {"format": _FORMAT, "packages": packages, "files": files}
+    (root / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def load(root: Path) -> dict[str, IndexEntry]:
+    """Reads the index of a folder.
+
+    Returns:
+        The entries by path. Empty if there is no index.json, or if it does not have our format.
+
+    Raises:
+        StoreError: The index is damaged.
+        UsageError: The folder cannot be read.
+    """
+    try:
+        text = (root / FILE).read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UsageError(
+            f"{root} cannot be read ({error.strerror}); change its permissions or name another folder"
+        ) from error
+    if _FORMAT not in text[:200]:
+        return {}
+    try:
+        return {entry.path: entry for entry in map(_entry, json.loads(text)["files"])}
+    except (LookupError, TypeError, ValueError) as error:
+        raise StoreError(f"{root / FILE} is damaged: {error}; remove the folder and prepare it again") from error
+
+
+def _entry(record: dict[str, Any]) -> IndexEntry:
+    values = {field.name: record[field.name] for field in fields(IndexEntry)}
+    if not all(isinstance(value, str) for value in values.values()) or values["kind"] not in get_args(ImageKind):
+        raise ValueError(f"{values} is not a valid entry")
+    return IndexEntry(**values)

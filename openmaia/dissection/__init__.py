@@ -1,1 +1,0 @@
-"""Exemplars: which dataset pictures excite a unit, how much, and where."""

@@ -1,0 +1,66 @@
+"""Runs ablations on Ray: the same units are investigated with several sets of tools, and the results are compared."""
+
+from collections.abc import Mapping
+
+from openmaia.config.schema import Config
+from openmaia.distributed.assembly import Assembly, Progress
+from openmaia.distributed.cluster import cluster
+from openmaia.distributed.lease import driving
+from openmaia.distributed.pools.run_pools import run_pools
+from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, run_sweeps
+from openmaia.distributed.tracking import TrackedProgress
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.run import Run
+
+
+def run_ablation(configs: Mapping[str, Config], assembly: Assembly, view: Progress) -> dict[str, Run]:
+    """Investigates the units once with each tool set, and evaluates all descriptions with images of one generator.
+
+    Investigations and evaluations that are already in the run directories are not repeated.
+
+    Args:
+        configs: Maps the name of each tool set to its config. The generator of the first config makes the test images
+            for the descriptions of all configs.
+        assembly: Builds the objects that the configs describe.
+        view: Receives messages and progress.
+
+    Returns:
+        The run of each tool set, by name.
+    """
+    first = next(iter(configs.values()))
+    alike = {name: config for name, config in configs.items() if config.generator == first.generator}
+    outcomes = run_sweeps(list(alike.values()), assembly, view)
+    runs = {name: outcome.run for name, outcome in zip(alike, outcomes, strict=True)}
+    for name in configs.keys() - alike.keys():
+        outcome = run_sweeps([configs[name]], assembly, view, UNTESTED)[0]
+        runs[name] = outcome.run
+        evaluate_elsewhere(first, outcome.run, assembly, view)
+    return {name: runs[name] for name in configs}
+
+
+def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progress) -> None:
+    """Evaluates the descriptions of a finished run with the generator, target and judge of another config.
+
+    The scores are stored in the directory of the run.
+
+    Args:
+        config: Describes the generator, target and judge.
+        run: The run. If all of its records are evaluated, nothing is done.
+        assembly: Builds the objects that the config describes.
+        view: Receives messages and progress.
+    """
+    if run.done() <= run.evaluated():
+        return
+    with driving(run), cluster(config), run_pools([config], assembly) as pools:
+        sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
+        sweep.dataset = assembly.dataset(config, view.say)
+        sweep.store = ExemplarStore.at(
+            config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
+        )
+        sweep.pools = pools[0]
+        evaluation = SweepEvaluation([sweep])
+        try:
+            evaluation.finish()
+        finally:
+            evaluation.stop()
+    run.write_summary()

@@ -1,0 +1,86 @@
+"""Protocols that a caller of this package implements: one builds objects from a config, one receives progress."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # so that worker processes of investigations do not import the evaluation and its libraries
+    from openmaia.agent.context import InvestigationOptions
+    from openmaia.config.schema import Config
+    from openmaia.core.services import Backbone, Generator, Target
+    from openmaia.datasets.library import ImageDataset
+    from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+    from openmaia.exemplars.store import ExemplarStore
+
+
+class Assembly(Protocol):
+    """Builds the objects that a config describes. It is pickled and also used in Ray worker processes."""
+
+    def host(self, role: str, config: "Config") -> Any:
+        """Loads the model of a service and returns the object that implements the service's protocol.
+
+        Args:
+            role: One of "target", "generator", "editor" and "backbone".
+            config: The config of the run.
+        """
+        ...
+
+    def concurrency(self, role: str, config: "Config") -> int:
+        """Returns how many calls one replica of a service answers concurrently, or 0 if it takes one batch after another.
+
+        Args:
+            role: The name of the service, as for `host`.
+            config: The config of the run.
+        """
+        ...
+
+    def dataset(self, config: "Config", say: Callable[[str], None]) -> "ImageDataset":
+        """Returns the image dataset of the config. The first call may download it; `say` receives messages."""
+        ...
+
+    def options(self, config: "Config") -> "InvestigationOptions":
+        """Returns the limits and settings of the investigations of the config."""
+        ...
+
+    def evaluation(
+        self,
+        config: "Config",
+        generator: "Generator",
+        target: "Target",
+        backbone: "Backbone",
+        store: "ExemplarStore | None" = None,
+        dataset: "ImageDataset | None" = None,
+    ) -> "EvaluationServices":
+        """Returns the services that evaluate descriptions.
+
+        Args:
+            config: The config of the run.
+            generator: Makes the test images.
+            target: Measures the units on them.
+            backbone: The backbone of the run.
+            store: The exemplars of the target. Only `prepare_reference`, which makes the control images, needs them.
+            dataset: The images of the run. Only `prepare_reference` needs them.
+        """
+        ...
+
+    def design(self, config: "Config") -> "EvaluationDesign":
+        """Returns the protocol by which descriptions are evaluated: the number of test images, the seed, and so on."""
+        ...
+
+
+class Progress(Protocol):
+    """Receives the messages and the progress of a run, for example to show them in a terminal."""
+
+    def say(self, line: str) -> None:
+        """Receives a message for the user."""
+        ...
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Receives the progress of a stage.
+
+        Args:
+            stage: The name of the stage, such as `investigations`.
+            done: The number of finished items.
+            total: The number of all items.
+            note: A short text about the item that finished last; may be empty.
+        """
+        ...

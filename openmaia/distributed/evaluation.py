@@ -1,0 +1,225 @@
+"""Evaluates each description in a worker process as soon as its investigation has ended."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+from ray.exceptions import RayTaskError
+
+from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.distributed.failures import DEAD, last_line
+from openmaia.distributed.worker import SweepContext
+from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
+from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
+from openmaia.evaluation.claims import read_claim
+from openmaia.evaluation.controls import ReferenceData, prepare_reference
+from openmaia.evaluation.protocol import evaluate_investigation
+from openmaia.evaluation.run import score_trials, unevaluated_claims
+from openmaia.evaluation.services import EvaluationServices
+from openmaia.runs.run import TRIALS, InvestigationId
+
+PER_PROCESS = 32
+"""Largest number of concurrent evaluations in one process. They spend most of their time waiting for the pools."""
+
+CALLER = "evaluation"
+"""The name that identifies calls of the evaluation to the pools and in Ray's dashboard."""
+
+
+@dataclass(slots=True)
+class EvaluationWorker:
+    """Evaluates descriptions in a worker process. `WorkerPool` makes it a Ray actor.
+
+    An evaluation generates images from a description and compares the unit's activations on them
+    with those on control images.
+    """
+
+    sweeps: Sequence[SweepContext]
+    _services: dict[int, EvaluationServices] = field(default_factory=dict[int, EvaluationServices])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __repr__(self) -> str:
+        return CALLER
+
+    def start(self) -> None:
+        """Does nothing. The services are built for the first description, because the pools may not be ready before."""
+
+    def prepare(self, number: int) -> ReferenceData:
+        """Returns what all evaluations of a sweep share: control images and the responses of its layers to them.
+
+        One call for each sweep is enough. Its result is passed to `run` in all workers.
+
+        Args:
+            number: The index of the sweep in `sweeps`.
+        """
+        sweep = self.sweeps[number]
+        layers = {investigation.unit.layer for investigation in sweep.run.plan()}
+        return prepare_reference(layers, self._prepared(number), sweep.assembly.design(sweep.config))
+
+    def run(self, number: int, investigation: InvestigationId, reference: ReferenceData, caller: str) -> None:
+        """Tests the description of one investigation and stores the measurements (the trial) in the run.
+
+        Args:
+            number: The index of the sweep in `sweeps`.
+            investigation: The unit and the replicate.
+            reference: The return value of `prepare` for this sweep.
+            caller: The name that identifies this evaluation to the pools.
+        """
+        sweep = self.sweeps[number]
+        services = self._prepared(number)
+        own = sweep.pools.services(sweep.exemplars, caller)
+        services = replace(services, generator=own.generator, target=own.target)
+        design = sweep.assembly.design(sweep.config)
+        trial = evaluate_investigation(read_claim(sweep.run, investigation), services, design, reference)
+        sweep.run.write_artifact(TRIALS, investigation, trial)
+
+    def score(self, number: int) -> None:
+        """Computes and stores the results of a sweep that need the measurements of all its descriptions.
+
+        These are the scores of each description, which compare its unit with other units of the layer, and the
+        reliability of the run, see `measure_reliability`.
+
+        Args:
+            number: The index of the sweep in `sweeps`.
+        """
+        sweep = self.sweeps[number]
+        claims = unevaluated_claims(sweep.run)
+        score_trials(sweep.run, claims)
+        write_reliability(sweep.run, measure_reliability(sweep.run, self._prepared(number).similarities))
+
+    def _prepared(self, number: int) -> EvaluationServices:
+        with self._lock:
+            if number not in self._services:
+                sweep = self.sweeps[number]
+                own = sweep.pools.services(sweep.exemplars, CALLER)
+                dataset = sweep.assembly.dataset(sweep.config, lambda line: None)
+                services = sweep.assembly.evaluation(
+                    sweep.config, own.generator, own.target, own.backbone, store=sweep.exemplars, dataset=dataset
+                )
+                if services.judge is not None and services.model is None:
+                    services = replace(services, judge=_Serial(services.judge))
+                self._services[number] = services
+            return self._services[number]
+
+
+class _Serial:
+    """Wraps a judge so that its methods run one at a time, because a model in this process is not thread-safe."""
+
+    def __init__(self, judge: Any):
+        self._judge, self._lock = judge, threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._judge, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            with self._lock:
+                return attribute(*arguments, **named)
+
+        return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    sweep: int
+    investigation: InvestigationId
+    tries: int = 0
+
+
+class EvaluationTasks:
+    """Queue of evaluations in the driver. It assigns them to worker processes and repeats those whose process died.
+
+    Args:
+        sweeps: The sweeps whose descriptions are evaluated.
+        concurrency: Largest number of concurrent evaluations.
+        retries: Number of additional attempts for an evaluation whose process died.
+        on_done: Called after each finished evaluation with the index of its sweep.
+        worker_class: The class that runs in the worker processes.
+    """
+
+    def __init__(
+        self,
+        sweeps: Sequence[SweepContext],
+        concurrency: int,
+        retries: int,
+        on_done: Callable[[int], None],
+        worker_class: type = EvaluationWorker,
+    ):
+        self._sweeps, self._retries, self._on_done = sweeps, retries, on_done
+        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS))
+        self._workers = WorkerPool(limits, sweeps, worker_class)
+        self._waiting: deque[_Evaluation] = deque()
+        self._running: dict[str, _Evaluation] = {}
+        self._references: dict[int, Any] = {}
+        """Ray object references to the reference data, by index of the sweep."""
+
+    def submit(self, number: int, investigation: InvestigationId) -> None:
+        """Queues the evaluation of one finished investigation of the sweep with this index."""
+        self._waiting.append(_Evaluation(number, investigation))
+
+    def poll(self, timeout: float = 0.0) -> None:
+        """Starts queued evaluations for which there is room, and handles those that have finished.
+
+        Args:
+            timeout: Longest time in seconds to wait for an evaluation to finish.
+
+        Raises:
+            OpenMaiaError: If an evaluation failed.
+        """
+        self._workers.scale(len(self._running), len(self._waiting), 0)
+        while self._waiting and (worker := self._workers.most_free(isolated=False)):
+            evaluation = self._waiting.popleft()
+            if evaluation.sweep not in self._references:
+                self._references[evaluation.sweep] = worker.actor.prepare.remote(evaluation.sweep)
+            reference = self._references[evaluation.sweep]
+            unit = evaluation.investigation.unit
+            caller = f"{self._sweeps[evaluation.sweep].run.name}/{CALLER}/{unit}/{uuid4().hex[:12]}"
+            self._running[caller] = evaluation
+            name = f"{CALLER} {unit.layer}/{unit.index}"
+            self._workers.assign(
+                worker, evaluation, name, caller, evaluation.sweep, evaluation.investigation, reference
+            )
+        for finished in self._workers.finished(timeout):
+            self._settle(finished)
+
+    def finish(self, numbers: Sequence[int]) -> None:
+        """Waits for all evaluations, then computes the scores of the sweeps with these indices.
+
+        Raises:
+            OpenMaiaError: If an evaluation failed. Finished evaluations are kept in the run.
+        """
+        while self._waiting or self._running:
+            self.poll(timeout=1.0)
+        for number in numbers:
+            self._workers.call("score", number)
+
+    def stop(self) -> None:
+        """Ends the worker processes, and tells the pools that what was under way has ended."""
+        self._workers.stop()
+        for caller, evaluation in self._running.items():
+            self._sweeps[evaluation.sweep].pools.leave(caller)
+
+    def _settle(self, finished: FinishedWork) -> None:
+        evaluation: _Evaluation = finished.work
+        del self._running[finished.caller]
+        self._sweeps[evaluation.sweep].pools.leave(finished.caller)
+        try:
+            finished.future.result()
+        except RayTaskError as error:
+            if isinstance(error.cause, OpenMaiaError):
+                raise error.cause from None
+            raise ServiceError(f"{evaluation.investigation.unit} could not be evaluated: {last_line(error)}") from error
+        except DEAD as error:
+            if evaluation.tries >= self._retries:
+                raise ServiceError(
+                    f"{evaluation.investigation.unit} could not be evaluated: its process died "
+                    f"{evaluation.tries + 1} times"
+                ) from error
+            # The process may have died while it computed the reference data.
+            self._references.pop(evaluation.sweep, None)
+            self._waiting.append(replace(evaluation, tries=evaluation.tries + 1))
+            return
+        self._on_done(evaluation.sweep)

@@ -1,0 +1,231 @@
+"""Computes the exemplars of units, selected dataset images with the units' activations, on a Ray cluster.
+
+The computation makes two passes over the images, see `openmaia.exemplars.compute`. The images of each pass are divided
+into groups, the shards, which several workers process in parallel.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import ray
+from ray.exceptions import RayTaskError
+
+from openmaia.config.schema import Config
+from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.units import TargetInfo
+from openmaia.distributed.assembly import Assembly
+from openmaia.distributed.failures import DEAD
+from openmaia.distributed.pools import kept
+from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback
+from openmaia.exemplars.store import ExemplarStore
+
+MAX_CPU_WORKERS = 8
+"""Largest number of workers without GPUs if the config sets none. Each worker holds a copy of the network in memory."""
+
+GPU_SECONDS = 30.0
+"""Longest wait for a GPU if persistent pools run on the cluster. They may hold all GPUs until `openmaia pools down`."""
+
+MAX_DEATHS = 5
+"""Number of dead workers at which the job fails."""
+
+_DIED = object()
+"""Returned in place of a result if the worker died."""
+
+
+@contextmanager
+def team(
+    config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None
+) -> Generator["ExemplarTeam"]:
+    """Context manager that yields an `ExemplarTeam` and ends its workers afterwards, which frees their GPUs."""
+    workers = ExemplarTeam(config, assembly, say)
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+class ExemplarTeam:
+    """Workers that compute exemplars together. A dead worker is replaced, and its unsaved shards are computed again.
+
+    The first worker loads the target on a CPU to read its properties. GPUs are requested only if exemplars are missing.
+    """
+
+    def __init__(self, config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None):
+        self._config, self._assembly, self._say = config, assembly, say
+        self._gpus = 0.0
+        """Number of GPUs of each worker."""
+        self._layers: list[str] = []
+        self._deaths = 0
+        self._used: set[int] = set()
+        self._workers = [self._start()]
+
+    def info(self) -> TargetInfo:
+        """Returns the name, the layers and other properties of the target."""
+        return self._lead("info")
+
+    def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
+        """Computes the exemplars of those of the layers that the store lacks, and returns the store."""
+        missing: list[str] = self._lead("missing", layers)
+        if missing:
+            self._compute(missing, progress)
+        return self._lead("open_store")
+
+    def end(self) -> None:
+        """Ends all workers."""
+        for worker in self._workers:
+            ray.kill(worker)
+
+    def _compute(self, layers: list[str], progress: ProgressCallback) -> None:
+        self._use_gpus()
+        job = self._lead("begin", layers)
+        self._grow(layers, len(job.first))
+        total = 2 * job.images
+        while left := self._lead("begin", layers).first:
+            before = max(job.images - len(left) * SHARD, 0)
+            self._share("first", [(shard,) for shard in left], partial(_report, progress, total, before, SHARD))
+            self._save()
+        while second := self._lead("choose"):
+            each = job.images / len(second)
+            self._share("second", second, partial(_report, progress, total, job.images, each))
+        self._lead("finish")
+
+    def _use_gpus(self) -> None:
+        """Replaces the first worker by one with GPUs.
+
+        It waits until GPUs are free. If persistent pools may hold them all, it falls back to CPUs after GPU_SECONDS.
+        """
+        self._gpus = self._config.pools.target.num_gpus
+        if not self._gpus:
+            return
+        worker = self._start()
+        patience = GPU_SECONDS if kept.names() and not self._config.ray.autoscaling else None
+        if ray.wait([worker.is_up.remote()], timeout=patience)[0]:
+            worker, self._workers[0] = self._workers[0], worker
+        else:
+            self._gpus = 0.0
+            self._say("pools that are kept up hold the GPUs: exemplars are computed on CPUs (see openmaia pools down)")
+        ray.kill(worker)
+
+    def _grow(self, layers: list[str], shards: int) -> None:
+        """Starts the workers besides the first one. There are at most as many workers as shards.
+
+        All workers must use the same histogram bounds. The first worker has saved them before this call.
+
+        Args:
+            layers: The layers whose exemplars are computed.
+            shards: Number of shards of the first pass that are not finished.
+        """
+        self._layers = layers
+        count = min(self._config.ray.exemplar_workers or self._capacity(), shards)
+        self._workers += [self._start() for _ in range(count - 1)]
+
+    def _lead(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the first worker and returns its result. If the worker dies, its replacement is called."""
+        while True:
+            answer = self._wait(self._workers[0].call.remote(method, *arguments), 0)
+            if answer is not _DIED:
+                return answer
+
+    def _share(self, method: str, tasks: Sequence[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
+        """Distributes calls of a method over the workers: each idle worker gets the next task.
+
+        A task whose worker died is not repeated here; the caller checks what is left. A worker that still waits for a
+        GPU gets no task, because other runs may hold the GPUs until they end.
+
+        Args:
+            method: The method of `ExemplarWorker`.
+            tasks: The arguments of each call.
+            progress: Called with the number of tasks that have ended.
+        """
+        waiting = list(tasks)[::-1]
+        done = 0
+        running: dict[Any, int] = {}
+        starting = {self._workers[at].is_up.remote(): at for at in range(len(self._workers))}
+        while waiting or running:
+            for reference in ray.wait([*running, *starting], num_returns=1, timeout=1)[0]:
+                is_task = reference in running
+                at = (running if is_task else starting).pop(reference)
+                done += is_task
+                if self._wait(reference, at) is _DIED:
+                    self._used.discard(at)
+                    starting[self._workers[at].is_up.remote()] = at
+                elif waiting:
+                    self._used.add(at)
+                    running[self._workers[at].call.remote(method, *waiting.pop())] = at
+                progress(done)
+
+    def _save(self) -> None:
+        saving = {at: self._workers[at].call.remote("save") for at in sorted(self._used)}
+        for at, reference in saving.items():
+            self._wait(reference, at)
+
+    def _wait(self, reference: Any, at: int) -> Any:
+        """Waits for the result of a call of worker number `at`. If the worker died, replaces it and returns `_DIED`.
+
+        Raises:
+            OpenMaiaError: If the worker raised it.
+            ServiceError: If the worker raised another exception, or if MAX_DEATHS workers have died.
+        """
+        try:
+            return ray.get(reference)
+        except RayTaskError as error:
+            if isinstance(error.cause, OpenMaiaError):
+                raise error.cause from None
+            raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
+        except DEAD as error:
+            self._deaths += 1
+            if self._deaths >= MAX_DEATHS:
+                raise ServiceError(f"{MAX_DEATHS} processes died while they computed exemplars") from error
+            self._workers[at] = self._start()
+            return _DIED
+
+    def _capacity(self) -> int:
+        resources = ray.cluster_resources()
+        if self._gpus:
+            return int(resources.get("GPU", 0) / self._gpus)
+        return min(int(resources.get("CPU", 1)), MAX_CPU_WORKERS)
+
+    def _start(self) -> Any:
+        # A worker without GPUs of its own would otherwise see all GPUs of its node.
+        is_kept_off = self._config.pools.target.num_gpus and not self._gpus
+        environment = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}} if is_kept_off else None
+        options = _RemoteTeamMember.options(
+            num_cpus=0, num_gpus=self._gpus, scheduling_strategy="SPREAD", runtime_env=environment
+        )
+        return options.remote(self._config, self._assembly, self._layers)
+
+
+def _report(progress: ProgressCallback, total: int, before: float, each: float, done: int) -> None:
+    progress(min(round(before + each * done), total), total)
+
+
+@dataclass(slots=True)
+class _TeamMember:
+    """Ray actor around `ExemplarWorker`. It loads the network at the first call, so that callers see the exceptions."""
+
+    config: Config
+    assembly: Assembly
+    layers: Sequence[str]
+    _worker: ExemplarWorker | None = field(default=None)
+
+    def __repr__(self) -> str:
+        return "exemplars"
+
+    def is_up(self) -> None:
+        """Does nothing. A call returns when Ray has started this worker with the resources that it requested."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the `ExemplarWorker` and returns its result."""
+        if self._worker is None:
+            target = self.assembly.host("target", self.config)
+            dataset = self.assembly.dataset(self.config, lambda line: None)
+            self._worker = ExemplarWorker(self.config, target, dataset)
+            if self.layers:
+                self._worker.join(self.layers)
+        return getattr(self._worker, method)(*arguments)
+
+
+_RemoteTeamMember: Any = ray.remote(_TeamMember)

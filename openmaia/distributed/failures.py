@@ -1,0 +1,43 @@
+"""Translates Ray's exceptions into those of OpenMAIA."""
+
+from typing import Any
+
+import ray
+from ray.exceptions import OutOfMemoryError, OwnerDiedError, RayActorError, RayTaskError
+
+from openmaia.core.errors import OpenMaiaError, ServiceError
+
+DEAD = (RayActorError, OutOfMemoryError, OwnerDiedError)
+"""Exceptions that Ray raises if a process has died. OutOfMemoryError means that Ray's memory monitor has killed it."""
+
+
+def last_line(error: BaseException) -> str:
+    """Returns the type of an error and the last line of its message.
+
+    The other lines of Ray's messages hold colour codes, process ids and addresses. If Ray wrapped an exception of a
+    remote call, that exception is used.
+    """
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    lines = str(cause).strip().splitlines()
+    return f"{type(cause).__name__}: {lines[-1] if lines else 'no message'}"
+
+
+def resolve(reference: Any, timeout: float | None = None) -> Any:
+    """Waits for the result of a Ray call.
+
+    Args:
+        reference: An object reference.
+        timeout: Longest wait in seconds, after which Ray's GetTimeoutError is raised. None means no limit.
+
+    Raises:
+        OpenMaiaError: If the remote call raised it.
+        ServiceError: If the remote call raised another exception, or if the called process died.
+    """
+    try:
+        return ray.get(reference, timeout=timeout)
+    except RayTaskError as error:
+        if isinstance(error.cause, OpenMaiaError):
+            raise error.cause from None
+        raise ServiceError(f"a service failed: {last_line(error)}") from error
+    except DEAD as error:
+        raise ServiceError("a process that serves this run died and did not come back") from error

@@ -1,0 +1,117 @@
+"""Checks of a job that are possible before it is submitted."""
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from openmaia.config.machine import JobConfig
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
+from openmaia.distributed.resources import NodeResources, of_investigations, of_pool, of_pools, unplaced
+
+
+def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:
+    """Checks that the nodes of a job have the resources that its configs request.
+
+    Args:
+        configs: The config of a sweep, or those of several sweeps that share all pools except the one of the target.
+        nodes: The nodes of the job.
+        asked: The settings that determine the nodes, for the error message.
+
+    Raises:
+        UsageError: If the nodes are too small.
+    """
+    config = configs[0]
+    pools, investigations = of_pools(config), of_investigations(config)
+    pools += [of_pool("target", other.pools.target) for other in configs[1:]]
+    one = dataclasses.replace(investigations, count=1)
+    if short := unplaced([*pools, one], nodes):
+        wanted = ", ".join(str(claim) for claim in (*pools, investigations))
+        raise UsageError(
+            f"{asked} is too little: no room for {', '.join(f'{count} of {name}' for name, count in short.items())} (wanted: "
+            f"{wanted}). Ask for more, or give a file of configs/machine that fits"
+        )
+
+
+def nodes(job: JobConfig) -> list[NodeResources]:
+    """Returns the nodes that a job requests."""
+    return [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2.0**30)] * job.nodes
+
+
+def spoken(job: JobConfig) -> str:
+    """Returns the settings that determine the size of a job, for messages."""
+    return f"job.nodes={job.nodes} with job.gpus={job.gpus}, job.cpus={job.cpus}, job.memory_gb={job.memory_gb} of each"
+
+
+def files(config: Config) -> None:
+    """Checks that the files and folders that a config names exist on this file system.
+
+    Raises:
+        UsageError: If one is missing or cannot be written.
+    """
+    if missing := _missing(missing_files(config)):
+        raise UsageError(missing)
+
+
+def absolute(config: Config) -> None:
+    """Checks that the paths of runs and exemplars are absolute or URLs.
+
+    The processes of a job run in separate working directories on several machines, and most of these are deleted at its
+    end.
+
+    Raises:
+        UsageError: If one of the paths is relative.
+    """
+    for key, path in (("runs", config.paths.runs), ("exemplars", config.paths.exemplars)):
+        if not path.startswith(("/", "~")) and "://" not in path:
+            raise UsageError(
+                f"paths.{key}={path!r} is relative, and a job's processes have folders of their own; give a path that every "
+                f"node sees, such as paths.{key}=/shared/{path}, or a URL"
+            )
+
+
+def packages(config: Config) -> None:
+    """Checks that the packages that a config needs are installed for this Python.
+
+    Raises:
+        UsageError: If a package is missing.
+    """
+    if missing := _missing(missing_packages(config, installed())):
+        raise UsageError(f"{missing}. Another Python for the job: OPENMAIA_PYTHON=…")
+
+
+def _missing(results: Sequence[CheckResult]) -> str:
+    """Joins the messages of the missing requirements. Returns an empty string if none is missing."""
+    return "; ".join(result.message for result in results if result.state == "missing")
+
+
+def program(name: str, purpose: str) -> str:
+    """Returns the path of a program.
+
+    Args:
+        name: The name of the program.
+        purpose: A verb phrase that says what the program does, for the error message.
+
+    Raises:
+        UsageError: If the program is not on PATH.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(f"{name} is not on PATH: it {purpose}. Run this where it is, or print the job with --dry-run")
+    return found
+
+
+def folder(name: str) -> Path:
+    """Returns the path of a subfolder of cluster/.
+
+    Raises:
+        UsageError: If the folder is missing because the package is not installed from a clone.
+    """
+    found = Path(__file__).parents[3] / "cluster" / name
+    if not found.is_dir():
+        raise UsageError(
+            f"{found} is missing: `openmaia submit {name}` needs the files of a clone; install that with pip install -e"
+        )
+    return found

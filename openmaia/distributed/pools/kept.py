@@ -1,0 +1,129 @@
+"""Persistent pools: models that stay loaded on a permanent Ray cluster after a run has ended.
+
+A detached Ray actor, the keeper, owns the dispatchers and replicas instead of a driver. Its name is a hash of the
+config sections that describe the pools, so that runs with equal sections find it.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+
+from openmaia.config.loading import to_dict
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.distributed.assembly import Assembly
+from openmaia.distributed.failures import resolve
+from openmaia.distributed.pools.handles import Pools
+from openmaia.distributed.pools.run_pools import run_pools
+from openmaia.distributed.pools.statistics import PoolStatistics
+
+NAMESPACE = "openmaia-pools"
+"""The Ray namespace of the keepers."""
+
+SECTIONS = ("target", "generator", "editor", "backbone", "pictures", "pools")
+"""The sections of a config that determine its pools."""
+
+
+def pools_name(config: Config) -> str:
+    """Returns the name of the persistent pools of a config: the name of the target and a hash of SECTIONS."""
+    values = to_dict(config)
+    text = json.dumps({section: values[section] for section in SECTIONS}, sort_keys=True)
+    return f"{config.target.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+@dataclass(slots=True)
+class PoolKeeper:
+    """A Ray actor that owns the persistent pools of one config."""
+
+    config: Config
+    assembly: Assembly
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _pools: Pools | None = None
+
+    def __repr__(self) -> str:
+        return f"pools {pools_name(self.config)}"
+
+    def start(self) -> Pools:
+        """Starts the pools if they are not running, and returns handles to them."""
+        if self._pools is None:
+            self._pools = replace(self._stack.enter_context(run_pools([self.config], self.assembly))[0], kept=True)
+        return self._pools
+
+    def statistics(self) -> dict[str, PoolStatistics]:
+        """Returns the statistics of each pool, by role. Starts the pools if they are not running."""
+        return self.start().statistics()
+
+    def stop(self) -> None:
+        """Ends the pools."""
+        self._stack.close()
+
+
+_RemoteKeeper: Any = ray.remote(PoolKeeper)
+
+
+def up(config: Config, assembly: Assembly) -> str:
+    """Starts the persistent pools of a config if they are not running, and returns their name. `down` ends them.
+
+    Raises:
+        UsageError: If `ray.address` is "local", because that cluster ends with this process.
+    """
+    if config.ray.address == "local":
+        raise UsageError(
+            "ray.address=local starts a cluster that ends with the command; give ray.address=auto, or the address of one that "
+            "`ray start` keeps up"
+        )
+    name = pools_name(config)
+    options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+    resolve(_RemoteKeeper.options(**options).remote(config, assembly).start.remote())
+    return name
+
+
+def down(config: Config) -> bool:
+    """Ends the persistent pools of a config. Returns whether they were running."""
+    keeper = _find(pools_name(config))
+    if keeper is None:
+        return False
+    resolve(keeper.stop.remote())
+    ray.kill(keeper)
+    return True
+
+
+def names() -> list[str]:
+    """Returns the names of all persistent pools on this cluster."""
+    actors: Any = ray.util.list_named_actors(all_namespaces=True)
+    return sorted(actor["name"] for actor in actors if actor["namespace"] == NAMESPACE)
+
+
+def statistics(name: str) -> dict[str, PoolStatistics]:
+    """Returns the statistics of the persistent pools with this name, by role; empty if they are not running."""
+    keeper = _find(name)
+    return resolve(keeper.statistics.remote()) if keeper is not None else {}
+
+
+@contextmanager
+def kept_or_own_pools(
+    configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
+) -> Generator[list[Pools]]:
+    """Context manager that yields the persistent pools of the configs if all configs have some.
+
+    Otherwise it starts new pools for all configs, which end with the block.
+    """
+    keepers = [keeper for config in configs if (keeper := _find(pools_name(config))) is not None]
+    if len(keepers) == len(configs):
+        say("using the pools that are kept up on this cluster")
+        yield [resolve(keeper.start.remote()) for keeper in keepers]
+        return
+    with run_pools(configs, assembly, say) as made:
+        yield made
+
+
+def _find(name: str) -> Any | None:
+    try:
+        return ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError:
+        return None

@@ -1,0 +1,216 @@
+"""The part of a pool that runs in the driver: it owns the replicas and changes their number with the demand."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from openmaia.distributed.placement import FreePlaces, Place
+from openmaia.distributed.pools.autoscaling import ScalingPolicy
+from openmaia.distributed.pools.cache import CacheSpec
+from openmaia.distributed.pools.dispatcher import Dispatcher
+from openmaia.distributed.pools.replica import PoolSpec, Replica
+from openmaia.distributed.pools.status import PoolStatus
+from openmaia.distributed.resources import of_pool
+
+STEP_SECONDS = 0.5
+"""Time in seconds between two updates of the pools."""
+
+END_SECONDS = 5.0
+"""Longest wait in seconds for unfinished calls when all pools of a run end. Ray would report them as failed otherwise. The
+command has to end within 15 s after a signal, also if the cluster is gone and no call is answered."""
+
+_RemoteDispatcher: Any = ray.remote(Dispatcher)
+_RemoteReplica: Any = ray.remote(Replica)
+
+
+@dataclass(slots=True)
+class PoolManager:
+    """Owns the dispatcher and the replicas of one pool.
+
+    The dispatcher runs on the node of the driver. Ray restarts dispatcher and replicas if they die, and the dispatcher
+    then loads the models of the replicas again.
+    """
+
+    spec: PoolSpec
+    cache: CacheSpec | None = None
+    places: Sequence[Place] = ()
+    """Reserved resources for the initial replicas."""
+    dispatcher: Any = None
+    """The Ray actor handle of the dispatcher; set when the manager is constructed."""
+    status: PoolStatus | None = None
+    """The last status of the dispatcher. None before the first one."""
+    policy: ScalingPolicy | None = None
+    """Determines the number of replicas. None selects a policy with the limits of the pool's config."""
+    free_places: FreePlaces = field(default_factory=FreePlaces)
+    """Reserved resources that the pools of the same run no longer use."""
+    _actors: dict[int, Any] = field(default_factory=dict[int, Any])
+    _places: dict[int, Place] = field(default_factory=dict[int, Place])
+    """The places of the replicas that use reserved resources, by index of the replica."""
+    _draining: set[int] = field(default_factory=set[int])
+    _policy: ScalingPolicy = field(init=False)
+    _pending: Any = None
+    _next_index: int = 0
+
+    def __post_init__(self) -> None:
+        config = self.spec.config
+        self._policy = self.policy or ScalingPolicy(config.min_replicas, config.max_replicas)
+        here = ray.get_runtime_context().get_node_id()
+        self.dispatcher = _RemoteDispatcher.options(
+            num_cpus=0,
+            max_restarts=-1,
+            max_task_retries=-1,
+            max_concurrency=100_000,
+            # If the affinity were soft, Ray would place an actor without resources on any node.
+            scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
+        ).remote(self.spec, self.cache)
+
+    def start(self) -> None:
+        """Starts the smallest number of replicas. They load concurrently."""
+        for number in range(self.spec.config.min_replicas):
+            self._add_replica(self.places[number] if number < len(self.places) else None)
+        self._publish()
+
+    def step(self, now: float, *, others_wait: bool) -> Sequence[str]:
+        """Checks the status of the dispatcher and starts or ends replicas accordingly. Does not wait.
+
+        Args:
+            now: Time of a monotonic clock, in seconds.
+            others_wait: Whether another pool waits for resources.
+
+        Returns:
+            Messages for the user.
+        """
+        if self._pending is None:
+            self._pending = self.dispatcher.status.remote()
+        if not ray.wait([self._pending], timeout=0)[0]:
+            return ()
+        try:
+            status: PoolStatus = ray.get(self._pending)
+        except RayError:
+            return ()  # the dispatcher is being restarted; the next step reads its status
+        finally:
+            self._pending = None
+        if self.status is None or status.incarnation != self.status.incarnation:
+            self._publish()
+        self.status = status
+        self._policy.is_released |= status.released
+        self._scale(status, now, others_wait)
+        return status.notes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a replica of the pool waits for resources."""
+        return self.status is not None and len(self.status.unplaced) > 0
+
+    def end(self, seconds: float) -> list[str]:
+        """Waits at most `seconds` for earlier calls of this process, then ends all processes of the pool.
+
+        Returns:
+            Messages for the user.
+        """
+        asked = [*([self._pending] if self._pending is not None else []), self.dispatcher.status.remote()]
+        notes: list[str] = []
+        for reference in ray.wait(asked, num_returns=len(asked), timeout=seconds)[0]:
+            with suppress(RayError):
+                notes += ray.get(reference).notes
+        for actor in (self.dispatcher, *self._actors.values()):
+            ray.kill(actor)
+        return notes
+
+    def _scale(self, status: PoolStatus, now: float, others_wait: bool) -> None:
+        ended = [index for index in status.drained if index in self._draining]
+        for index in ended:
+            ray.kill(self._actors.pop(index))
+            self._draining.discard(index)
+            if index in self._places:
+                self.free_places.give_back(self._places.pop(index))
+        active = [index for index in self._actors if index not in self._draining]
+        wanted = self._policy.desired(len(active), status.demand, now, others_wait=others_wait)
+        for _ in range(wanted - len(active)):
+            self._add_replica(self._free_place())
+        for index in sorted(active, reverse=True)[: max(len(active) - wanted, 0)]:
+            self._drain(index)
+        moved = self._move_unplaced(status) if wanted == len(active) else False
+        if ended or wanted > len(active) or moved:
+            self._publish()
+
+    def _move_unplaced(self, status: PoolStatus) -> bool:
+        """Moves replicas that wait for resources to unused reserved places. Returns whether any was moved."""
+        moved = False
+        for index in status.unplaced:
+            is_waiting = index in self._actors and index not in self._draining and index not in self._places
+            if is_waiting and (place := self._free_place()):
+                self._drain(index)
+                self._add_replica(place)
+                moved = True
+        return moved
+
+    def _free_place(self) -> Place | None:
+        return self.free_places.take(of_pool(self.spec.role, self.spec.config))
+
+    def _drain(self, index: int) -> None:
+        self._draining.add(index)
+        self.dispatcher.drain.remote(index)
+
+    def _add_replica(self, place: Place | None) -> None:
+        index = self._next_index
+        self._next_index += 1
+        config = self.spec.config
+        options: dict[str, Any] = {"label_selector": dict(config.node_labels) or None}
+        if place is not None:
+            self._places[index] = place
+            options = {"scheduling_strategy": place.strategy()}
+        self._actors[index] = _RemoteReplica.options(
+            num_cpus=config.num_cpus,
+            num_gpus=config.num_gpus,
+            max_concurrency=max(self.spec.concurrency, 1) + 1,
+            max_restarts=-1,
+            **options,
+        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, config.num_gpus)
+
+    def _publish(self) -> None:
+        """Sends the replicas to the dispatcher, and which of them are draining, because a restart loses this state."""
+        self.dispatcher.update.remote(dict(self._actors))
+        for index in self._draining:
+            self.dispatcher.drain.remote(index)
+
+
+@contextmanager
+def managed(managers: Sequence[PoolManager], say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+    """Context manager that starts pools and ends them. In between, a thread calls `PoolManager.step` periodically.
+
+    The pools also end if the driver dies.
+
+    Args:
+        managers: One manager for each pool.
+        say: Receives the output of models that are loading, and their errors. It is also called from the thread.
+    """
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(STEP_SECONDS):
+            for manager in managers:
+                others_wait = any(other.is_waiting for other in managers if other is not manager)
+                for line in manager.step(time.monotonic(), others_wait=others_wait):
+                    say(line)
+
+    for manager in managers:
+        manager.start()
+    thread = threading.Thread(target=look, name="pools", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        until = time.monotonic() + END_SECONDS
+        for manager in managers:
+            for line in manager.end(max(until - time.monotonic(), 0.0)):
+                say(line)

@@ -1,0 +1,264 @@
+"""The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from openmaia.config.machine import PoolConfig
+from openmaia.core.errors import HostDead, ServiceError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Message
+from openmaia.distributed.pools.gpu_lock import loading_turn
+from openmaia.distributed.pools.output import OutputReader
+from openmaia.distributed.pools.queueing import RequestRef
+
+IMAGE_CACHE_BYTES = 256 * 2**20
+"""Size of the image cache of a language model's replica. Cached images need not be fetched again for the next turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSpec:
+    """The description of a pool: its model and its settings."""
+
+    role: str
+    """The name of the service in messages and metrics, such as "generator"."""
+    make: Callable[[], Any]
+    """Loads the model and returns the object that implements the service. Called in the process of the replica."""
+    config: PoolConfig
+    concurrency: int = 0
+    """Number of chats that a replica of a language model answers concurrently. 0 if the model processes one batch after
+    another."""
+    run: str = ""
+    """The name of the run, for metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The answers of a replica to one batch."""
+
+    values: list[Any]
+    """One answer for each request, or a `LostRequest` if the request could not be read."""
+    seconds: float
+    """This batch's share of the busy time of the replica, see `BusyClock`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRequest:
+    """Replaces the answer to a request that could not be read, because the process that owned it has died."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatEnvelope:
+    """A chat whose images are replaced by digests. The images are in Ray's object store, each only once."""
+
+    chat: Chat
+    images: Mapping[str, RequestRef]
+    """References to the images, by digest."""
+
+
+class ReplicaNotLoaded(HostDead):
+    """Raised by a replica whose model is not loaded, because Ray has restarted its process after a death."""
+
+
+class BusyClock:
+    """Divides the busy time of a replica equally among the batches that run concurrently.
+
+    The shares of all batches add up to the busy time. A virtual clock advances by dt / n while n batches run, and the
+    share of a batch is the time that passes on this clock during the batch. This is the virtual time of processor
+    sharing and fair queueing. Times are in seconds.
+    """
+
+    def __init__(self) -> None:
+        self._virtual = 0.0
+        self._running = 0
+        self._updated = 0.0
+        self._lock = threading.Lock()
+
+    def begin(self, now: float) -> float:
+        """Starts a batch at time `now` of a monotonic clock. Returns the virtual time, which `end` needs."""
+        with self._lock:
+            self._advance(now)
+            self._running += 1
+            return self._virtual
+
+    def end(self, now: float, reading: float) -> float:
+        """Ends a batch at time `now` and returns its share in seconds. `reading` is the return value of `begin`."""
+        with self._lock:
+            self._advance(now)
+            self._running -= 1
+            return self._virtual - reading
+
+    def _advance(self, now: float) -> None:
+        if self._running:
+            self._virtual += (now - self._updated) / self._running
+        self._updated = now
+
+
+class ImageCache:
+    """A cache of the images that conversations on this replica used last, by digest. It is thread-safe."""
+
+    def __init__(self, max_bytes: int = IMAGE_CACHE_BYTES):
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._images: OrderedDict[str, EncodedImage] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def unpack(self, envelope: ChatEnvelope) -> Chat:
+        """Returns the chat with its images. Images that are not cached are fetched from Ray's object store."""
+        with self._lock:
+            known = {digest: self._images[digest] for digest in envelope.images if digest in self._images}
+        missing = {digest: place for digest, place in envelope.images.items() if digest not in known}
+        payloads = list({place.payload for place in missing.values()})
+        fetched: dict[Any, list[EncodedImage]] = dict(zip(payloads, ray.get(payloads), strict=True))
+        known |= {digest: fetched[place.payload][place.index] for digest, place in missing.items()}
+        with self._lock:
+            for digest in envelope.images:
+                self._keep(digest, known[digest])
+        return replace(envelope.chat, messages=[_with_images(message, known) for message in envelope.chat.messages])
+
+    def _keep(self, digest: str, image: EncodedImage) -> None:
+        if digest not in self._images:
+            self._bytes += len(image.data)
+        self._images[digest] = image
+        self._images.move_to_end(digest)
+        while self._bytes > self._max_bytes and len(self._images) > 1:
+            _, oldest = self._images.popitem(last=False)
+            self._bytes -= len(oldest.data)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDigest:
+    """Replaces an image in a message of a `ChatEnvelope`."""
+
+    digest: str
+
+
+def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
+    """Replaces the images of a chat by digests, and stores new images in Ray's object store.
+
+    Args:
+        chat: The chat with images.
+        places: References to the images that are stored already, by digest. The new images are added.
+    """
+    images = {image.digest: image for message in chat.messages for image in message.images}
+    new = [digest for digest in images if digest not in places]
+    if new:
+        payload = ray.put([images[digest] for digest in new])
+        places |= {digest: RequestRef(payload, index) for index, digest in enumerate(new)}
+    messages = [_without_images(message) for message in chat.messages]
+    return ChatEnvelope(replace(chat, messages=messages), {digest: places[digest] for digest in images})
+
+
+def _without_images(message: Message) -> Message:
+    parts: list[Any] = [ImageDigest(part.digest) if isinstance(part, EncodedImage) else part for part in message.parts]
+    return replace(message, parts=tuple(parts))
+
+
+def _with_images(message: Message, images: Mapping[str, EncodedImage]) -> Message:
+    parts = tuple(images[part.digest] if isinstance(part, ImageDigest) else part for part in message.parts)
+    return replace(message, parts=parts)
+
+
+@dataclass(slots=True)
+class Replica:
+    """A Ray actor that holds one model and answers requests. `PoolManager` starts it."""
+
+    name: str
+    make: Callable[[], Any]
+    """See `PoolSpec.make`."""
+    serial: bool = True
+    """Whether the model must be called by one thread at a time."""
+    num_gpus: float = 0.0
+    """GPUs that the replica reserves; may be a fraction."""
+    _host: Any = None
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _serving: threading.Lock = field(default_factory=threading.Lock)
+    _clock: BusyClock = field(default_factory=BusyClock)
+    _images: ImageCache = field(default_factory=ImageCache)
+    _output: OutputReader = field(default_factory=OutputReader)
+
+    def __repr__(self) -> str:
+        return self.name  # shown in Ray's dashboard and logs
+
+    def node(self) -> str:
+        """Returns the id of the Ray node on which this replica runs. An answer also shows that the replica is alive."""
+        return ray.get_runtime_context().get_node_id()
+
+    def load(self) -> None:
+        """Loads the model if it is not loaded yet. Passes on any exception of `make`."""
+        with self._loading:
+            if self._host is None:
+                with loading_turn(self.num_gpus):
+                    self._host = self.make()
+
+    def output(self) -> list[str]:
+        """Returns the lines that this process and its children have written since the last call."""
+        return self._output.read()
+
+    def answer(self, method: str, references: Sequence[RequestRef]) -> BatchResult:
+        """Answers one batch of requests.
+
+        Args:
+            method: The method of the model.
+            references: References to the requests in Ray's object store.
+
+        Raises:
+            ReplicaNotLoaded: If the model is not loaded.
+            Exception: Any exception of the model. No request of the batch is answered then.
+        """
+        payloads = _fetch({reference.payload for reference in references})
+        requests = [_request(payloads[reference.payload], reference.index) for reference in references]
+        values: list[Any] = list(requests)
+        positions = [at for at, request in enumerate(requests) if not isinstance(request, LostRequest)]
+        result = self._call(method, [requests[at] for at in positions])
+        for at, value in zip(positions, result.values, strict=True):
+            values[at] = value
+        return BatchResult(values, result.seconds)
+
+    def reply(self, envelope: ChatEnvelope) -> BatchResult:
+        """Answers one chat with a language model. Raises the same exceptions as `answer`."""
+        return self._call("reply", [self._images.unpack(envelope)])
+
+    def _call(self, method: str, requests: list[Any]) -> BatchResult:
+        if self._host is None:
+            raise ReplicaNotLoaded(f"{self.name} was restarted and is not loaded")
+        if not requests:
+            return BatchResult([], 0.0)
+        with self._serving if self.serial else nullcontext():
+            reading = self._clock.begin(time.monotonic())
+            try:
+                if method == "info":
+                    values = [self._host.info() for _ in requests]
+                else:
+                    values = getattr(self._host, method)(requests)
+            finally:
+                seconds = self._clock.end(time.monotonic(), reading)
+        return BatchResult(values, seconds)
+
+
+def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:
+    """Fetches objects from Ray's object store. An object whose owner has died is replaced by a `LostRequest`."""
+    fetched: dict[Any, list[Any] | LostRequest] = {}
+    for payload in payloads:
+        try:
+            fetched[payload] = ray.get(payload)
+        except RayError as error:
+            fetched[payload] = LostRequest(f"{type(error).__name__}: the process that asked has died")
+    return fetched
+
+
+def _request(payload: list[Any] | LostRequest, index: int) -> Any:
+    return payload if isinstance(payload, LostRequest) else payload[index]
+
+
+def lost(value: LostRequest) -> ServiceError:
+    """Returns the error for a request that its replica could not read."""
+    return ServiceError(f"a request was lost: {value.reason}")

@@ -1,0 +1,291 @@
+"""Tracks the replicas of a dispatcher: it loads their models, and loads them again after a replica has died."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
+
+from openmaia.core.errors import OpenMaiaError, UsageError
+from openmaia.distributed.failures import DEAD, last_line
+from openmaia.distributed.pools.replica import PoolSpec
+
+LAUNCHES = 3
+"""Number of times that a replica may die while it loads its model before it has to wait for RETRY_SECONDS."""
+
+RETRY_SECONDS = 30.0
+"""Time in seconds until a replica that could not be loaded is loaded again."""
+
+STAGING_SECONDS = 900.0
+"""Longest time in seconds for which the replicas on a node wait for the first one to load."""
+
+OUTPUT_SECONDS = 2.0
+"""Time in seconds between two reads of the output of a replica that loads its model."""
+
+MAX_NOTES = 100
+"""Largest number of messages that are kept for the driver. Older ones are dropped."""
+
+PAUSE = 0.1
+"""Time in seconds between two checks of a replica that Ray is starting."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class ReplicaHandle:
+    """The dispatcher's state of one replica. Times are in seconds on the clock of the event loop."""
+
+    index: int
+    actor: Any
+    """The Ray actor handle."""
+    started: bool = False
+    """Whether Ray has started its process, for which a node must have room."""
+    ready: bool = False
+    """Whether its model is loaded."""
+    draining: bool = False
+    """Whether it gets no more work, because it is about to end."""
+    in_flight: int = 0
+    """Number of batches (for language models: chats) that were sent and not answered."""
+    exclusive: bool = False
+    """Whether it processes a request that is retried alone, and must get no other work meanwhile."""
+    pace: float = 1.0
+    """Moving average of the time for a batch."""
+    busy_since: float = 0.0
+    """Time from which its busy seconds have not been counted yet."""
+    life: int = 0
+    """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
+    has_served: bool = False
+    """Whether it has ever been ready."""
+    failures: int = 0
+    """Number of failed attempts to load the model since it was last ready."""
+
+    def begin(self, now: float, *, exclusive: bool = False) -> None:
+        """Updates the state when a batch is sent.
+
+        Args:
+            now: Current time.
+            exclusive: Whether the batch is a request that is retried alone, during which no other batch may be sent.
+        """
+        if self.in_flight == 0:
+            self.busy_since = now
+        self.in_flight += 1
+        self.exclusive = exclusive
+
+    def end(self, began: float, now: float) -> float:
+        """Updates the state when a batch ends.
+
+        Args:
+            began: Time at which the batch was sent.
+            now: Current time.
+
+        Returns:
+            The busy seconds that have not been counted yet if the replica is idle now, and 0 otherwise.
+        """
+        self.in_flight -= 1
+        self.exclusive = False
+        self.pace += 0.3 * ((now - began) / (self.in_flight + 1) - self.pace)
+        return 0.0 if self.in_flight else now - self.busy_since
+
+
+class ReplicaSet:
+    """The replicas of one pool. It loads their models and detects that none of them can be loaded.
+
+    The driver owns the actors, and Ray restarts their processes (`max_restarts=-1`). This class then loads their models
+    again. All methods must be called in the same event loop.
+
+    Args:
+        spec: The description of the pool.
+        on_ready: Called with each replica whose model was loaded.
+        on_broken: Called if no replica of the pool can be loaded.
+    """
+
+    def __init__(self, spec: PoolSpec, on_ready: Callable[[ReplicaHandle], None], on_broken: Callable[[], None]):
+        self._spec, self._on_ready, self._on_broken = spec, on_ready, on_broken
+        self._handles: dict[int, ReplicaHandle] = {}
+        self._staging = Staging()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.broken = ""
+        """The reason why no replica of the pool can be loaded; empty if the pool is not broken."""
+        self.deaths = 0
+        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
+
+    def __iter__(self):
+        return iter(self._handles.values())
+
+    def take_notes(self) -> tuple[str, ...]:
+        """Returns and removes the messages since the last call: output of models that are loading, and failures."""
+        notes = tuple(self._notes)
+        self._notes.clear()
+        return notes
+
+    def ready(self) -> list[ReplicaHandle]:
+        """Returns the replicas that may get work: they are loaded and not draining."""
+        return [handle for handle in self._handles.values() if handle.ready and not handle.draining]
+
+    def update(self, actors: Mapping[int, Any]) -> None:
+        """Replaces the set of replicas by those that the driver has now. New replicas are loaded."""
+        for index, actor in actors.items():
+            if index not in self._handles:
+                self._handles[index] = ReplicaHandle(index, actor)
+                self.spawn(self._bring_up(self._handles[index]))
+        for index in self._handles.keys() - actors.keys():
+            del self._handles[index]
+
+    def drain(self, index: int) -> None:
+        """Marks a replica as draining, so that it gets no more work. It may be ended when its `in_flight` is 0."""
+        if index in self._handles:
+            self._handles[index].draining = True
+
+    def lose(self, handle: ReplicaHandle, life: int, *, kill: bool) -> bool:
+        """Marks a replica as dead and loads it again after its restart.
+
+        Args:
+            handle: The replica.
+            life: The value of `handle.life` when the failed work began.
+            kill: Whether to kill the process, for example because it hangs.
+
+        Returns:
+            Whether the replica was in that life and is dead now. False if its death was handled before.
+        """
+        if handle.life != life or handle.index not in self._handles:
+            return False
+        handle.life += 1
+        handle.started = handle.ready = False
+        self.deaths += 1
+        if kill:
+            ray.kill(handle.actor, no_restart=False)
+        self.spawn(self._bring_up(handle))
+        return True
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine as a background task, and keeps a reference so that it is not garbage-collected."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bring_up(self, handle: ReplicaHandle) -> None:
+        life = handle.life
+        while handle.life == life and self._handles.get(handle.index) is handle and not handle.draining:
+            try:
+                await self._load(handle)
+            except UsageError as error:
+                await self._could_not_load(handle, error)
+                continue
+            except Exception as error:  # any error must be handled, so that no caller waits forever for this replica
+                _log.exception("a replica of the %s could not be started", self._spec.role)
+                message = f"the {self._spec.role} could not be started: {last_line(error)}"
+                await self._could_not_load(handle, UsageError(message))
+                continue
+            if handle.life == life and self._handles.get(handle.index) is handle and not handle.draining:
+                handle.ready = handle.has_served = True
+                handle.failures = 0
+                self.broken = ""
+                self._on_ready(handle)
+            return
+
+    async def _load(self, handle: ReplicaHandle) -> None:
+        """Loads the model of a replica. Raises UsageError if that fails, or if the process dies LAUNCHES times."""
+        reason = ""
+        for _ in range(LAUNCHES):
+            node = await self._started(handle)
+            try:
+                async with self._staging.turn(node):
+                    await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
+                return
+            except RayTaskError as error:
+                cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
+                message = cause.message if cause else f"the {self._spec.role} could not be loaded: {last_line(error)}"
+                raise UsageError(message) from error
+            except DEAD as error:
+                reason = last_line(error)
+        raise UsageError(f"the {self._spec.role} died {LAUNCHES} times while it was loaded: {reason}")
+
+    async def _follow(self, handle: ReplicaHandle, loading: asyncio.Future[None]) -> None:
+        """Waits until a model is loaded, and collects the output of the replica meanwhile."""
+        is_over = False
+        while not is_over:
+            is_over = bool((await asyncio.wait([loading], timeout=OUTPUT_SECONDS))[0])
+            with suppress(RayError, TimeoutError):  # the process has died, or a library keeps it from answering
+                lines = await asyncio.wait_for(handle.actor.output.remote(), OUTPUT_SECONDS)
+                self._notes.extend(f"{self._spec.role}-{handle.index}: {line}" for line in lines)
+        await loading
+
+    async def _started(self, handle: ReplicaHandle) -> str:
+        """Waits until Ray has started or restarted the actor. Returns the id of its node."""
+        while True:
+            try:
+                node = await handle.actor.node.remote()
+                handle.started = True
+                return node
+            except ActorUnavailableError:
+                await asyncio.sleep(PAUSE)
+
+    async def _could_not_load(self, handle: ReplicaHandle, error: UsageError) -> None:
+        """Reports that a replica could not be loaded, and waits until it is time to try again.
+
+        If no replica is ready and none could be loaded, the pool is broken: waiting and new requests fail at once. A
+        replica that has been ready before is given up only after a second failure in a row.
+
+        Args:
+            handle: The replica.
+            error: The reason.
+        """
+        if handle.draining or self._handles.get(handle.index) is not handle:
+            return  # the replica was ended while it was loading
+        handle.failures += 1
+        hopeless = [one for one in self if one.failures > (1 if one.has_served else 0)]
+        if not any(one.ready for one in self) and len(hopeless) == len(self._handles):
+            self.broken = error.message
+            self._on_broken()
+        note = (
+            f"a replica of the {self._spec.role} could not be loaded, next try in {RETRY_SECONDS:g} s: {error.message}"
+        )
+        _log.warning("%s", note)
+        self._notes.append(note)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+class Staging:
+    """Lets one replica of a pool load first on each node. The others then find the weights in the node's file cache.
+
+    Args:
+        patience: Longest wait in seconds for the first replica.
+    """
+
+    def __init__(self, patience: float = STAGING_SECONDS):
+        self._patience = patience
+        self._staged: set[str] = set()
+        self._first: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def turn(self, node: str):
+        """Context manager that waits until a replica may load on a node. If the first one fails, another becomes first.
+
+        Args:
+            node: The id of the node.
+        """
+        is_first = await self._wait(node)
+        try:
+            yield
+            self._staged.add(node)
+        finally:
+            if is_first:
+                self._first[node].release()
+
+    async def _wait(self, node: str) -> bool:
+        lock = self._first.setdefault(node, asyncio.Lock())
+        if node in self._staged:
+            return False
+        try:
+            await asyncio.wait_for(lock.acquire(), self._patience)
+        except TimeoutError:
+            return False
+        if node in self._staged:
+            lock.release()
+            return False
+        return True

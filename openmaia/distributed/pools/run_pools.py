@@ -1,0 +1,97 @@
+"""Builds the pools of one or several runs from their configs."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from openmaia.config.loading import to_dict
+from openmaia.config.machine import DrawingPoolConfig
+from openmaia.config.schema import Config
+from openmaia.distributed.assembly import Assembly
+from openmaia.distributed.placement import FreePlaces, Place, reserved
+from openmaia.distributed.pools.cache import CacheSpec
+from openmaia.distributed.pools.handles import PoolAddress, Pools
+from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.replica import PoolSpec
+from openmaia.distributed.resources import of_pool
+
+SHARED_ROLES = ("generator", "editor", "backbone")
+
+
+@contextmanager
+def run_pools(
+    configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
+) -> Iterator[list[Pools]]:
+    """Context manager that starts the pools of several runs: one target pool for each run, and shared other pools.
+
+    The shared pools are built from the first config. The replicas load concurrently, except that those on the same GPU
+    load one after another. Ray ends them if this process dies.
+
+    Args:
+        configs: One config for each run.
+        assembly: Loads the models.
+        say: Receives a message if replicas wait for resources, and the output of models that are loading.
+
+    Yields:
+        The pools of each run, in the order of the configs.
+    """
+    wanted = [(role, configs[0]) for role in SHARED_ROLES] + [("target", config) for config in configs]
+    requests = [of_pool(role, getattr(config.pools, role)) for role, config in wanted]
+    with reserved(requests, say, grows=configs[0].ray.autoscaling) as places:
+        free = FreePlaces()
+        managers = [
+            make_manager(role, config, assembly, places_of_role, free)
+            for (role, config), places_of_role in zip(wanted, places, strict=True)
+        ]
+        with managed(managers, say):
+            shared = {manager.spec.role: _address(manager) for manager in managers[: len(SHARED_ROLES)]}
+            yield [Pools({"target": _address(target), **shared}) for target in managers[len(SHARED_ROLES) :]]
+
+
+def make_manager(
+    role: str, config: Config, assembly: Assembly, places: Sequence[Place] = (), free: FreePlaces | None = None
+) -> PoolManager:
+    """Returns the manager of one pool. It starts the dispatcher, but no replicas.
+
+    Args:
+        role: The service, such as "generator".
+        config: The config of the run.
+        assembly: Loads the model.
+        places: Reserved resources for the initial replicas.
+        free: Reserved resources that the pools of the run no longer use, shared by their managers.
+    """
+    spec = PoolSpec(
+        role=role,
+        make=partial(assembly.host, role, config),
+        config=getattr(config.pools, role),
+        concurrency=assembly.concurrency(role, config),
+        run=config.name,
+    )
+    return PoolManager(spec=spec, cache=cache_spec(role, config), places=places, free_places=free or FreePlaces())
+
+
+def cache_spec(role: str, config: Config) -> CacheSpec | None:
+    """Returns the settings of the cache of a service, or None if its answers are not cached."""
+    pool = getattr(config.pools, role)
+    if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
+        return None
+    # The collage generator uses images of the dataset, and its editor uses the image size of the generator.
+    sections = {name: values for name, values in to_dict(config).items() if name in ("generator", "editor", "pictures")}
+    return CacheSpec(
+        identity=json.dumps(sections, sort_keys=True),
+        memory_bytes=pool.cache_mb * 2**20,
+        disk_bytes=pool.spill_mb * 2**20,
+        folder=str(Path(config.paths.cache).expanduser() / "generated" / role),
+    )
+
+
+def _address(manager: PoolManager) -> PoolAddress:
+    config = manager.spec.config
+    return PoolAddress(
+        dispatcher=manager.dispatcher,
+        gpus=config.num_gpus,
+        cache_identity=manager.cache.identity if manager.cache else "",
+        deadline=config.deadline,
+    )

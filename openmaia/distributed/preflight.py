@@ -1,0 +1,231 @@
+"""Checks the cluster before any model is loaded.
+
+It must have the resources that the config requests, and all nodes must share the folders of the run. A problem is
+reported as a UsageError at once. Without the checks, Ray would wait for missing resources without limit.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from openmaia.config.schema import Config
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.distributed import resources
+from openmaia.runs.files import Files
+from openmaia.runs.run import Run
+
+Say = Callable[[str], None]
+
+PAUSE = 0.5
+"""Seconds between two attempts of a repeated check."""
+
+LATE = 10.0
+"""Longest time in seconds until a file that one node wrote must be visible on another node."""
+
+ANSWER = 90.0
+"""Longest time in seconds in which a node must start a process and check the folders."""
+
+
+def preflight(config: Config, run: Run, say: Say) -> None:
+    """Checks that the cluster has the resources of the config and that all nodes share the folders of the run.
+
+    Raises:
+        UsageError: If resources are missing, or if a node does not share the folders. The message names them.
+    """
+    room(config, say)
+    shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
+
+
+def room(config: Config, say: Say) -> None:
+    """Checks that the cluster has the resources that the config requests: GPUs, CPUs, memory and labelled nodes.
+
+    The initial replicas of all pools must fit beside at least one investigation. The workers that compute exemplars end
+    before the pools start, so they must fit on their own. If an existing cluster is too small, the function waits up to
+    `ray.wait_seconds` for nodes to join.
+
+    With `ray.autoscaling`, nothing is checked. `say` receives a message if fewer investigations than configured can run
+    at once, or if pools cannot grow to their maximum.
+
+    Raises:
+        UsageError: If the cluster is too small.
+    """
+    if config.ray.autoscaling:
+        say("ray.autoscaling: the cluster grows as it must; nothing is compared with what it has now")
+        return
+    patience = 0.0 if config.ray.address == "local" else config.ray.wait_seconds
+    until = time.monotonic() + patience
+    waiting = False
+    while reason := _short(config, nodes := _nodes()):
+        if time.monotonic() >= until:
+            waited = f" after {patience:g} s" if patience else ""
+            raise UsageError(f"{_where(config)} has {_had(nodes)}{waited}, and {reason}")
+        if not waiting:
+            say(f"waiting up to {patience:g} s for nodes: {reason}")
+            waiting = True
+        time.sleep(PAUSE)
+    wanted = resources.of_investigations(config)
+    left_out = resources.unplaced([*resources.of_pools(config), wanted], nodes).get(wanted.name, 0)
+    if left_out:
+        say(f"room for {wanted.count - left_out} of ray.investigations={wanted.count} at once")
+    largest = resources.of_pools(config, largest=True)
+    if beyond := resources.unplaced(largest, nodes).values():
+        start, most = (sum(pool.count for pool in pools) for pools in (resources.of_pools(config), largest))
+        say(
+            f"{_had(nodes)}: the pools start with {start} replicas; of the {most} to which they may grow "
+            f"(pools.….max_replicas), {most - sum(beyond)} find room"
+        )
+
+
+def _short(config: Config, nodes: Sequence[resources.NodeResources]) -> str:
+    """Returns a message about the resources that are missing and how to solve it; empty if the nodes have enough."""
+    pools, investigations = resources.of_pools(config), resources.of_investigations(config)
+    exemplars = resources.of_exemplars(config)
+    if missing := resources.unplaced(pools, nodes):
+        wanted = ", ".join(map(str, pools))
+        return (
+            f"no room for {_listed(missing)} (wanted: {wanted}); give smaller pools.….num_gpus or num_cpus, fewer "
+            "pools.….min_replicas, or more nodes"
+        )
+    if resources.unplaced([exemplars], nodes):
+        return f"no room for {exemplars}; give fewer ray.exemplar_workers"
+    one = resources.ResourceRequest(
+        name=investigations.name, count=1, cpus=investigations.cpus, memory=investigations.memory
+    )
+    if resources.unplaced([*pools, one], nodes):
+        return (
+            f"no room for a single one of the {investigations} beside the pools; give a smaller "
+            "ray.cpus_per_investigation, ray.memory_mb or pools.….num_cpus, or more nodes"
+        )
+    return ""
+
+
+def _listed(missing: dict[str, int]) -> str:
+    return ", ".join(f"{count} of the {name}'s replicas" for name, count in missing.items())
+
+
+def _where(config: Config) -> str:
+    return "this machine" if config.ray.address == "local" else f"the cluster at ray.address={config.ray.address}"
+
+
+def _had(nodes: Sequence[resources.NodeResources]) -> str:
+    gpus, cpus = sum(node.gpus for node in nodes), sum(node.cpus for node in nodes)
+    memory = sum(node.memory for node in nodes) / 2**30
+    return f"{len(nodes)} node{'s' * (len(nodes) != 1)} with {gpus} GPUs, {cpus:g} CPUs and {memory:.0f} GiB"
+
+
+def _alive() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _nodes() -> list[resources.NodeResources]:
+    """Returns the total resources of the nodes that are alive, including those that other jobs use at the moment."""
+    return [
+        resources.NodeResources(
+            gpus=int(had.get("GPU", 0)),
+            cpus=had.get("CPU", 0.0),
+            memory=had.get("memory", 0.0),
+            labels=node.get("Labels") or {},
+        )
+        for node in _alive()
+        for had in (node["Resources"],)
+    ]
+
+
+def shared(folders: Sequence[tuple[str, Files]]) -> None:
+    """Checks that all nodes of the cluster share the given folders with this process.
+
+    Each node must read a file that this process wrote, and this process must read a file that the node wrote.
+
+    Args:
+        folders: Pairs of a config key, for the message, and the folder that it names.
+
+    Raises:
+        UsageError: If a node does not share a folder. The message names the nodes.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    others = [node for node in _alive() if node["NodeID"] != here]
+    if not others:
+        return
+    name = f".canary-{uuid.uuid4().hex}"
+    for _, files in folders:
+        files.create()
+        files.write(name, b"driver")
+    try:
+        wrong = _asked(others, folders, name)
+    finally:
+        for _, files in folders:
+            for written in (name, *(f"{name}-{node['NodeID']}" for node in others)):
+                files.delete(written)
+    if wrong:
+        raise UsageError(
+            f"not every node shares the run's folders: {'; '.join(wrong)}. Give paths on storage that all nodes share, or "
+            "URLs such as paths.runs=s3://bucket/folder"
+        )
+
+
+def _asked(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]], name: str) -> list[str]:
+    """Runs `_look` on each node and returns the problems that were found, each with the name of the node.
+
+    Args:
+        nodes: The nodes, as `ray.nodes` describes them.
+        folders: See `shared`.
+        name: The name of the file that this process wrote into each folder.
+    """
+    asked: dict[str, tuple[str, Any]] = {}
+    for node in nodes:
+        where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        task = _remote_look.options(num_cpus=0, max_retries=0, scheduling_strategy=where)
+        own = f"{name}-{node['NodeID']}"
+        asked[f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"] = own, task.remote(folders, name, own)
+    wrong: list[str] = []
+    until = time.monotonic() + ANSWER
+    for called, (own, reference) in asked.items():
+        try:
+            said = ray.get(reference, timeout=max(until - time.monotonic(), 1.0))
+        except GetTimeoutError:
+            said = [f"gave no answer within {ANSWER:g} s"]
+        except RayError as error:
+            said = [f"could not be asked ({type(error).__name__})"]
+        if not said:
+            away = [(key, files) for key, files in folders if not _appears(files, own, time.monotonic() + LATE)]
+            said = [f"writes files that cannot be seen here ({key}={files.root})" for key, files in away]
+        wrong += [f"{called} {each}" for each in said]
+    return wrong
+
+
+def _look(folders: Sequence[tuple[str, Files]], name: str, own: str) -> list[str]:
+    """Reads the file `name` and writes the file `own` in each folder. Runs on another node; returns the problems."""
+    wrong: list[str] = []
+    until = time.monotonic() + LATE
+    for key, files in folders:
+        try:
+            if not _appears(files, name, until):
+                wrong.append(f"does not see what is written to {key}={files.root}")
+            else:
+                files.write(own, b"node")
+        except StoreError as error:
+            wrong.append(f"cannot use {key}={files.root} ({error.message})")
+    return wrong
+
+
+def _appears(files: Files, name: str, until: float) -> bool:
+    """Waits until a file exists, because a network file system may show it late. Returns whether it exists.
+
+    Args:
+        files: The folder.
+        name: The name of the file in the folder.
+        until: Time limit on the clock of `time.monotonic`.
+    """
+    while files.read(name) is None:
+        if time.monotonic() >= until:
+            return False
+        time.sleep(PAUSE)
+    return True
+
+
+_remote_look: Any = ray.remote(_look)

@@ -1,0 +1,144 @@
+"""Computes the resources that a run requests, and which of them fit on given nodes. Does not use Ray."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from openmaia.config.machine import POOLS, PoolConfig
+from openmaia.config.schema import Config
+
+ROUNDING = 1e-6
+"""Tolerance in comparisons of fractional resources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequest:
+    """The resources of a number of equal processes. Each process runs on one node."""
+
+    name: str
+    count: int
+    """Number of processes."""
+    gpus: float = 0.0
+    """GPUs of each process; may be a fraction of one."""
+    cpus: float = 0.0
+    memory: float = 0.0
+    """Bytes of each process."""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels that the node must have."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.gpus:g} GPUs"] if self.gpus else []
+        parts += [f"{self.cpus:g} CPUs"] if self.cpus else []
+        parts += [f"{self.memory / 2**20:.0f} MiB"] if self.memory else []
+        on = f" on nodes labelled {', '.join(f'{k}={v}' for k, v in self.labels.items())}" if self.labels else ""
+        return f"{self.name} {self.count} x {' + '.join(parts) or 'nothing'}{on}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeResources:
+    """The total resources of one node. The memory is in bytes."""
+
+    gpus: int = 0
+    cpus: float = float("inf")
+    memory: float = float("inf")
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
+    """Returns the resources of the pools, without pools that need neither GPUs nor CPUs nor labelled nodes.
+
+    Args:
+        config: The config of the run.
+        largest: Whether to count the largest number of replicas of each pool instead of the initial number.
+    """
+    pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in POOLS}
+    found = [of_pool(role, pool, largest=largest) for role, pool in pools.items()]
+    return [request for request in found if request.gpus or request.cpus or request.labels]
+
+
+def of_pool(role: str, pool: PoolConfig, *, largest: bool = False) -> ResourceRequest:
+    """Returns the resources of the initial replicas of a pool, or those of its largest number of replicas."""
+    count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
+    labels = dict(pool.node_labels)
+    return ResourceRequest(name=role, count=count, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)
+
+
+def of_investigations(config: Config) -> ResourceRequest:
+    """Returns the resources of the investigations that run concurrently."""
+    ray = config.ray
+    memory = ray.memory_mb * 2**20
+    return ResourceRequest(
+        name="investigations", count=ray.investigations, cpus=ray.cpus_per_investigation, memory=memory
+    )
+
+
+def of_exemplars(config: Config) -> ResourceRequest:
+    """Returns the resources of the workers that compute exemplars. They end before the pools start."""
+    return ResourceRequest(
+        name="ray.exemplar_workers", count=config.ray.exemplar_workers, gpus=config.pools.target.num_gpus
+    )
+
+
+def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -> dict[str, int]:
+    """Returns the number of processes of each request that do not fit on the nodes, by the name of the request.
+
+    The result is empty if all processes fit. The algorithm is best-fit decreasing bin packing: the largest process
+    comes first, and each is placed where it leaves the least free. A fraction of a GPU is taken from one GPU, and all
+    GPUs of a process are on one node.
+    """
+    free = [_Room(node) for node in nodes]
+    short: dict[str, int] = {}
+    for request in sorted(requests, key=lambda request: (request.gpus, request.cpus, request.memory), reverse=True):
+        for _ in range(request.count):
+            able = [room for room in free if room.takes(request)]
+            if not able:
+                short[request.name] = short.get(request.name, 0) + 1
+                continue
+            min(able, key=lambda room: room.left(request)).take(request)
+    return short
+
+
+class _Room:
+    """The free resources of one node."""
+
+    def __init__(self, node: NodeResources):
+        self._cards = [1.0] * node.gpus
+        self._cpus, self._memory = node.cpus, node.memory
+        self._labels = node.labels.items()
+
+    def takes(self, request: ResourceRequest) -> bool:
+        if not request.labels.items() <= self._labels:
+            return False
+        return (
+            self._memory >= request.memory
+            and self._cpus >= request.cpus - ROUNDING
+            and self._spots(request) is not None
+        )
+
+    def left(self, request: ResourceRequest) -> tuple[float, float]:
+        """Returns how much of the node would be left after placing the request. The node with the least is the best fit.
+
+        Returns:
+            The GPUs and the CPUs that would be left. For a request of a whole GPU or a fraction, only the chosen GPU
+            counts. For several GPUs, the entirely free GPUs count. For none, the free parts of all GPUs count.
+        """
+        spots = self._spots(request)
+        on_cards = (
+            sum(self._cards) if not spots else self._cards[spots[0]] if request.gpus <= 1 else self._cards.count(1.0)
+        )
+        return on_cards - request.gpus, self._cpus - request.cpus
+
+    def take(self, request: ResourceRequest) -> None:
+        self._cpus -= request.cpus
+        self._memory -= request.memory
+        for spot in self._spots(request) or ():
+            self._cards[spot] -= min(request.gpus, 1.0)
+
+    def _spots(self, request: ResourceRequest) -> list[int] | None:
+        """Returns the indices of the GPUs that the request would use, or None if it does not fit."""
+        if request.gpus > 1:
+            whole = [at for at, room in enumerate(self._cards) if room == 1.0][: int(request.gpus)]
+            return whole if len(whole) == int(request.gpus) else None
+        able = [at for at, room in enumerate(self._cards) if room >= request.gpus - ROUNDING]
+        if not request.gpus:
+            return []
+        return [min(able, key=lambda at: self._cards[at])] if able else None

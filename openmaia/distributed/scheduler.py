@@ -1,0 +1,171 @@
+"""Schedules investigations: submits a bounded number of them to worker processes and retries those that failed.
+
+The memory of the scheduler does not grow with the number of units. It reads investigations from the plan when workers
+have room, and it keeps no results.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from uuid import uuid4
+
+from ray.exceptions import RayTaskError
+
+from openmaia.agent.loop import InvestigationResult
+from openmaia.config.schema import Config
+from openmaia.core.errors import OpenMaiaError
+from openmaia.distributed.failures import DEAD, last_line
+from openmaia.distributed.worker import InvestigationWorker, SweepContext
+from openmaia.distributed.workers import FinishedWork, Worker, WorkerLimits, WorkerPool
+from openmaia.runs.run import InvestigationId
+
+LOOK_SECONDS = 1.0
+"""Shortest time between two calls of the observer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at an investigation."""
+
+    sweep: int
+    """The index of its sweep."""
+    investigation: InvestigationId
+    tries: int = 0
+    """Number of earlier attempts that failed."""
+    isolated: bool = False
+    """Whether it must run alone in a process, because its last process died while it also ran other investigations and
+    any of them may have been the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveInvestigation:
+    """An investigation that is running."""
+
+    sweep: int
+    """The index of its sweep."""
+    investigation: InvestigationId
+    since: float
+    """Start of this attempt, in seconds since the epoch."""
+
+
+Observer = Callable[[Sequence[ActiveInvestigation]], None]
+
+
+class Scheduler:
+    """Runs the pending investigations of several sweeps in worker processes, round-robin between the sweeps.
+
+    Args:
+        config: Sets the number of concurrent investigations (`ray.*`) and of retries (`retries`).
+        sweeps: The sweeps to investigate.
+        observer: Called about once a second with the investigations that are running.
+        worker_class: The class that runs in the worker processes.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sweeps: Sequence[SweepContext],
+        observer: Observer = lambda running: None,
+        worker_class: type = InvestigationWorker,
+    ):
+        self._retries, self._width = config.retries, config.ray.investigations
+        self._sweeps, self._observer = sweeps, observer
+        self._fresh = _take_turns(sweeps)
+        self._waiting: deque[Attempt] = deque()
+        self._suspects: deque[Attempt] = deque()
+        self._running: dict[str, ActiveInvestigation] = {}
+        self._observed = 0.0
+        self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
+
+    def results(self) -> Iterator[tuple[int, InvestigationResult]]:
+        """Runs all investigations. Yields the index of the sweep and the final result of each, as they end.
+
+        Raises:
+            UsageError: If the workers cannot start because of a mistake in the config.
+            ServiceError: If the workers cannot start for another reason.
+        """
+        try:
+            while self._fill():
+                self._workers.scale(len(self._running), len(self._waiting), len(self._suspects))
+                self._assign_all()
+                self._observe()
+                for finished in self._workers.finished():
+                    yield from self._settle(finished)
+        finally:
+            self._workers.stop()
+            for caller, active in self._running.items():  # else a pool that lives on keeps their leases
+                self._sweeps[active.sweep].pools.leave(caller)
+
+    def _fill(self) -> bool:
+        """Queues pending investigations of the plan up to the limit. Returns whether any is queued or running."""
+        room = self._width - len(self._running) - len(self._waiting)
+        self._waiting.extend(islice(self._fresh, max(room, 0)))
+        return bool(self._running or self._waiting or self._suspects)
+
+    def _assign_all(self) -> None:
+        while self._suspects and (worker := self._workers.most_free(isolated=True)):
+            self._assign(worker, self._suspects.popleft())
+        while self._waiting and (worker := self._workers.most_free(isolated=False)):
+            self._assign(worker, self._waiting.popleft())
+
+    def _assign(self, worker: Worker, attempt: Attempt) -> None:
+        unit, replicate = attempt.investigation.unit, attempt.investigation.replicate
+        # Unique, so that a late `leave` for one attempt does not affect the next one, in this or another driver.
+        caller = f"{self._sweeps[attempt.sweep].run.name}/{unit}/{replicate}/{uuid4().hex[:12]}"
+        self._running[caller] = ActiveInvestigation(attempt.sweep, attempt.investigation, time.time())
+        name = f"{unit.layer}/{unit.index}"
+        self._workers.assign(worker, attempt, name, caller, attempt.sweep, attempt.investigation)
+
+    def _observe(self) -> None:
+        if time.monotonic() >= self._observed + LOOK_SECONDS:
+            self._observer(list(self._running.values()))
+            self._observed = time.monotonic()
+
+    def _settle(self, finished: FinishedWork) -> Iterator[tuple[int, InvestigationResult]]:
+        attempt: Attempt = finished.work
+        del self._running[finished.caller]
+        sweep = self._sweeps[attempt.sweep]
+        result = _result(sweep, attempt, finished)
+        sweep.pools.leave(finished.caller)
+        if result is None:
+            self._suspects.append(replace(attempt, isolated=True))
+        elif result.summary is None and attempt.tries < self._retries:
+            again = replace(attempt, tries=attempt.tries + 1)
+            (self._suspects if attempt.isolated else self._waiting).append(again)
+        else:
+            yield attempt.sweep, result
+
+
+def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> InvestigationResult | None:
+    """Returns the result of an attempt, and records it in the run if it failed.
+
+    Returns None if the process died while it ran several investigations, because any of them may have been the cause.
+    """
+    investigation = attempt.investigation
+    try:
+        return finished.future.result()
+    except RayTaskError as error:
+        cause = error.cause
+        message = f"{type(cause).__name__}: {cause.message}" if isinstance(cause, OpenMaiaError) else last_line(error)
+    except DEAD:
+        message = "ServiceError: the worker process died"
+        summary = sweep.run.summary(investigation)
+        if summary is not None:  # the process died after the record was published
+            return InvestigationResult(investigation=investigation, summary=summary)
+        if finished.died_with_others:
+            return None
+    sweep.run.fail(investigation, message)
+    return InvestigationResult(investigation=investigation, summary=None, cause=message)
+
+
+def _take_turns(sweeps: Sequence[SweepContext]) -> Iterator[Attempt]:
+    """Yields the pending investigations round-robin between the sweeps, so that the pools of all targets stay busy."""
+    left = deque((number, sweep.run.iter_pending()) for number, sweep in enumerate(sweeps))
+    while left:
+        number, pending = left.popleft()
+        investigation = next(pending, None)
+        if investigation is not None:
+            yield Attempt(number, investigation)
+            left.append((number, pending))

@@ -1,0 +1,303 @@
+"""Executes complete runs on Ray: plan, exemplars, investigations and evaluation. Finished parts are not repeated.
+
+Several sweeps may run together, for example one for each network of a paper. Each sweep has its own run directory, with
+the same content as if it had run alone, and its own pool for its target. The sweeps share the cluster, the worker
+processes and the pools of backbone, generator and editor. Investigations are started round-robin between the sweeps, so
+that the pools stay busy.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+from openmaia.agent.loop import InvestigationResult
+from openmaia.agent.tasks.task import load
+from openmaia.config.schema import Config, prompt_writer
+from openmaia.core.selection import select
+from openmaia.core.units import TargetInfo
+from openmaia.datasets.library import ImageDataset
+from openmaia.distributed import exemplars
+from openmaia.distributed.assembly import Assembly, Progress
+from openmaia.distributed.cluster import cluster
+from openmaia.distributed.evaluation import EvaluationTasks
+from openmaia.distributed.lease import driving
+from openmaia.distributed.pools.handles import Pools
+from openmaia.distributed.pools.kept import kept_or_own_pools
+from openmaia.distributed.preflight import preflight
+from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
+from openmaia.distributed.tracking import TrackedProgress, sampled
+from openmaia.distributed.worker import SweepContext
+from openmaia.evaluation.run import unevaluated_claims, untested_claims
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.reporting.tracking import start
+from openmaia.runs.progress import ProgressFile
+from openmaia.runs.run import InvestigationId, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOutcome:
+    """The result of a sweep."""
+
+    run: Run
+    done: int
+    """Number of investigations that have a record."""
+    was_complete: bool
+    """Whether the run was complete before it started, so that nothing was done."""
+
+    @property
+    def failed(self) -> dict[InvestigationId, str]:
+        """The investigations that have failed and have no record, with the causes."""
+        return self.run.failures()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testing:
+    """Selects how the answers of a sweep are tested."""
+
+    is_done: Callable[[Run], bool]
+    """Returns whether all records of a run have been tested."""
+    test: Callable[["Sweep"], None] = lambda sweep: None
+    """Tests the answers of a sweep after its last investigation, before the pools end."""
+    streams: bool = False
+    """Whether each description is evaluated by the predictive protocol as soon as its investigation has ended. The
+    protocol measures the unit on images that are generated from the description, and on control images."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Sweep:
+    """The state of one sweep: a config whose units are planned, investigated and evaluated."""
+
+    config: Config
+    run: Run
+    assembly: Assembly
+    view: TrackedProgress
+    alone: bool = True
+    """Whether it is the only sweep of the program."""
+    dataset: ImageDataset = field(init=False)
+    store: ExemplarStore = field(init=False)
+    pools: Pools = field(init=False)
+    total: int = 0
+    """Number of planned investigations."""
+    done: int = 0
+    """Number of investigations that have ended."""
+
+    def compute_exemplars(self) -> None:
+        """Saves the plan of the run and computes the missing exemplars that its pending investigations need."""
+        with exemplars.team(self.config, self.assembly, self.view.say) as workers:
+            layers = self.plan(workers.info())
+            self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
+        self.total = self.run.planned()
+        self.done = self.total - sum(1 for _ in self.run.iter_pending())
+
+    def plan(self, info: TargetInfo) -> list[str]:
+        """Selects the units of the run and saves them as its plan.
+
+        Args:
+            info: The properties of the target.
+
+        Returns:
+            The layers that have pending investigations, for which exemplars are needed.
+        """
+        selection = select(self.config.units, info, load(self.config.task.name).scope)
+        if selection.duplicates:
+            self.view.say(f"warning: {selection.duplicates} units were named more than once and run once")
+        self.run.set_plan(selection.units, self.config.replicates)
+        return sorted({investigation.unit.layer for investigation in self.run.iter_pending()})
+
+    def context(self) -> SweepContext:
+        """Returns the data that worker processes need for this sweep."""
+        return SweepContext(
+            config=self.config, run=self.run, pools=self.pools, exemplars=self.store, assembly=self.assembly
+        )
+
+    def stage(self, name: str) -> str:
+        """Returns the display name of a stage, which includes the name of the run if there are several sweeps."""
+        return name if self.alone else f"{name} {self.run.name}"
+
+
+def run_sweep(config: Config, assembly: Assembly, view: Progress, testing: Testing | None = None) -> SweepOutcome:
+    """Runs one sweep, as `run_sweeps` does for several. Finished investigations and evaluations are not repeated."""
+    return run_sweeps([config], assembly, view, testing)[0]
+
+
+def run_sweeps(
+    configs: Sequence[Config], assembly: Assembly, view: Progress, testing: Testing | None = None
+) -> list[SweepOutcome]:
+    """Runs several sweeps together: computes exemplars, investigates the units and evaluates the descriptions.
+
+    Parts that the run directories already hold are not repeated.
+
+    Args:
+        configs: One config for each sweep. Their machine sections and the sections of the shared pools must be equal,
+            which `load_sweeps` checks.
+        assembly: Builds the objects that the configs describe.
+        view: Receives messages and progress.
+        testing: How answers are tested. None selects the predictive protocol.
+
+    Returns:
+        The outcomes, in the order of the configs.
+
+    Raises:
+        UsageError: If a config, the cluster or the environment does not permit the run.
+    """
+    testing = testing or PREDICTIVE
+    runs = [Run.create(config) for config in configs]
+    incomplete = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
+    if incomplete:
+        with ExitStack() as leases:
+            for at in incomplete:
+                leases.enter_context(driving(runs[at]))
+            sweeps = [
+                Sweep(
+                    config=configs[at],
+                    run=runs[at],
+                    assembly=assembly,
+                    view=TrackedProgress(view, leases.enter_context(start(configs[at], runs[at], view.say))),
+                    alone=len(incomplete) == 1,
+                )
+                for at in incomplete
+            ]
+            _carry_out(sweeps, view, testing)
+    return [
+        SweepOutcome(run=run, done=len(run.files.names("records")), was_complete=at not in incomplete)
+        for at, run in enumerate(runs)
+    ]
+
+
+def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
+    view.say("starting Ray and loading the models")
+    for sweep in sweeps:
+        sweep.dataset = sweep.assembly.dataset(sweep.config, view.say)
+    with cluster(sweeps[0].config):
+        for sweep in sweeps:
+            preflight(sweep.config, sweep.run, view.say)
+        for sweep in sweeps:
+            sweep.compute_exemplars()
+        configs = [sweep.config for sweep in sweeps]
+        with kept_or_own_pools(configs, sweeps[0].assembly, view.say) as pools, ExitStack() as sampling:
+            for sweep, its_pools in zip(sweeps, pools, strict=True):
+                sweep.pools = its_pools
+                sampling.enter_context(sampled(its_pools, sweep.view.tracker, sweep.config.tracking.every))
+            _investigate(sweeps, view, testing)
+            for sweep in sweeps:
+                testing.test(sweep)
+    for sweep in sweeps:
+        sweep.run.write_summary()
+
+
+def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
+    """Runs all pending investigations. If `testing.streams` is set, evaluates descriptions at the same time."""
+    total = sum(sweep.total for sweep in sweeps)
+    view.progress("investigations", sum(sweep.done for sweep in sweeps), total)
+    files = [ProgressFile(sweep.run) for sweep in sweeps]
+    evaluation = SweepEvaluation(sweeps if testing.streams else [])
+
+    def observe(running: Sequence[ActiveInvestigation]) -> None:
+        for number, file in enumerate(files):
+            file.write([(one.investigation, one.since) for one in running if one.sweep == number])
+        evaluation.poll()
+
+    scheduler = Scheduler(sweeps[0].config, [sweep.context() for sweep in sweeps], observe)
+    try:
+        for number, result in scheduler.results():
+            sweep = sweeps[number]
+            sweep.done += 1
+            files[number].ended += 1
+            sweep.view.ended(result)
+            if sweep.view.tracker is not None:
+                sweep.view.tracker.progress("investigations", sweep.done, sweep.total)
+            view.progress("investigations", sum(one.done for one in sweeps), total, _note(result))
+            if result.summary is not None:
+                evaluation.submit(sweep, result.investigation)
+        _release_pools(sweeps, testing)
+        evaluation.finish()
+    finally:
+        evaluation.stop()
+        for file in files:
+            file.close()
+
+
+def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
+    """Releases the pools that the tests do not use, so that the pools of generator and target can take their GPUs."""
+    pools = sweeps[0].pools  # the sweeps share all of them but the target
+    pools.release("editor")
+    if testing.streams and all(prompt_writer(sweep.config) is not sweep.config.backbone for sweep in sweeps):
+        pools.release("backbone")
+
+
+class SweepEvaluation:
+    """Evaluates the descriptions of sweeps in worker processes.
+
+    It starts with descriptions that an earlier, interrupted program did not evaluate. Sweeps whose task is a choice
+    between given answers are left out.
+    """
+
+    def __init__(self, sweeps: Sequence[Sweep]):
+        self._sweeps = [sweep for sweep in sweeps if not is_choice(sweep.run)]
+        self._done = [0] * len(self._sweeps)
+        self._total = [0] * len(self._sweeps)
+        self._tasks: EvaluationTasks | None = None
+        for sweep in self._sweeps:
+            for claim in untested_claims(sweep.run):
+                self.submit(sweep, claim.investigation)
+
+    def submit(self, sweep: Sweep, investigation: InvestigationId) -> None:
+        """Queues the evaluation of a finished investigation. Does nothing if its sweep is not evaluated."""
+        if sweep in self._sweeps:
+            number = self._sweeps.index(sweep)
+            self._total[number] += 1
+            self._started().submit(number, investigation)
+
+    def poll(self) -> None:
+        """Starts queued evaluations and handles finished ones, without waiting."""
+        if self._tasks is not None:
+            self._tasks.poll()
+
+    def finish(self) -> None:
+        """Waits for all evaluations and computes their scores. Raises OpenMaiaError if an evaluation failed."""
+        if self._tasks is not None or any(unevaluated_claims(sweep.run) for sweep in self._sweeps):
+            self._started().finish(range(len(self._sweeps)))
+
+    def stop(self) -> None:
+        """Ends the worker processes."""
+        if self._tasks is not None:
+            self._tasks.stop()
+
+    def _started(self) -> EvaluationTasks:
+        if self._tasks is None:
+            config = self._sweeps[0].config
+            contexts = [sweep.context() for sweep in self._sweeps]
+            self._tasks = EvaluationTasks(contexts, config.ray.investigations, config.retries, self._on_done)
+        return self._tasks
+
+    def _on_done(self, number: int) -> None:
+        self._done[number] += 1
+        sweep = self._sweeps[number]
+        sweep.view.progress(sweep.stage("evaluation"), self._done[number], self._total[number])
+
+
+def _note(result: InvestigationResult) -> str:
+    if result.summary is None:
+        return f"{result.investigation.unit}: failed: {result.cause}"
+    return f"{result.investigation.unit}: {', '.join(result.summary['labels']) or '(abstained)'}"
+
+
+def is_complete(run: Run, testing: Testing) -> bool:
+    """Returns whether a run has a plan, no pending investigation and no answer that still has to be tested."""
+    return bool(run.planned()) and next(run.iter_pending(), None) is None and testing.is_done(run)
+
+
+def is_choice(run: Run) -> bool:
+    """Returns whether the task of a run is a choice between given answers, which cannot be tested with images."""
+    return bool(load(run.config()["task"]["name"]).answer.choices)
+
+
+def is_evaluated(run: Run) -> bool:
+    """Returns whether every record of a run has been evaluated, or its task is one that is not evaluated."""
+    return is_choice(run) or run.done() <= run.evaluated()
+
+
+PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
+UNTESTED = Testing(is_done=lambda run: True)
+"""The sweep tests nothing. Its caller evaluates the run."""

@@ -1,0 +1,265 @@
+"""Manages the worker processes of a run: starts and ends them, assigns work, and detects that a process has died.
+
+The processes are spread over the nodes. A process for which the cluster has no room starts as soon as a node is added.
+Processes of a removed node are replaced on other nodes.
+"""
+
+import queue
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import RayTaskError
+
+from openmaia.config.schema import Config
+from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.distributed.failures import DEAD, last_line, resolve
+from openmaia.distributed.placement import held
+from openmaia.distributed.worker import SweepContext
+
+MAX_FAILED_STARTS = 5
+"""Number of workers that die in a row while they start, at which the run fails."""
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """The driver's state of one worker process."""
+
+    actor: Any
+    capacity: int
+    """Largest number of concurrent pieces of work."""
+    isolated: bool
+    """Whether it runs suspects, one at a time. A suspect is an investigation that may have killed its last process."""
+    is_up: bool = False
+    """Whether it has started and may get work."""
+    is_gone: bool = False
+    """Whether it has died or was ended."""
+    died_with_others: bool = False
+    """Whether it died while it ran several pieces of work."""
+    running: set[str] = field(default_factory=set[str])
+    """The unique names of the pieces of work that it runs, see `caller` of `WorkerPool.assign`."""
+
+    @property
+    def free(self) -> int:
+        """Number of further pieces of work that it can take; 0 while it starts."""
+        return self.capacity - len(self.running) if self.is_up else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedWork:
+    """A piece of work that has ended. `work` and `caller` are the arguments of `WorkerPool.assign`."""
+
+    work: Any
+    caller: str
+    future: Future[Any]
+    """Holds the result or the exception that Ray raised."""
+    died_with_others: bool
+    """Whether the process died while it ran several pieces of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    worker: Worker
+    work: Any
+    """The finished piece of work. None if it is the start of the worker that has ended."""
+    caller: str
+    future: Future[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLimits:
+    """Limits of concurrent work, and the resources of one piece of work."""
+
+    total: int
+    """Largest number of concurrent pieces of work."""
+    per_process: int
+    """Largest number of concurrent pieces of work in one process."""
+    cpus: float = 0.0
+    """CPUs that one piece of work reserves."""
+    memory_mb: int = 0
+    """Memory in MiB that one piece of work reserves."""
+
+    @classmethod
+    def of_investigations(cls, config: Config) -> "WorkerLimits":
+        """Returns the limits that a config sets for investigations."""
+        return cls(
+            total=config.ray.investigations,
+            per_process=min(config.ray.investigations_per_process, largest_capacity(config)),
+            cpus=config.ray.cpus_per_investigation,
+            memory_mb=config.ray.memory_mb,
+        )
+
+
+class WorkerPool:
+    """Starts, monitors and ends worker processes.
+
+    Args:
+        limits: Limits of the concurrent work, and its resources.
+        sweeps: The argument of the constructor of each worker.
+        worker_class: The class that runs in the processes. It has the methods `start` and `run`.
+    """
+
+    def __init__(self, limits: WorkerLimits, sweeps: Sequence[SweepContext], worker_class: type):
+        self._limits, self._sweeps = limits, list(sweeps)
+        self._remote_class: Any = ray.remote(worker_class)
+        self._workers: list[Worker] = []
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._failed_starts = 0
+
+    def scale(self, running: int, waiting: int, suspects: int) -> None:
+        """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
+
+        Idle isolated workers end if there are no suspects. Other idle workers end if only suspects are waiting.
+
+        Args:
+            running: Number of pieces of work that are running.
+            waiting: Number of queued pieces of work.
+            suspects: Number of queued suspects, see `Worker.isolated`.
+        """
+        if not suspects:
+            self._end_idle(isolated=True)
+        elif not waiting:
+            self._end_idle(isolated=False)
+        isolated = [worker for worker in self._workers if worker.isolated]
+        for _ in range(min(suspects - len(isolated), self._left)):
+            self._start(1, isolated=True)
+        while (missing := min(running + waiting + suspects - self._total(), self._left)) > 0:
+            self._start(min(self._limits.per_process, missing), isolated=False)
+
+    def most_free(self, *, isolated: bool) -> Worker | None:
+        """Returns the isolated or ordinary worker that can take the most work, or None if none can take any."""
+        candidates = [worker for worker in self._workers if worker.isolated is isolated]
+        worker = max(candidates, key=lambda one: one.free, default=None)
+        return worker if worker is not None and worker.free > 0 else None
+
+    def assign(self, worker: Worker, work: Any, name: str, caller: str, *arguments: Any) -> None:
+        """Starts a piece of work: calls `run(*arguments, caller)` of a worker.
+
+        Args:
+            worker: The worker.
+            work: Any object that identifies the work. It is returned as `FinishedWork.work`.
+            name: The name of the call in Ray's dashboard.
+            caller: The unique name of this attempt.
+            arguments: The other arguments of `run`.
+        """
+        worker.running.add(caller)
+        self._watch(worker.actor.run.options(name=name).remote(*arguments, caller), worker, work, caller)
+
+    def finished(self, timeout: float = 1.0) -> Iterator[FinishedWork]:
+        """Waits for work to end, then yields all work that has ended. Yields nothing if none ends in time.
+
+        Args:
+            timeout: Longest wait in seconds.
+
+        Raises:
+            OpenMaiaError: If a worker could not start.
+        """
+        try:
+            event = self._events.get(timeout=timeout)
+            while True:
+                if event.work is None:
+                    self._on_started(event)
+                else:
+                    yield self._on_finished(event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of any worker and returns its result. Starts a worker if there is none."""
+        if not self._workers:
+            self._start(1, isolated=False)
+        return resolve(getattr(self._workers[0].actor, method).remote(*arguments))
+
+    def stop(self) -> None:
+        """Ends all workers."""
+        for worker in self._workers:
+            ray.kill(worker.actor)
+        self._workers.clear()
+
+    @property
+    def _left(self) -> int:
+        return self._limits.total - self._total()
+
+    def _total(self) -> int:
+        return sum(worker.capacity for worker in self._workers)
+
+    def _start(self, capacity: int, *, isolated: bool) -> None:
+        actor = self._remote_class.options(
+            num_cpus=capacity * self._limits.cpus,
+            memory=capacity * self._limits.memory_mb * 2**20,
+            max_concurrency=capacity,
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
+        ).remote(self._sweeps)
+        worker = Worker(actor=actor, capacity=capacity, isolated=isolated)
+        self._workers.append(worker)
+        self._watch(actor.start.remote(), worker, None, "")
+
+    def _watch(self, reference: Any, worker: Worker, work: Any, caller: str) -> None:
+        def tell(future: Future[Any]) -> None:
+            self._events.put(_Event(worker, work, caller, future))
+
+        reference.future().add_done_callback(tell)
+
+    def _on_started(self, event: _Event) -> None:
+        """Handles the end of a worker's `start`.
+
+        Raises:
+            OpenMaiaError: If `start` raised it.
+            ServiceError: If `start` failed otherwise, or if MAX_FAILED_STARTS workers in a row died.
+        """
+        worker = event.worker
+        try:
+            event.future.result()
+            worker.is_up, self._failed_starts = True, 0
+        except RayTaskError as error:
+            if isinstance(error.cause, OpenMaiaError):
+                raise error.cause from None
+            raise ServiceError(f"a worker process could not start: {last_line(error)}") from error
+        except DEAD as error:
+            if worker.is_gone:
+                return
+            self._failed_starts += 1
+            self._end(worker)
+            if self._failed_starts >= MAX_FAILED_STARTS:
+                raise ServiceError(
+                    f"{MAX_FAILED_STARTS} worker processes died while they started: {last_line(error)}"
+                ) from error
+
+    def _on_finished(self, event: _Event) -> FinishedWork:
+        worker = event.worker
+        if isinstance(event.future.exception(), DEAD) and not worker.is_gone:
+            worker.died_with_others = len(worker.running) > 1
+            self._end(worker)
+        worker.running.discard(event.caller)
+        return FinishedWork(event.work, event.caller, event.future, worker.died_with_others)
+
+    def _end_idle(self, *, isolated: bool) -> None:
+        for worker in [one for one in self._workers if one.isolated is isolated and not one.running]:
+            self._end(worker)
+
+    def _end(self, worker: Worker) -> None:
+        worker.is_gone = True
+        self._workers.remove(worker)
+        ray.kill(worker.actor)
+
+
+def largest_capacity(config: Config) -> int:
+    """Returns the largest number of investigations that fit on one node, from 1 to `ray.investigations`.
+
+    Resources that placement groups have reserved, for example for pools, do not count as free. Other use is ignored.
+    """
+    taken = held()
+
+    def room(resources: dict[str, float]) -> int:
+        cpus, memory = config.ray.cpus_per_investigation, config.ray.memory_mb * 2**20
+        by_cpus = resources.get("CPU", 0) / cpus if cpus else float("inf")
+        return int(min(by_cpus, resources.get("memory", 0) / memory, config.ray.investigations))
+
+    def free(node: dict[str, Any]) -> dict[str, float]:
+        return {name: amount - taken[node["NodeID"]][name] for name, amount in node["Resources"].items()}
+
+    return max([1, *(room(free(node)) for node in ray.nodes() if node["Alive"])])

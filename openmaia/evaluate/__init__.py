@@ -1,1 +1,0 @@
-"""Is the description true? Images made from it must excite the unit, matched images of other things must not."""

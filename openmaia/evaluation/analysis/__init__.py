@@ -1,0 +1,1 @@
+"""Statistics over evaluated runs: intervals, comparisons, reliability, sanity tests."""

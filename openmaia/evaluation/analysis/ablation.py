@@ -1,0 +1,75 @@
+"""Measures the contribution of each tool: compares investigations of the same units with different sets of tools.
+
+The tool sets are those of the MAIA paper's appendix D (table A5), and two more. All descriptions are tested with images
+of the same generator, also if the agent used another one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.analysis.comparison import MeasureEstimates, unit_estimates
+from openmaia.runs.run import Run
+
+FULL, OTHER = "full", "other-generator"
+
+SETS: Mapping[str, tuple[str, ...]] = {
+    FULL: (),
+    "exemplars-only": ("text2image", "edit_images"),
+    "generation-only": ("dataset_exemplars", "edit_images"),
+    "no-editing": ("edit_images",),
+    OTHER: (),
+}
+"""For each tool set the names of the tools that agents do not get. In OTHER the agent has another image generator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSetResult:
+    """The scores of one tool set over the units that all tool sets have evaluated."""
+
+    name: str
+    units: int
+    tested: int
+    """Number of units whose description could be tested."""
+    positive: Interval
+    """Mean activation to positive images, over tested units."""
+    neutral: Interval
+    """Mean activation to neutral images, over tested units."""
+    auc: Interval
+    """Mean AUC over all units; abstentions count as chance."""
+    positive_against: Interval | None
+    """`positive` minus that of the full set, paired by unit; None for the full set, or if its run is missing."""
+    against: Interval | None
+    """`auc` minus that of the full set, paired by unit; None for the full set, or if its run is missing."""
+
+
+def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetResult]:
+    """Compares the runs of several tool sets on the units that all of them have evaluated."""
+    estimates = {name: unit_estimates(run, resamples) for name, run in runs.items()}
+    common = sorted(set[Unit].intersection(*(set(each["auc"]) for each in estimates.values())))
+    full = estimates.get(FULL)
+    return [_result(name, each, full if name != FULL else None, common) for name, each in estimates.items()]
+
+
+def _result(name: str, own: MeasureEstimates, full: MeasureEstimates | None, common: Sequence[Unit]) -> ToolSetResult:
+    def mean(measure: str) -> Interval:
+        return bootstrap.pooled(own[measure][unit] for unit in common if unit in own[measure])
+
+    def against(measure: str) -> Interval | None:
+        if full is None:
+            return None
+        first, second = own[measure], full[measure]
+        return bootstrap.pooled(first[unit].minus(second[unit]) for unit in common if unit in first and unit in second)
+
+    return ToolSetResult(
+        name=name,
+        units=len(common),
+        tested=sum(unit in own["positive"] for unit in common),
+        positive=mean("positive"),
+        neutral=mean("neutral"),
+        auc=mean("auc"),
+        positive_against=against("positive"),
+        against=against("auc"),
+    )

@@ -1,0 +1,185 @@
+"""Measures whether replicates, which are repeated investigations of one unit, come to the same result.
+
+Agreement is measured between the replicates of one unit and, as a control, between units of one layer: vague labels
+that fit every unit agree between units as well.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+from scipy import optimize
+
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.claims import Claim, content_words, following_units, jaccard
+from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+
+ClaimPair = tuple[Claim, Claim]
+
+TermExtractor = Callable[[str], frozenset[str]]
+"""Returns the terms of a text that `WordOverlap` compares."""
+
+MAX_OTHERS = 4
+"""Maximum number of other units with which the replicates of a unit are compared."""
+
+
+class ClaimSimilarity(Protocol):
+    """A method that measures how similar two claims are."""
+
+    @property
+    def name(self) -> str:
+        """The method's name in results."""
+        ...
+
+    def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
+        """Returns for each pair how far the claims agree, from 0 to 1; None if that is unknown."""
+        ...
+
+
+class WordOverlap:
+    """Compares labels by their common terms.
+
+    Labels are matched one to one so that the sum of the Jaccard indices of their terms is maximal. This sum is divided
+    by the larger number of labels. Two abstentions have similarity 1, an abstention and another claim 0. Synonyms are
+    not recognised.
+    """
+
+    name = "words in common"
+
+    def __init__(self, terms: TermExtractor = content_words):
+        self._terms = terms
+
+    def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
+        """Returns the overlap of each pair."""
+        return [self._overlap(first, second) for first, second in pairs]
+
+    def _overlap(self, first: Claim, second: Claim) -> float:
+        if first.is_abstention or second.is_abstention:
+            return float(first.is_abstention and second.is_abstention)
+        ours, theirs = ([self._terms(label) for label in dict.fromkeys(c.statements)] for c in (first, second))
+        overlaps = np.array([[jaccard(own, other) for other in theirs] for own in ours])
+        rows, columns = optimize.linear_sum_assignment(overlaps, maximize=True)
+        return float(overlaps[rows, columns].sum()) / max(len(ours), len(theirs))
+
+
+class ModelSimilarity:
+    """Asks a language model whether two claims have the same meaning."""
+
+    def __init__(self, model: LanguageModel):
+        self.name = f"judged by {model.name}"
+        self._model = model
+
+    def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
+        """Returns 1 or 0 for each pair, and None if the model gives no usable answer."""
+        questions = [
+            Question.of(template("same", one=_statement(first), other=_statement(second))) for first, second in pairs
+        ]
+        answers = self._model.ask_all(questions, _parse_yes)
+        return [None if isinstance(answer, UnansweredQuestion) else answer for answer in answers]
+
+
+def _statement(claim: Claim) -> str:
+    return "; ".join((claim.description, *claim.labels)) if not claim.is_abstention else "(nothing can be said)"
+
+
+def _parse_yes(answer: str) -> float:
+    word = answer.strip().strip("*.\"'").casefold()
+    if word not in ("yes", "no"):
+        raise MalformedAnswer(f"yes or no was asked for, and {answer[:60]!r} came")
+    return float(word == "yes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """The agreement between the replicates of a run by one method of comparison."""
+
+    by: str
+    """The method of comparison."""
+    units: int
+    within: Interval
+    """Mean over units of the agreement between replicates of one unit."""
+    between: Interval
+    """The same between replicates of different units of a layer."""
+    gap: Interval
+    """Mean over units of `within` minus `between`, paired by unit."""
+    identified: Interval
+    """Share of replicates that agree most with another replicate of their own unit."""
+    chance: float
+    """Expected value of `identified` for random answers."""
+    by_unit: Mapping[Unit, float]
+    """Agreement within each unit."""
+
+
+def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: int) -> Agreement | None:
+    """Measures agreement over the units with several replicates; returns None if there are none."""
+    replicates: dict[Unit, list[Claim]] = defaultdict(list)
+    for claim in sorted(claims, key=lambda claim: (claim.unit, claim.replicate)):
+        replicates[claim.unit].append(claim)
+    repeated = {unit: members for unit, members in replicates.items() if len(members) > 1}
+    if not repeated:
+        return None
+    own = {unit: list(combinations(members, 2)) for unit, members in repeated.items()}
+    foreign = {unit: _foreign_pairs(unit, repeated) for unit in repeated}
+    lookup = _compare_once([pair for pairs in (*own.values(), *foreign.values()) for pair in pairs], similarity)
+    within, between = _means(own, lookup), _means(foreign, lookup)
+    identified = {unit: _identified(unit, repeated, lookup) for unit in between}
+    chances = [1 / (1 + min(len(following_units(unit, repeated)), MAX_OTHERS)) for unit in between]
+    return Agreement(
+        by=similarity.name,
+        units=len(within),
+        within=_over_units(within, resamples),
+        between=_over_units(between, resamples),
+        gap=_over_units({unit: within[unit] - between[unit] for unit in within.keys() & between.keys()}, resamples),
+        identified=_over_units(identified, resamples),
+        chance=float(np.mean(chances)) if chances else float("nan"),
+        by_unit=within,
+    )
+
+
+SimilarityLookup = Callable[[Claim, Claim], float | None]
+
+
+def _compare_once(pairs: Sequence[ClaimPair], similarity: ClaimSimilarity) -> SimilarityLookup:
+    distinct = list(dict.fromkeys(pairs))
+    known = dict(zip(distinct, similarity.compare(distinct), strict=True))
+    return lambda first, second: known.get((first, second), known.get((second, first)))
+
+
+def _means(pairs: Mapping[Unit, Sequence[ClaimPair]], lookup: SimilarityLookup) -> dict[Unit, float]:
+    """Returns the mean agreement of each unit's pairs, without units that have no pair of known agreement."""
+    values = {unit: [v for pair in members if (v := lookup(*pair)) is not None] for unit, members in pairs.items()}
+    return {unit: float(np.mean(each)) for unit, each in values.items() if each}
+
+
+def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> list[ClaimPair]:
+    """Pairs every replicate of the unit with one replicate of each of the next MAX_OTHERS units."""
+    return [
+        (own, replicates[other][number % len(replicates[other])])
+        for other in following_units(unit, replicates)[:MAX_OTHERS]
+        for number, own in enumerate(replicates[unit])
+    ]
+
+
+def _identified(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]], lookup: SimilarityLookup) -> float:
+    """Returns the share of replicates that agree more with another replicate of their unit than with other units.
+
+    If the best own replicate is tied with k - 1 others, the replicate counts 1/k.
+    """
+    foreign: dict[int, list[Claim]] = defaultdict(list)
+    for own, other in _foreign_pairs(unit, replicates):
+        foreign[own.replicate].append(other)
+    hits: list[float] = []
+    for number, claim in enumerate(replicates[unit]):
+        own = max(lookup(claim, other) or 0.0 for n, other in enumerate(replicates[unit]) if n != number)
+        others = [lookup(claim, other) or 0.0 for other in foreign[claim.replicate]]
+        hits.append(0.0 if any(value > own for value in others) else 1 / (1 + others.count(own)))
+    return float(np.mean(hits))
+
+
+def _over_units(values: Mapping[Unit, float], resamples: int) -> Interval:
+    return bootstrap.pooled([bootstrap.constant(str(unit), value, resamples) for unit, value in values.items()])

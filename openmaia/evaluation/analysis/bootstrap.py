@@ -1,0 +1,160 @@
+"""Bootstrap intervals in which prompts and units are crossed clusters.
+
+Images of one prompt resemble each other, one image may serve many units, and the units of a network are a sample as
+well. Prompts and units are therefore reweighted independently, and an image of a unit counts with the product of both
+weights: the product reweighted bootstrap of Owen and Eckles (2012, "Bootstrapping data arrays of arbitrary order",
+Annals of Applied Statistics 6). Weights are exponential with mean 1 (the Bayesian bootstrap, Rubin 1981) instead of
+counts, because counts would often leave no image of a unit that has few prompts. A weight depends on the name of its
+cluster alone, so that a shared prompt has the same weight for every unit, in any order of the units.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray
+
+LEVEL = 95.0
+"""Coverage of an interval in percent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate with its 95 % bootstrap interval (percentile method); all three are NaN if there are no values."""
+
+    mean: float
+    low: float
+    high: float
+
+    def as_list(self) -> list[float | None]:
+        """Returns [mean, low, high] for JSON, with None for NaN."""
+        return [None if value != value else value for value in (self.mean, self.low, self.high)]
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Interval":
+        """Builds an interval from the list that `as_list` returned."""
+        mean, low, high = (float("nan") if value is None else value for value in values)
+        return cls(mean=mean, low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteredValues:
+    """Values, such as the activations on a group of images, each with the cluster to which it belongs."""
+
+    values: tuple[float, ...]
+    clusters: tuple[str, ...]
+    """For each value the cluster that it belongs to: its prompt, or the digest of a photograph."""
+
+    @classmethod
+    def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
+        """Builds a group from any iterables of equal length."""
+        return cls(values=tuple(values), clusters=tuple(clusters))
+
+    def weights(self, resamples: int, seed: int) -> FloatArray:
+        """Returns the weight of each value in each resample, (resamples, values)."""
+        return np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapEstimate:
+    """A statistic of one unit and its bootstrap distribution over prompts."""
+
+    unit: str
+    value: float
+    draws: FloatArray
+    """(resamples,)"""
+
+    def minus(self, other: "BootstrapEstimate") -> "BootstrapEstimate":
+        """Returns the paired difference: both sides share the weights of shared prompts."""
+        return BootstrapEstimate(unit=self.unit, value=self.value - other.value, draws=self.draws - other.draws)
+
+
+@lru_cache(maxsize=8192)
+def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
+    """Returns exponential weights with mean 1, (resamples,), seeded by the name of the cluster."""
+    key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
+
+
+def estimate(
+    measure: str, unit: str, positive: ClusteredValues, neutral: ClusteredValues, resamples: int, seed: int = 0
+) -> BootstrapEstimate | None:
+    """Estimates one of MEASURES for one unit; returns None if it is undefined."""
+    if not positive.values or not neutral.values:
+        return None
+    p, q = (np.asarray(group.values, dtype=np.float64) for group in (positive, neutral))
+    whole = float(MEASURES[measure](p, np.ones((1, len(p))), q, np.ones((1, len(q))))[0])
+    if not np.isfinite(whole):
+        return None
+    draws = MEASURES[measure](p, positive.weights(resamples, seed), q, neutral.weights(resamples, seed))
+    return BootstrapEstimate(unit=unit, value=whole, draws=draws)
+
+
+def group_mean(unit: str, group: ClusteredValues, resamples: int, seed: int = 0) -> BootstrapEstimate:
+    """Estimates the mean of one group, which must not be empty."""
+    values, weights = np.asarray(group.values, dtype=np.float64), group.weights(resamples, seed)
+    return BootstrapEstimate(unit=unit, value=float(values.mean()), draws=weights @ values / weights.sum(axis=1))
+
+
+def constant(unit: str, value: float, resamples: int) -> BootstrapEstimate:
+    """Returns an estimate that does not depend on prompts, such as the score of an abstention."""
+    return BootstrapEstimate(unit=unit, value=value, draws=np.broadcast_to(np.float64(value), resamples))
+
+
+def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstimate:
+    """Returns the mean of several estimates of one unit."""
+    if len(estimates) == 1:
+        return BootstrapEstimate(unit=unit, value=estimates[0].value, draws=estimates[0].draws)
+    return BootstrapEstimate(
+        unit=unit,
+        value=float(np.mean([each.value for each in estimates])),
+        draws=np.mean([each.draws for each in estimates], axis=0),
+    )
+
+
+def percentile_interval(value: float, draws: FloatArray) -> Interval:
+    """Returns the percentile interval of a bootstrap distribution, ignoring resamples that are NaN."""
+    low, high = np.nanpercentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    return Interval(mean=float(value), low=float(low), high=float(high))
+
+
+def interval(estimate: BootstrapEstimate) -> Interval:
+    """Returns the percentile interval of one unit's estimate, over its prompts."""
+    return percentile_interval(estimate.value, estimate.draws)
+
+
+class PooledMean:
+    """The mean over units. It is accumulated unit by unit to save memory."""
+
+    def __init__(self, seed: int = 0):
+        self._seed, self._values = seed, list[float]()
+        self._total, self._weight = np.zeros(1), np.zeros(1)
+
+    def add(self, estimate: BootstrapEstimate) -> None:
+        """Adds one unit, or one replicate of a unit."""
+        weight = cluster_weights(f"unit {estimate.unit}", len(estimate.draws), self._seed)
+        self._values.append(estimate.value)
+        self._total = self._total + weight * estimate.draws
+        self._weight = self._weight + weight
+
+    def interval(self) -> Interval:
+        """Returns the mean with its interval over prompts crossed with units. With a single unit only prompts vary."""
+        if not self._values:
+            return Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
+        return percentile_interval(float(np.mean(self._values)), self._total / self._weight)
+
+
+def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:
+    """Returns the mean over units with its interval over prompts crossed with units; NaN if there are no estimates."""
+    mean = PooledMean(seed)
+    for each in estimates:
+        mean.add(each)
+    return mean.interval()
+
+
+def mean_interval(values: Sequence[float], resamples: int, seed: int = 0) -> Interval:
+    """Returns the mean of plain numbers, each of a different unit, with its interval over units."""
+    return pooled([constant(str(number), value, resamples) for number, value in enumerate(values)], seed)

@@ -1,0 +1,165 @@
+"""Compares runs on the units that they share: the score of a unit in one run minus its score in the other.
+
+Replicates of a unit are averaged first. Intervals come from the bootstrap over prompts and units crossed, in which a
+prompt that both runs used has the same weight in both. The p-values are those of Wilcoxon's signed-rank test over units
+(scipy.stats.wilcoxon), adjusted over all pairs of runs and all measures (Benjamini and Hochberg).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from scipy import stats
+
+from openmaia.config.loading import differing_keys
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, Interval
+from openmaia.evaluation.analysis.statistics import adjust_p_values
+from openmaia.evaluation.analysis.summary import estimate_scores
+from openmaia.evaluation.prompts import PROMPT_ROLES
+from openmaia.evaluation.storage import StoredTrials
+from openmaia.runs.run import Run
+
+MEASURES = {
+    "auc": "AUC, own images against matched neutral ones",
+    "auc_worst": "AUC of each unit's worst label",
+    "auc_unrelated": "AUC against images of unrelated prompts",
+    "auc_random": "AUC against photographs",
+    "z_difference": "mean difference, in standard deviations",
+    "top1": "identification: unit highest of its layer",
+    "detection_auprc": "detection on photographs: AUPRC",
+    "turns": "turns",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedDifference:
+    """The difference between two runs in one measure."""
+
+    measure: str
+    units: int
+    one: Interval
+    """Mean of the first run over the shared units."""
+    other: Interval
+    """Mean of the second run over the shared units."""
+    difference: Interval
+    """Mean of the first minus the second run, paired by unit."""
+    p: float | None
+    """Two-sided; None if no test is possible."""
+    adjusted: float | None
+    """p adjusted for the false discovery rate over everything that is compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """Two runs and their differences in all measures."""
+
+    one: str
+    other: str
+    units: int
+    """Number of units that both runs have finished."""
+    alone: tuple[int, int]
+    """Number of units that only the first run has, and that only the second run has."""
+    differing: tuple[str, ...]
+    """Config keys with different values."""
+    differences: tuple[PairedDifference, ...]
+    cause: str = ""
+    """The reason why the runs cannot be compared; empty if they can."""
+
+
+MeasureEstimates = Mapping[str, Mapping[Unit, BootstrapEstimate]]
+"""For each measure the estimates of the units."""
+
+
+def compare_runs(runs: Sequence[tuple[Run, str]], resamples: int) -> list[RunComparison]:
+    """Compares every pair of runs.
+
+    Args:
+        runs: The runs, each with its name.
+        resamples: The number of bootstrap resamples.
+    """
+    estimates = [unit_estimates(run, resamples) for run, _ in runs]
+    pairs = [_compare(runs[a], runs[b], estimates[a], estimates[b]) for a, b in combinations(range(len(runs)), 2)]
+    adjusted = iter(adjust_p_values([d.p for pair in pairs for d in pair.differences if d.p is not None]))
+
+    def adjust(difference: PairedDifference) -> PairedDifference:
+        return difference if difference.p is None else replace(difference, adjusted=next(adjusted))
+
+    return [replace(pair, differences=tuple(map(adjust, pair.differences))) for pair in pairs]
+
+
+def _compare(
+    one: tuple[Run, str], other: tuple[Run, str], first: MeasureEstimates, second: MeasureEstimates
+) -> RunComparison:
+    differing = [key for key in differing_keys(one[0].config(), other[0].config()) if key != "name"]
+    shared = first["turns"].keys() & second["turns"].keys()
+    targets = [key for key in differing if key.startswith("target.")]
+    cause = ""
+    if not shared:
+        cause = "no unit of the same name is finished in both"
+    elif targets:
+        cause = f"units of one name are not the same ones: {', '.join(targets)} differ"
+    differences = [paired_difference(name, first[name], second[name]) for name in MEASURES] if not cause else []
+    return RunComparison(
+        one=one[1],
+        other=other[1],
+        units=len(shared),
+        alone=(len(first["turns"]) - len(shared), len(second["turns"]) - len(shared)),
+        differing=tuple(differing),
+        differences=tuple(filter(None, differences)),
+        cause=cause,
+    )
+
+
+def paired_difference(
+    measure: str, first: Mapping[Unit, BootstrapEstimate], second: Mapping[Unit, BootstrapEstimate], seed: int = 0
+) -> PairedDifference | None:
+    """Compares the units that have the measure in both runs; returns None if there are none."""
+    shared = sorted(first.keys() & second.keys())
+    if not shared:
+        return None
+    differences = [first[unit].minus(second[unit]) for unit in shared]
+    return PairedDifference(
+        measure=measure,
+        units=len(shared),
+        one=bootstrap.pooled((first[unit] for unit in shared), seed),
+        other=bootstrap.pooled((second[unit] for unit in shared), seed),
+        difference=bootstrap.pooled(differences, seed),
+        p=signed_rank_p([each.value for each in differences]),
+        adjusted=None,
+    )
+
+
+def signed_rank_p(differences: Sequence[float]) -> float | None:
+    """Tests two-sided whether differences are zero (Wilcoxon's signed-rank test, which leaves out zeros).
+
+    Returns:
+        The p-value: 1 if all differences are zero, None for a single unit.
+    """
+    # Equal scores of equal images may differ by the last bit.
+    values = np.round(np.asarray(differences, dtype=np.float64), 9)
+    if len(values) < 2:
+        return None
+    return float(stats.wilcoxon(values, zero_method="wilcox").pvalue) if values.any() else 1.0
+
+
+def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
+    """Estimates MEASURES, and the mean activations on positive and on neutral images, of every unit of a run.
+
+    Replicates of a unit are averaged.
+    """
+    replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*MEASURES, *PROMPT_ROLES)}
+    for header in run.headers():
+        unit = Unit(target=header["target"], layer=header["layer"], index=header["index"])
+        turns = bootstrap.constant(str(unit), float(header["turns"]), resamples)
+        replicates["turns"].setdefault(unit, []).append(turns)
+    for evaluation in StoredTrials(run).evaluations():
+        for name, estimate in estimate_scores(evaluation, resamples).items():
+            if name in replicates:
+                replicates[name].setdefault(evaluation.trial.claim.unit, []).append(estimate)
+    return {
+        name: {unit: bootstrap.average(estimates, str(unit)) for unit, estimates in units.items()}
+        for name, units in replicates.items()
+    }

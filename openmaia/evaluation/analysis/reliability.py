@@ -1,0 +1,113 @@
+"""Measures the reliability of a run: the agreement of its replicates, and the risk-coverage curves of its units."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.agreement import Agreement, ClaimSimilarity, agreement
+from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.analysis.selective import RiskCoverage, selective
+from openmaia.evaluation.claims import read_claims
+from openmaia.runs.run import Run
+
+FILE = "reliability.json"
+RESAMPLES = 2000
+
+BY_AGREEMENT = "agreement between runs"
+BY_CONFIRMATION = "AUC of the loop's own test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """The agreement between the replicates of a run, and its risk-coverage curves."""
+
+    agreements: tuple[Agreement, ...]
+    """One for each method of comparison; empty without replicates."""
+    selective: tuple[RiskCoverage, ...]
+    """One curve for each measure of certainty. The risk of a unit is 1 minus its AUC, averaged over its replicates."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing could be measured."""
+        return not self.agreements and not self.selective
+
+
+def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
+    """Measures the reliability of an evaluated run. `similarities` are the methods that compare its claims."""
+    claims = read_claims(run)
+    measured = [agreement(claims, similarity, resamples) for similarity in similarities]
+    agreements = tuple(each for each in measured if each is not None)
+    scores = run.scores().items()
+    risk = {unit: 1 - auc for unit, auc in _means((key.unit, values["auc"]) for key, values in scores).items()}
+    certainties = {f"{BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
+    certainties[BY_CONFIRMATION] = _means((_unit(row), row["confirm_auc"]) for row in run.headers())
+    curves = [selective(certainty, risk, by, resamples) for by, certainty in certainties.items()]
+    return Reliability(agreements=agreements, selective=tuple(curve for curve in curves if curve))
+
+
+def _unit(row: Mapping[str, Any]) -> Unit:
+    return Unit(target=row["target"], layer=row["layer"], index=row["index"])
+
+
+def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
+    by_unit: dict[Unit, list[float]] = defaultdict(list)
+    for unit, value in values:
+        if value is not None:
+            by_unit[unit].append(value)
+    return {unit: float(np.mean(each)) for unit, each in by_unit.items()}
+
+
+def write_reliability(run: Run, reliability: Reliability) -> None:
+    """Stores the reliability in the run directory."""
+    document = {
+        "agreements": [
+            _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}
+            for each in reliability.agreements
+        ],
+        "selective": [
+            _plain(each) | {"risks": [[coverage, risk.as_list()] for coverage, risk in each.risks]}
+            for each in reliability.selective
+        ],
+    }
+    run.files.write(FILE, json.dumps(document).encode())
+
+
+def read_reliability(run: Run) -> Reliability:
+    """Reads the stored reliability of a run. The result is empty if nothing is stored."""
+    document: dict[str, Any] = run.files.read_json(FILE) or {}
+    return Reliability(
+        agreements=tuple(
+            Agreement(**_restored(each, by_unit={Unit(**unit): value for unit, value in each["by_unit"]}))
+            for each in document.get("agreements", [])
+        ),
+        selective=tuple(
+            RiskCoverage(**_restored(each, risks=tuple((share, Interval.of(risk)) for share, risk in each["risks"])))
+            for each in document.get("selective", [])
+        ),
+    )
+
+
+def _plain(result: Agreement | RiskCoverage) -> dict[str, Any]:
+    """Returns the fields as JSON values: intervals as lists of three numbers, NaN as None."""
+    values = {name: getattr(result, name) for name in result.__dataclass_fields__ if name not in ("by_unit", "risks")}
+    return {name: value.as_list() if isinstance(value, Interval) else _number(value) for name, value in values.items()}
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value
+
+
+def _restored(stored: Mapping[str, Any], **replaced: Any) -> dict[str, Any]:
+    """Inverts `_plain`. Fields in `replaced` get the given values."""
+    fields: dict[str, Any] = dict(replaced)
+    for name, value in stored.items():
+        if name not in replaced:
+            is_interval = isinstance(value, list)
+            fields[name] = Interval.of(cast(list[Any], value)) if is_interval else math.nan if value is None else value
+    return fields

@@ -1,0 +1,121 @@
+"""Computes measures that compare the activations of two groups of images, with significance tests and intervals.
+
+Each measure also accepts weights of shape (resamples, images), one row per bootstrap resample, so that a whole
+bootstrap is a few matrix products. With equal weights a measure equals that of the publication named in its docstring.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+CHANCE = 0.5
+"""The AUC of a description that carries no information."""
+
+FloatArray = npt.NDArray[np.float64]
+
+Measure = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
+"""A function (positive (n,), weights (b, n), neutral (m,), weights (b, m)) -> (b,). It compares the activations on n
+positive and m neutral images for each of b sets of weights. Undefined values are NaN."""
+
+
+def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
+    """Returns the mean positive minus the mean neutral activation, as the published MAIA evaluation reports it."""
+    return _mean(positive, p) - _mean(neutral, q)
+
+
+def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
+    """Returns the area under the ROC curve: Mann-Whitney's U over the number of pairs, ties counting half (Hanley and
+    McNeil 1982)."""
+    wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
+    return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
+
+
+def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
+    """Returns the difference of the means over the pooled standard deviation with n + m - 2 degrees of freedom (Cohen
+    1988, chapter 2). It is undefined if neither group has any variance."""
+    n, m = len(positive), len(neutral)
+    squares = _variance(positive, p) * n + _variance(neutral, q) * m
+    return _ratio(difference(positive, p, neutral, q), np.sqrt(squares / max(n + m - 2, 1)))
+
+
+def mad(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
+    """Returns CoSy's mean activation difference (Kopf et al. 2024, section 4): the difference of the means over the
+    population standard deviation of the neutral activations. It is undefined if those are constant."""
+    return _ratio(difference(positive, p, neutral, q), np.sqrt(_variance(neutral, q)))
+
+
+MEASURES: Mapping[str, Measure] = {"difference": difference, "auc": area, "d": cohens_d, "mad": mad}
+
+
+def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:
+    """Returns one of MEASURES on unweighted values. Returns None if it is undefined, for example for an empty group."""
+    if not positive or not neutral:
+        return None
+    p, q = (np.asarray(values, dtype=np.float64) for values in (positive, neutral))
+    value = float(MEASURES[name](p, np.ones((1, len(p))), q, np.ones((1, len(q))))[0])
+    return value if np.isfinite(value) else None
+
+
+def auc(positive: Sequence[float], neutral: Sequence[float]) -> float:
+    """Returns the area under the ROC curve, or CHANCE if a group is empty."""
+    value = measure("auc", positive, neutral)
+    return CHANCE if value is None else value
+
+
+def mann_whitney_p(positive: Sequence[float], neutral: Sequence[float]) -> float | None:
+    """Tests one-sided whether positive images activate the unit more (scipy.stats.mannwhitneyu).
+
+    The test treats images as independent, so the p-value is too small if many images share a prompt; the bootstrap
+    intervals do not have this flaw.
+
+    Returns:
+        The p-value: 1 if all activations are equal, None if a group is empty.
+    """
+    if not positive or not neutral:
+        return None
+    if np.ptp([*positive, *neutral]) == 0:
+        return 1.0
+    return float(stats.mannwhitneyu(positive, neutral, alternative="greater").pvalue)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Returns the 95 % interval of a share of n independent trials (Wilson 1927).
+
+    Unlike in scipy.stats.binomtest, share * n need not be a whole number.
+    """
+    z = float(stats.norm.ppf(0.975))
+    centre, half = share + z * z / (2 * n), z * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
+    return max((centre - half) / (1 + z * z / n), 0.0), min((centre + half) / (1 + z * z / n), 1.0)
+
+
+def proportion(hits: Sequence[bool]) -> list[float] | None:
+    """Returns [share, low, high] with Wilson's 95 % interval, rounded to 4 decimals; None if there are no trials."""
+    if not hits:
+        return None
+    share = sum(hits) / len(hits)
+    return [round(value, 4) for value in (share, *wilson(share, len(hits)))]
+
+
+def adjust_p_values(p: Sequence[float]) -> list[float]:
+    """Adjusts p-values for the false discovery rate (Benjamini and Hochberg, scipy.stats.false_discovery_control)."""
+    if not p:
+        return []
+    return cast(list[float], np.asarray(stats.false_discovery_control(list(p), method="bh")).tolist())
+
+
+def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+    return weights @ values / weights.sum(axis=1)
+
+
+def _variance(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Returns the population variance. Values are centred first, so that a constant group has exactly zero variance."""
+    centred = values - values.mean()
+    return np.maximum(_mean(centred**2, weights) - _mean(centred, weights) ** 2, 0.0)
+
+
+def _ratio(difference: FloatArray, deviation: FloatArray) -> FloatArray:
+    # Smaller deviations are rounding errors of a constant group.
+    return np.divide(difference, deviation, out=np.full_like(difference, np.nan), where=deviation > 1e-12)

@@ -1,0 +1,166 @@
+"""Averages the scores of a run over its units, with confidence intervals."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval, PooledMean
+from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES, adjust_p_values, mann_whitney_p
+from openmaia.evaluation.prompts import PROMPT_ROLES
+from openmaia.evaluation.scores import COUNTED, Evaluation, flat, raw_group
+from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.runs.run import Run
+
+FILE = "evaluation.json"
+
+RESAMPLED = tuple(name for name in MEASURES if name != "auc")
+"""Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
+FIXED = ("auc_worst", "auc_unrelated", "auc_random", "top1", "top5", "chance", "detection_auprc")
+"""Scores whose intervals come from resampling only units, not prompts."""
+SCORES = ("auc", "auc_other", "auc_minus_other", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
+
+MeanActivations = Mapping[str, Interval]
+"""For each role (positive, neutral) the mean over units of each unit's mean raw activation over its images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerActivations:
+    """Mean activations on positive and neutral images, as in the papers' tables.
+
+    Only tested units that have images of both roles are included.
+    """
+
+    layers: Mapping[str, MeanActivations]
+    """The means of each layer."""
+    whole: MeanActivations
+    """The means over all layers."""
+    units: Mapping[str, list[int]]
+    """Indices of the units of each layer, without repetition for replicates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledScores:
+    """The scores of a run, averaged over its units."""
+
+    units: int
+    """Number of evaluated investigations."""
+    outcomes: dict[str, int]
+    """Number of investigations by the outcome of their trials."""
+    measures: dict[str, Interval]
+    """The mean of each of SCORES with its interval."""
+    found: float | None
+    """Share of units whose positive images activate them more than neutral ones, at a false discovery rate of 5 %."""
+    activations: LayerActivations
+
+    @property
+    def difference(self) -> Interval:
+        """AUC on own images minus AUC on other units' images, over the units that could be compared."""
+        return self.measures["auc_minus_other"]
+
+
+def run_scores(run: Run, resamples: int) -> PooledScores:
+    """Returns the scores of a run, cached in the run directory until another evaluation is added.
+
+    Raises:
+        StoreError: An evaluation is damaged.
+    """
+    stamp = evaluation_stamp(run, resamples)
+    cached: dict[str, Any] = run.files.read_json(FILE) or {}
+    if cached.get("stamp") != stamp:
+        scores = pool_scores(StoredTrials(run).evaluations(), resamples)
+        cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes, "found": scores.found}
+        cached |= {"measures": _to_json(scores.measures), "whole": _to_json(scores.activations.whole)}
+        cached["layers"] = {layer: _to_json(means) for layer, means in scores.activations.layers.items()}
+        cached["layer_units"] = scores.activations.units
+        run.files.write(FILE, json.dumps(cached).encode())
+    return PooledScores(
+        units=cached["units"],
+        outcomes=cached["outcomes"],
+        measures=_from_json(cached["measures"]),
+        found=cached["found"],
+        activations=LayerActivations(
+            layers={layer: _from_json(means) for layer, means in cached["layers"].items()},
+            whole=_from_json(cached["whole"]),
+            units=cached["layer_units"],
+        ),
+    )
+
+
+def _to_json(intervals: Mapping[str, Interval]) -> dict[str, list[float | None]]:
+    return {name: interval.as_list() for name, interval in intervals.items()}
+
+
+def _from_json(lists: Mapping[str, list[float | None]]) -> dict[str, Interval]:
+    return {name: Interval.of(values) for name, values in lists.items()}
+
+
+def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0) -> PooledScores:
+    """Averages scores over units. Only one evaluation is in memory at a time."""
+    outcomes: Counter[str] = Counter()
+    means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
+    layers: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
+    units: defaultdict[str, set[int]] = defaultdict(set)
+    p_values: list[float] = []
+    for evaluation in evaluations:
+        unit = evaluation.trial.claim.unit
+        outcomes[evaluation.trial.outcome] += 1
+        estimates = estimate_scores(evaluation, resamples, seed)
+        for name, estimate in estimates.items():
+            means[name].add(estimate)
+        for role in PROMPT_ROLES if "positive" in estimates else ():
+            layers[unit.layer][role].add(estimates[role])
+            units[unit.layer].add(unit.index)
+        if evaluation.trial.outcome == "tested":
+            p = mann_whitney_p(*(raw_group(evaluation.trial, role).values for role in PROMPT_ROLES))
+            p_values += [p] if p is not None else []
+    counted = sum(outcomes[outcome] for outcome in COUNTED)
+    discovered = sum(p <= 0.05 for p in adjust_p_values(p_values))
+    return PooledScores(
+        units=outcomes.total(),
+        outcomes=dict(sorted(outcomes.items())),
+        measures={name: means[name].interval() for name in SCORES},
+        found=discovered / counted if counted else None,
+        activations=LayerActivations(
+            layers={layer: {role: layers[layer][role].interval() for role in PROMPT_ROLES} for layer in sorted(layers)},
+            whole={role: means[role].interval() for role in PROMPT_ROLES},
+            units={layer: sorted(units[layer]) for layer in sorted(units)},
+        ),
+    )
+
+
+def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
+    """Estimates SCORES and the mean activations by role of one evaluation. Undefined scores are left out.
+
+    Abstentions and undrawable claims have only AUCs, which are those of chance.
+    """
+    trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
+    if trial.outcome not in COUNTED:
+        return {}
+    tested = trial.outcome == "tested"
+
+    def auc(groups: tuple[ClusteredValues, ClusteredValues]) -> BootstrapEstimate:
+        found = bootstrap.estimate("auc", unit, *groups, resamples, seed)
+        return found or bootstrap.constant(unit, CHANCE, resamples)
+
+    own = auc(evaluation.groups()) if tested else bootstrap.constant(unit, CHANCE, resamples)
+    estimates: dict[str, BootstrapEstimate | None] = {"auc": own}
+    if evaluation.others:
+        other = bootstrap.average([auc(evaluation.groups_of(other)) for other in evaluation.others], unit)
+        estimates |= {"auc_other": other, "auc_minus_other": own.minus(other)}
+    if tested:
+        raw = raw_group(trial, "positive"), raw_group(trial, "neutral")
+        for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
+            for name in RESAMPLED:
+                estimates[f"{prefix}{name}"] = bootstrap.estimate(name, unit, *groups, resamples, seed)
+        if all(group.values for group in raw):
+            estimates |= {
+                role: bootstrap.group_mean(unit, group, resamples, seed)
+                for role, group in zip(PROMPT_ROLES, raw, strict=True)
+            }
+        scores = flat(evaluation.scores)
+        fixed = {name: scores[name] for name in FIXED if scores.get(name) is not None}
+        estimates |= {name: bootstrap.constant(unit, value, resamples) for name, value in fixed.items()}
+    return {name: estimate for name, estimate in estimates.items() if estimate is not None}

@@ -1,0 +1,193 @@
+"""Answers to blind questions, from people or from a language model, and how often the first method is preferred."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
+from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
+from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+
+MAX_BYTES = 4_000_000
+"""Maximum size of a file of answers."""
+
+CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceAnswers:
+    """The answers of one person or one model to the questions of one page."""
+
+    page: str
+    """The name of the page."""
+    who: str
+    """The name of the person or of the model."""
+    chosen: Mapping[str, int]
+    """For each question (by name): 1 if the text shown first was chosen, 2 if the second one was."""
+    cause: str = ""
+    """The reason why some questions have no answer; empty if a person answered or nothing failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceScore:
+    """How often the statements of the first of two methods were preferred, over all answers to one page."""
+
+    methods: tuple[str, str]
+    share: Interval
+    """Share of choices for the first method. Its interval covers two intervals: that of the bootstrap over participants
+    crossed with units, and Wilson's interval over units, because questions about one unit are not independent."""
+    units: int
+    """Number of units with an answer."""
+    answered: int
+    """Number of answers of all participants."""
+    questions: int
+    """Number of questions times number of participants."""
+    participants: tuple[str, ...]
+    consistent: float | None
+    """Share of pairs with the same choice in both orders; None if no pair was answered twice."""
+    first: float
+    """Share of choices of the text that was shown first."""
+
+
+def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:
+    """Asks a language model all questions, each in a separate conversation.
+
+    Args:
+        questions: The questions of the page.
+        page: The name of the page.
+        model: The model to ask.
+
+    Returns:
+        The answers. A question to which the model gave no usable answer is missing in `chosen`.
+    """
+    answers = model.ask_all([_question(each) for each in questions], parse_choice)
+    failures = [each.message for each in answers if isinstance(each, UnansweredQuestion)]
+    return ChoiceAnswers(
+        page=page,
+        who=model.name,
+        chosen={
+            question.name: answer
+            for question, answer in zip(questions, answers, strict=True)
+            if not isinstance(answer, UnansweredQuestion)
+        },
+        cause=failures[0] if failures else "",
+    )
+
+
+def _question(question: ChoiceQuestion) -> Question:
+    images = [EncodedImage(data=data) for data in question.pair.exemplars]
+    return Question.of(template("choice", one=question.texts[0], two=question.texts[1]), *images)
+
+
+def parse_choice(answer: str) -> int:
+    """Parses 1 or 2, alone on the last line that is not blank. Raises MalformedAnswer."""
+    lines = [line for line in answer.splitlines() if line.strip()]
+    match = CHOICE.match(lines[-1]) if lines else None
+    if match is None:
+        raise MalformedAnswer("the last line has to be 1 or 2 and nothing else")
+    return int(match[1])
+
+
+def read_answers(data: bytes, name: str) -> ChoiceAnswers:
+    """Reads a file of answers that the page saved.
+
+    Args:
+        data: The content of the file.
+        name: The name of the file, which also identifies a participant who gave no name.
+
+    Raises:
+        UsageError: The file is too large or has another form.
+    """
+    expected = "the file that the page saves, or the text that it shows"
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{name} holds {len(data):,} bytes, which is no file of answers; give {expected}")
+    try:
+        document = cast(object, json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is no JSON ({str(error)[:80]}); give {expected}") from error
+    fields = cast(dict[str, Any], document) if isinstance(document, dict) else {}
+    page, who, answers = fields.get("page"), fields.get("person", ""), fields.get("answers")
+    if not isinstance(page, str) or not isinstance(who, str) or not isinstance(answers, dict):
+        raise UsageError(f"{name} has no page, person and answers; give {expected}")
+    chosen = cast(dict[str, object], answers)
+    for question, choice in chosen.items():
+        if isinstance(choice, bool) or choice not in (1, 2):
+            raise UsageError(f"{name} answers question {question[:40]!r} with {str(choice)[:40]!r}; expected 1 or 2")
+    return ChoiceAnswers(page=page, who=who.strip()[:80] or name, chosen=cast(dict[str, int], chosen))
+
+
+ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
+"""For each unit the choices as tuples (participant, replicate, index of the chosen method)."""
+
+
+def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
+    """Computes how often the first method was preferred, from all answers to one page.
+
+    Args:
+        answers: The answers, one object for each participant.
+        key: The answer key of the page, which says which method wrote which text.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the bootstrap.
+
+    Raises:
+        UsageError: There is no answer, an answer belongs to another page, or a participant answered twice.
+    """
+    participants = tuple(each.who for each in answers)
+    twice = sorted({name for name in participants if participants.count(name) > 1})
+    if twice:
+        raise UsageError(f"{' and '.join(twice)} answered more than once; give one file for each person")
+    by_unit: defaultdict[Unit, list[tuple[str, int, int]]] = defaultdict(list)
+    for each in answers:
+        for question, choice in each.chosen.items():
+            source = key.items.get(question)
+            if source is None or each.page != key.name:
+                raise UsageError(
+                    f"{each.who} answered a question {question[:40]!r} that page {key.name} does not ask; give the answers "
+                    "to that page alone"
+                )
+            by_unit[source.unit].append((each.who, source.replicate, (choice - 1) ^ source.first))
+    if not by_unit:
+        raise UsageError(f"nobody has answered anything on page {key.name} yet; give files with answers in them")
+    choices = [choice for each in answers for choice in each.chosen.values()]
+    return ChoiceScore(
+        methods=key.methods,
+        share=_share(by_unit, resamples, seed),
+        units=len(by_unit),
+        answered=len(choices),
+        questions=len(key.items) * len(answers),
+        participants=participants,
+        consistent=_consistent(by_unit),
+        first=choices.count(1) / len(choices),
+    )
+
+
+def _share(by_unit: ChoicesByUnit, resamples: int, seed: int) -> Interval:
+    estimates = [
+        bootstrap.group_mean(
+            str(unit),
+            ClusteredValues.of([1.0 - method for _, _, method in choices], [who for who, _, _ in choices]),
+            resamples,
+            seed,
+        )
+        for unit, choices in sorted(by_unit.items())
+    ]
+    crossed = bootstrap.pooled(estimates, seed)
+    low, high = wilson(crossed.mean, len(estimates))
+    return Interval(mean=crossed.mean, low=min(crossed.low, low), high=max(crossed.high, high))
+
+
+def _consistent(by_unit: ChoicesByUnit) -> float | None:
+    by_pair: defaultdict[tuple[Unit, str, int], list[int]] = defaultdict(list)
+    for unit, choices in by_unit.items():
+        for who, replicate, method in choices:
+            by_pair[unit, who, replicate].append(method)
+    both = [methods for methods in by_pair.values() if len(methods) == 2]
+    return sum(first == second for first, second in both) / len(both) if both else None

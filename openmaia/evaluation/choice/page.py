@@ -1,0 +1,56 @@
+"""Renders the page of blind questions: one HTML file that needs no network and saves the answers to a file."""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Sequence
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from openmaia.evaluation.choice.questions import ChoiceQuestion
+
+
+def render_page(questions: Sequence[ChoiceQuestion], name: str) -> bytes:
+    """Renders the page as HTML.
+
+    The page does not reveal units, runs or methods: images and questions have random names.
+
+    Args:
+        questions: The questions in the order in which they are asked.
+        name: The name of the page, under which its answer key is stored.
+    """
+    names = {data: secrets.token_hex(6) for question in questions for data in question.pair.exemplars}
+    order = sorted(names, key=lambda data: names[data])
+    content = {
+        "page": name,
+        "pictures": {names[data]: "data:image/webp;base64," + base64.b64encode(data).decode() for data in order},
+        "items": [
+            {"name": each.name, "pictures": [names[data] for data in each.pair.exemplars], "texts": each.texts}
+            for each in questions
+        ],
+    }
+    style, script = _source("page.css"), _source("page.js")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return (
+        environment.from_string(_source("page.html.j2"))
+        .render(questions=content, style=Markup(style), script=Markup(script), policy=_policy(style, script))
+        .encode("utf-8", "replace")
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    # The progress bar's width is set by the script, which the CSSOM allows under any policy.
+    return (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _source(name: str) -> str:
+    return (files("openmaia.evaluation.choice") / name).read_text(encoding="utf-8")

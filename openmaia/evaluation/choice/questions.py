@@ -1,0 +1,228 @@
+"""Makes blind questions: which of two methods' texts fits a unit's exemplars better? A key names the methods."""
+
+import io
+import json
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.images import EncodedImage, darken_outside
+from openmaia.core.units import Unit
+from openmaia.evaluation.claims import Claim, following_units, read_claims
+from openmaia.runs.records import ImageEntry, Record
+from openmaia.runs.run import InvestigationId, Run
+
+MAX_EXEMPLARS = 10
+IMAGE_SIZE = 192
+"""Pixels of the longer side of an exemplar on the page."""
+
+OWN, FOREIGN = "own", "of another unit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoicePair:
+    """The statements of two methods about one unit, and the exemplars of the unit."""
+
+    unit: Unit
+    replicate: int
+    exemplars: tuple[bytes, ...]
+    """WebP, darkened outside the unit's mask, in descending order of activation."""
+    texts: tuple[str, str]
+    """The statement of each method: its labels joined by "; ", or its description if there are no labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoicePairs:
+    """All pairs of statements of two methods."""
+
+    methods: tuple[str, str]
+    """The names of the two methods."""
+    pairs: tuple[ChoicePair, ...]
+    left_out: Mapping[str, int]
+    """The number of investigations that are left out, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceQuestion:
+    """One question of the page: which of two statements fits the exemplars better."""
+
+    name: str
+    """A random identifier."""
+    pair: ChoicePair
+    texts: tuple[str, str]
+    """The statements in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSource:
+    """The unit and the methods behind a question, which the page does not reveal."""
+
+    unit: Unit
+    replicate: int
+    first: int
+    """Index (0 or 1) of the method whose text is shown first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerKey:
+    """The answer key of a page. It is stored in the run directory, apart from the page."""
+
+    name: str
+    """The name of the page."""
+    methods: tuple[str, str]
+    items: Mapping[str, QuestionSource]
+    """The source of each question, by the name of the question."""
+
+
+def choice_pairs(runs: Sequence[tuple[Run, str]]) -> ChoicePairs:
+    """Pairs the statements of two runs about the same units.
+
+    If only one run is given, each of its statements is paired with one about another unit of the same layer.
+
+    Args:
+        runs: One or two runs, each with its name.
+
+    Raises:
+        UsageError: There are more than two runs, or no pair is left.
+    """
+    if len(runs) > 2:
+        raise UsageError(f"{len(runs)} runs were given; a choice is between the labels of two runs, or within one")
+    methods = (OWN, FOREIGN) if len(runs) == 1 else (runs[0][1], runs[1][1])
+    first = _statements(runs[0][0])
+    second = _foreign(first) if len(runs) == 1 else _statements(runs[1][0])
+    pairs: list[ChoicePair] = []
+    left_out: Counter[str] = Counter()
+    for investigation, text in sorted(first.items()):
+        texts = text, second.get(investigation, "")
+        reason = _unfit(*texts)
+        exemplars = () if reason else exemplar_images(runs[0][0].record(investigation))
+        if exemplars:
+            unit, replicate = investigation.unit, investigation.replicate
+            pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, texts=texts))
+        else:
+            left_out[reason or "their records show no exemplars"] += 1
+    if not pairs:
+        reasons = "; ".join(f"{count} {why}" for why, count in left_out.items()) or "no investigation is finished"
+        raise UsageError(f"{runs[0][0].files.root} gives nothing to choose between: of its investigations {reasons}")
+    return ChoicePairs(methods=methods, pairs=tuple(pairs), left_out=left_out)
+
+
+def _statements(run: Run) -> dict[InvestigationId, str]:
+    return {claim.investigation: _statement(claim) for claim in read_claims(run)}
+
+
+def _statement(claim: Claim) -> str:
+    """Returns the labels of a claim joined by "; ", or its description if there are none; empty for an abstention."""
+    return "; ".join(" ".join(text.split()) for text in claim.statements)
+
+
+def _foreign(statements: Mapping[InvestigationId, str]) -> dict[InvestigationId, str]:
+    """Finds for each investigation a statement that was made about another unit.
+
+    It is that of the next unit of the same layer and replicate (see `following_units`) with a different statement.
+
+    Args:
+        statements: The statement of each investigation.
+
+    Returns:
+        The other statement, by investigation; empty if there is none.
+    """
+    foreign: dict[InvestigationId, str] = {}
+    for own, text in statements.items():
+        others = {
+            other.unit: words
+            for other, words in statements.items()
+            if other.replicate == own.replicate and words and words.casefold() != text.casefold()
+        }
+        foreign[own] = next((others[unit] for unit in following_units(own.unit, others)), "")
+    return foreign
+
+
+def _unfit(text: str, other: str) -> str:
+    """Returns the reason why two statements cannot be compared; empty if they can."""
+    if not text:
+        return "without labels"
+    if not other:
+        return "without labels to choose between"
+    return "with the same labels" if text.casefold() == other.casefold() else ""
+
+
+def exemplar_images(record: Record) -> tuple[bytes, ...]:
+    """Returns the exemplars that the agent received from its first successful call of `dataset_exemplars("top")`.
+
+    Returns:
+        At most MAX_EXEMPLARS images as WebP, shrunk to IMAGE_SIZE and darkened outside the unit's mask. Empty if there
+        was no such call.
+    """
+    for call in (call for turn in record.turns for call in turn.calls):
+        if call.name == "dataset_exemplars" and call.entries and json.loads(call.arguments) == ["top"]:
+            return tuple(_render(call.entries, record.images))
+    return ()
+
+
+def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -> Iterator[bytes]:
+    for entry in entries[:MAX_EXEMPLARS]:
+        stored = images.get(entry.original)
+        if stored is None or not stored.data:
+            continue
+        pixels = stored.pixels
+        height, width = pixels.shape[:2]
+        if entry.mask is not None and len(entry.mask) == height * ((width + 7) // 8):
+            rows = np.frombuffer(entry.mask, np.uint8).reshape(height, -1)
+            pixels = darken_outside(pixels, np.unpackbits(rows, axis=1, count=width).astype(bool))
+        image = Image.fromarray(pixels)
+        image.thumbnail((IMAGE_SIZE, IMAGE_SIZE))
+        buffer = io.BytesIO()
+        image.save(buffer, "WEBP", quality=80)  # encoded again, so that no metadata of the original file is left
+        yield buffer.getvalue()
+
+
+def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
+    """Turns each pair into two questions that show the statements in opposite order.
+
+    All pairs are asked once in random order, and then again in another random order.
+
+    The randomness comes from the system, because a seed would reveal the key.
+    """
+    random = secrets.SystemRandom()
+    sides = [random.randrange(2) for _ in found.pairs]
+    questions: list[ChoiceQuestion] = []
+    items: dict[str, QuestionSource] = {}
+    for swap in (0, 1):
+        for number in random.sample(range(len(found.pairs)), len(found.pairs)):
+            pair, first = found.pairs[number], sides[number] ^ swap
+            name = secrets.token_hex(8)
+            questions.append(ChoiceQuestion(name=name, pair=pair, texts=(pair.texts[first], pair.texts[1 - first])))
+            items[name] = QuestionSource(unit=pair.unit, replicate=pair.replicate, first=first)
+    return questions, AnswerKey(name=secrets.token_hex(8), methods=found.methods, items=items)
+
+
+def write_key(run: Run, key: AnswerKey) -> str:
+    """Stores the key in the run directory and returns its path."""
+    document = {"methods": key.methods, "items": {name: asdict(item) for name, item in key.items.items()}}
+    run.files.write(_path(key.name), json.dumps(document).encode())
+    return run.files.path(_path(key.name))
+
+
+def read_key(run: Run, name: str) -> AnswerKey | None:
+    """Reads the key of a page. Returns None if the run has no such page. Raises StoreError if the key is damaged."""
+    data = run.files.read(_path(name)) if name.isalnum() and name.isascii() else None
+    if data is None:
+        return None
+    try:
+        document: dict[str, Any] = json.loads(data)
+        one, other = document["methods"]
+        items = {at: QuestionSource(**item | {"unit": Unit(**item["unit"])}) for at, item in document["items"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{run.files.path(_path(name))} is damaged: {error!r}") from error
+    return AnswerKey(name=name, methods=(one, other), items=items)
+
+
+def _path(name: str) -> str:
+    return f"choices/{name}/key.json"

@@ -1,0 +1,96 @@
+"""Claims: the descriptions of units that an evaluation tests, made by an agent or by a baseline method."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from openmaia.core.errors import UsageError
+from openmaia.core.units import Unit
+from openmaia.runs.run import InvestigationId, Run
+
+AGENT = "agent"
+
+STOP_WORDS = frozenset(
+    "a an the of on in with and or at to only its background pattern shape thing things object".split()
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A method's description of a unit, and its labels. Raises UsageError if one of these texts is not a string."""
+
+    unit: Unit
+    replicate: int = 0
+    """The number of the investigation among the repeated investigations of the unit."""
+    method: str = AGENT
+    """The method that made the claim: AGENT or the name of a baseline."""
+    description: str = ""
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for text in (self.description, *self.labels):
+            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(
+                    f"{self.unit}, by {self.method}: {text!r} is a {type(text).__name__}; labels and descriptions are "
+                    "texts, so put quotes around it where it comes from"
+                )
+
+    @property
+    def is_abstention(self) -> bool:
+        """Whether the description and all labels are blank, because the method made no statement about the unit."""
+        return not any(text.strip() for text in (self.description, *self.labels))
+
+    @property
+    def statements(self) -> list[str]:
+        """The labels that are not blank, or the description if all labels are blank."""
+        return [label for label in self.labels if label.strip()] or [self.description]
+
+    @property
+    def text(self) -> str:
+        """The description, or the labels on separate lines if the description is empty."""
+        return self.description or "\n".join(self.labels)
+
+    @property
+    def investigation(self) -> InvestigationId:
+        """The investigation that made the claim."""
+        return InvestigationId(unit=self.unit, replicate=self.replicate)
+
+
+def read_claims(run: Run) -> list[Claim]:
+    """Reads the claims of all finished investigations of a run."""
+    return [_claim(row) for row in run.headers()]
+
+
+def read_claim(run: Run, investigation: InvestigationId) -> Claim:
+    """Reads the claim of one finished investigation. Raises UsageError if it has no record."""
+    row = run.summary(investigation)
+    if row is None:
+        raise UsageError(f"{investigation.unit} (replicate {investigation.replicate}) has no record to evaluate")
+    return _claim(row)
+
+
+def _claim(row: dict[str, Any]) -> Claim:
+    return Claim(
+        unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]),
+        replicate=row["replicate"],
+        description=row["description"],
+        labels=tuple(row["labels"]),
+    )
+
+
+def following_units(unit: Unit, units: Iterable[Unit]) -> list[Unit]:
+    """Returns the other units of the same layer in cyclic order of their indices, starting after `unit`."""
+    same = [each for each in units if (each.target, each.layer) == (unit.target, unit.layer) and each != unit]
+    return sorted(same, key=lambda other: (other.index < unit.index, other.index))
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Returns the words of a text in lower case, without stop words and without a final "s"."""
+    words = re.findall(r"[a-z0-9-]+", text.casefold())
+    return frozenset(word.removesuffix("s") for word in words if word not in STOP_WORDS)
+
+
+def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    """Returns the Jaccard index: the size of the intersection over the size of the union; 0 if both sets are empty."""
+    return len(first & second) / len(first | second) if first or second else 0.0

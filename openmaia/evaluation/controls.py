@@ -1,0 +1,134 @@
+"""Computes the data that all investigations of an evaluation share: control images and the units' responses to them."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from openmaia.agent.tools.seeds import seed
+from openmaia.core.images import EncodedImage, flatten
+from openmaia.core.services import Generation, LayerProbe, Target
+from openmaia.core.units import TargetInfo
+from openmaia.datasets.library import ImageDataset
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.prompts import PromptWriter
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.trials import LayerScale, Stimulus
+from openmaia.exemplars.store import ExemplarStore
+
+LOG = logging.getLogger(__name__)
+
+LayerResponses = Mapping[str, FloatArray]
+"""For each layer the responses of its units to a list of images, (images, units)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceData:
+    """Read-only data that every investigation of an evaluation needs; computed once."""
+
+    unrelated: tuple[Stimulus, ...]
+    """Images generated from prompts that depend on no claim. `activation` is a placeholder, which `controls` sets."""
+    unrelated_responses: LayerResponses
+    photographs: tuple[EncodedImage, ...]
+    """Photographs of the test split, for detection and as random controls."""
+    photograph_responses: LayerResponses
+    random: int
+    """The number of photographs that are used as random controls."""
+    scales: Mapping[str, LayerScale]
+    """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars. If
+    a layer is missing, its trials are standardised by their own control images."""
+
+    def controls(self, claim: Claim, writer: PromptWriter) -> tuple[list[Stimulus], list[FloatArray]]:
+        """Returns a claim's control images: unrelated images that do not show what the claim names, and photographs.
+
+        If the prompt writer cannot say which unrelated prompts show it, all unrelated images are left out.
+
+        Returns:
+            The images with the activation of the claim's unit, and for each image the responses of all units of the
+            layer, (units,).
+        """
+        try:
+            related = writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])
+        except UnansweredQuestion:
+            related = frozenset(range(len(self.unrelated)))
+        rows = [row for row in range(len(self.unrelated)) if row not in related]
+        photographs = self.photographs[: self.random]
+        responses = [self.unrelated_responses[claim.unit.layer][row] for row in rows]
+        responses += [self.photograph_responses[claim.unit.layer][row] for row in range(len(photographs))]
+        stimuli = [self.unrelated[row] for row in rows]
+        stimuli += [
+            Stimulus(role="random", digest=image.digest, sources=image.sources, activation=0.0) for image in photographs
+        ]
+        activations = [float(response[claim.unit.index]) for response in responses]
+        return [replace(s, activation=a) for s, a in zip(stimuli, activations, strict=True)], responses
+
+
+def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
+    """Generates and measures the control images for claims about these layers.
+
+    If the prompt writer gives no usable answer, there are no unrelated images, and the scores against them are None.
+    """
+    layers, target = sorted(layers), services.target
+    try:
+        prompts = services.writer.unrelated(design.prompts, design.seed)
+    except UnansweredQuestion as error:
+        LOG.warning("the evaluation has no unrelated images as controls: %s", error.message)
+        prompts = []
+    seeds = [seed(design.seed, "evaluate", f"unrelated {number}", 0) for number in range(len(prompts))]
+    requests = [Generation(prompt=prompt, seed=n, split="test") for prompt, n in zip(prompts, seeds, strict=True)]
+    generated = services.generator.generate(requests) if requests else []
+    return ReferenceData(
+        unrelated=tuple(
+            Stimulus(
+                role="unrelated",
+                prompt=prompt,
+                digest=result.image.digest,
+                sources=result.image.sources,
+                missing_terms=result.missing_terms,
+                activation=0.0,
+            )
+            for prompt, result in zip(prompts, generated, strict=True)
+        ),
+        unrelated_responses=_respond([result.image for result in generated], layers, target),
+        photographs=tuple(services.photographs),
+        photograph_responses=_respond(services.photographs, layers, target),
+        random=design.random,
+        scales=services.scales,
+    )
+
+
+def _respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
+    """Measures the responses of all layers to all images. The probes of an image are adjacent and share a pass."""
+    probes = [LayerProbe(layer=layer, image=image) for image in images for layer in layers]
+    answers = target.respond(probes) if probes else []
+    return {layer: np.stack(answers[n :: len(layers)]) for n, layer in enumerate(layers)} if answers else {}
+
+
+def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[EncodedImage]:
+    """Loads at most `count` photographs of the test split, in the (pseudo-random) order of their digests.
+
+    Images whose shorter side is longer than `size` pixels are shrunk to that size.
+    """
+    items = {item.digest: item for item in dataset.photos("test")}
+    photographs: list[EncodedImage] = []
+    for digest in sorted(items)[:count]:
+        image = flatten(items[digest].load())
+        shrink = size / min(image.size)
+        if shrink < 1:
+            image = image.resize((max(round(image.width * shrink), 1), max(round(image.height * shrink), 1)))
+        photographs.append(EncodedImage.of(np.asarray(image), [digest]))
+    return photographs
+
+
+def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
+    """Reads the mean and standard deviation of each unit over the dataset, for layers whose exemplars are complete."""
+    scales: dict[str, LayerScale] = {}
+    for layer, units in info.layers.items():
+        spread = store.spread(layer)
+        if len(spread) == units:
+            values = np.array([spread[index] for index in range(units)])
+            scales[layer] = values[:, 0], values[:, 1]
+    return scales

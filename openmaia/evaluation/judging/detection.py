@@ -1,0 +1,224 @@
+"""Detection on photographs: measures how well a unit's activations predict which images show what the labels name.
+
+The photographs of a unit are sampled in strata of its activation, because most photographs do not activate a unit. Each
+sampled photograph is weighted by the number of photographs that it represents. A judge then marks whether it shows one
+of the labels, and the metrics compare these marks with the activations.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.core.images import EncodedImage, upsample
+from openmaia.core.services import UnitActivation
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudge, Region
+
+BoolArray = npt.NDArray[np.bool_]
+
+STRATA = (0.0, 0.5, 0.8, 0.95, 1.0)
+"""Bounds of the strata, as quantiles of the activation."""
+
+ACTIVE = 0.95
+"""The quantile above which a unit counts as active."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StratifiedSample:
+    """A sample of photographs that are judged for one unit."""
+
+    positions: tuple[int, ...]
+    """Positions in the list of all photographs."""
+    weight: FloatArray
+    """(positions,): the number of photographs that each sampled photograph represents."""
+
+
+def sample(activations: FloatArray, digests: Sequence[str], count: int) -> StratifiedSample:
+    """Samples the same number of photographs from each stratum of the activations.
+
+    The choice within a stratum is pseudo-random: it follows a hash of the digests. All photographs of a stratum are
+    taken if it has fewer.
+
+    Args:
+        activations: The unit's activation on each photograph, (photographs,).
+        digests: The digest of each photograph.
+        count: The number of photographs to sample from all strata together.
+    """
+    order = np.lexsort((np.array(digests), activations))
+    bounds = [round(share * len(order)) for share in STRATA]
+    positions: list[int] = []
+    weight: list[float] = []
+    for low, high in pairwise(bounds):
+        stratum: list[int] = order[low:high].tolist()
+        stratum.sort(key=lambda position: hashlib.sha256(digests[position].encode()).digest())
+        taken = sorted(stratum[: max(count // (len(STRATA) - 1), 1)])
+        positions += taken
+        weight += [len(stratum) / max(len(taken), 1)] * len(taken)
+    return StratifiedSample(positions=tuple(positions), weight=np.array(weight))
+
+
+def average_precision(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
+    """Returns the weighted average precision with which activations predict marks; None if nothing is marked.
+
+    Args:
+        marks: Whether each photograph shows a label, (images,).
+        activations: The unit's activation on each photograph, (images,).
+        weight: The number of photographs that each one represents, (images,).
+    """
+    # Imported here because it takes two seconds, which commands that only read results should not spend.
+    from sklearn.metrics import average_precision_score  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    if not (weight * marks).sum() > 0:
+        return None
+    return float(average_precision_score(marks, activations, sample_weight=weight))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def f1(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
+    """Returns the weighted F1 of `active` (the unit is active) as a prediction of `marks` (the image shows a label).
+
+    It is None if nothing is marked and nothing is active.
+    """
+    both, either = (weight * (marks & active)).sum(), (weight * marks).sum() + (weight * active).sum()
+    return float(2 * both / either) if either > 0 else None
+
+
+def correlation(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
+    """Returns the weighted Pearson correlation of marks and activations; None if one of them is constant."""
+    covariance = np.cov(np.stack([marks.astype(np.float64), activations]), aweights=weight, ddof=0)
+    deviations = np.sqrt(np.diag(covariance))
+    return float(covariance[0, 1] / deviations.prod()) if (deviations > 1e-12).all() else None
+
+
+def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatArray) -> float | None:
+    """Returns the intersection over union of marks (of images or of pixels) and graded activations.
+
+    Activations become degrees of membership, from 0 at the weighted median to 1 at the maximum, so that no threshold
+    has to be chosen. The result is the weighted sum of the smaller over that of the larger degree (Ruzicka's
+    similarity), or None if the maximum does not exceed the median.
+    """
+    low, high = weighted_quantile(activations, weight, 0.5), float(activations.max())
+    if not high > low:
+        return None
+    degree = np.clip((activations - low) / (high - low), 0.0, 1.0)
+    return float((weight * np.minimum(marks, degree)).sum() / (weight * np.maximum(marks, degree)).sum())
+
+
+def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> float:
+    """Returns the smallest value with at least this share of the weight at or below it."""
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(total, share * total[-1])])
+
+
+def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
+    """Combines the verdicts on the labels of each image: True if any is True, else None if any is None, else False."""
+    return [True if any(row) else None if any(verdict is None for verdict in row) else False for row in verdicts]
+
+
+def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> dict[str, float | None]:
+    """Returns `auprc`, `f1`, `correlation` and `iou`: how well a unit's activations predict the marks of images.
+
+    The unit counts as active on images above the weighted quantile ACTIVE of its activations; if there are none, on
+    those of maximum activation.
+    """
+    active = activations > weighted_quantile(activations, weight, ACTIVE - 1e-9)
+    if not active.any():
+        active = activations >= activations.max()
+    return {
+        "auprc": average_precision(marks, activations, weight),
+        "f1": f1(marks, active, weight),
+        "correlation": correlation(marks, activations, weight),
+        "iou": graded_iou(marks, activations, weight),
+    }
+
+
+def detect(
+    labels: Sequence[str],
+    images: Sequence[EncodedImage],
+    activations: FloatArray,
+    judge: Judge,
+    count: int,
+    probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]] | None = None,
+) -> Mapping[str, Any]:
+    """Compares a unit's activations with a judge's verdicts on photographs.
+
+    Args:
+        labels: The labels of the claim.
+        images: The photographs.
+        activations: Of the unit, (images,).
+        judge: Decides which photographs show a label. With a LocatingJudge the result has a `mask_iou` as well.
+        count: How many photographs are judged.
+        probe: Returns the unit's activation maps, for `mask_iou`.
+
+    Returns:
+        `judge`: its name. `judged`, `known`, `shown`: the numbers of photographs that were judged, that have a verdict,
+        and that show a label. `marks`: [digest, verdict] of each judged photograph. If more than half of the verdicts
+        are known, the result has the `metrics` over the photographs with known verdicts as well.
+    """
+    chosen = sample(activations, [image.digest for image in images], count)
+    judged = [images[position] for position in chosen.positions]
+    marks = union(judge.judge(judged, labels))
+    known = [n for n, mark in enumerate(marks) if mark is not None]
+    result: dict[str, Any] = {
+        "judge": judge.name,
+        "judged": len(marks),
+        "known": len(known),
+        "shown": sum(mark is True for mark in marks),
+        "marks": [[image.digest, mark] for image, mark in zip(judged, marks, strict=True)],
+    }
+    if len(known) * 2 > len(marks):
+        values = np.array([activations[chosen.positions[n]] for n in known])
+        result |= metrics(np.array([marks[n] is True for n in known]), values, chosen.weight[known])
+    if probe is not None and isinstance(judge, LocatingJudge):
+        result["mask_iou"] = mask_iou(judged, judge.locate(judged, labels), probe(judged), chosen.weight)
+    return result
+
+
+def mask_iou(
+    images: Sequence[EncodedImage], regions: Sequence[Region], answers: Sequence[UnitActivation], weight: FloatArray
+) -> float | None:
+    """Returns the graded IoU of the judge's masks and the unit's activation maps over the pixels of all images.
+
+    Pixels that the network did not see, because the image was cropped, are left out.
+
+    Args:
+        images: The judged images.
+        regions: For each image the mask of the labels, from the judge.
+        answers: The unit's activations with maps, which are upsampled to the size of the masks.
+        weight: The number of photographs that each image represents, (images,).
+
+    Returns:
+        The IoU; None for a layer without maps, if all masks are empty, or if the unit is constant.
+    """
+    inside: list[FloatArray] = []
+    values: list[FloatArray] = []
+    weights: list[FloatArray] = []
+    for image, region, answer, each in zip(images, regions, answers, weight, strict=True):
+        if answer.map is None:
+            return None
+        seen = seen_part(image, region, answer)
+        inside.append(seen.ravel().astype(np.float64))
+        values.append(upsample(answer.map, *seen.shape).astype(np.float64).ravel())
+        weights.append(np.full(seen.size, each / seen.size))
+    if not any(part.any() for part in inside):
+        return None
+    return graded_iou(np.concatenate(inside), np.concatenate(values), np.concatenate(weights))
+
+
+def seen_part(image: EncodedImage, region: Region, answer: UnitActivation) -> Region:
+    """Returns the part of an image's mask that lies within the crop `answer.box`, the network's input.
+
+    It has at least one row and one column.
+    """
+    width, height = image.size
+    rows, columns = region.shape
+    left, top, right, bottom = answer.box
+    x1, x2 = (min(max(round(x / width * columns), 0), columns) for x in (left, right))
+    y1, y2 = (min(max(round(y / height * rows), 0), rows) for y in (top, bottom))
+    x1, y1 = min(x1, columns - 1), min(y1, rows - 1)
+    return region[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)]

@@ -1,0 +1,128 @@
+"""Judges, which decide whether an image shows what a label names: yes, no or unknown."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from openmaia.core.images import EncodedImage, Pixels
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+
+ImageVerdict = bool | None
+"""Whether an image shows a label; None if the judge does not know."""
+
+Region = npt.NDArray[np.bool_]
+"""A mask over the whole image, (height, width) in any resolution."""
+
+VERDICT = re.compile(r"^\W*(\d{1,3})\W+(yes|no|unsure|unknown)\b", re.IGNORECASE | re.MULTILINE)
+VERDICTS: Mapping[str, ImageVerdict] = {"yes": True, "no": False, "unsure": None, "unknown": None}
+
+
+class Judge(Protocol):
+    """Decides which labels an image shows."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name in results."""
+        ...
+
+    def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
+        """Returns for each image a verdict on each label."""
+        ...
+
+
+@runtime_checkable
+class LocatingJudge(Protocol):
+    """A judge that also locates labels in an image."""
+
+    def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
+        """Returns for each image the mask in which any of the labels is visible; it is False everywhere if none is."""
+        ...
+
+
+class ModelJudge:
+    """Asks a vision-language model which of several labels an image shows.
+
+    If the model gives no usable answer for an image, the verdicts on all labels for this image are None.
+    """
+
+    def __init__(self, model: LanguageModel):
+        self.name = model.name
+        self._model = model
+
+    def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
+        """Asks one question for each image, about all labels. Returns for each image a verdict on each label."""
+        if not labels:
+            return [() for _ in images]
+        text = template("shows", labels="\n".join(f"{n}. {label}" for n, label in enumerate(labels, start=1)))
+        questions = [Question.of(text, image) for image in images]
+        answers = self._model.ask_all(questions, lambda answer: parse_verdicts(answer, len(labels)))
+        return [(None,) * len(labels) if isinstance(each, UnansweredQuestion) else each for each in answers]
+
+
+def parse_verdicts(answer: str, count: int) -> tuple[ImageVerdict, ...]:
+    """Parses one verdict for each of the labels 1 to count. Raises MalformedAnswer if one is missing or superfluous."""
+    verdicts = {int(match[1]): VERDICTS[match[2].lower()] for match in VERDICT.finditer(answer)}
+    if sorted(verdicts) != list(range(1, count + 1)):
+        raise MalformedAnswer(f"lines for {sorted(verdicts)} came where 1 to {count} were asked for")
+    return tuple(verdicts[number] for number in range(1, count + 1))
+
+
+class DetectedBoxes(Protocol):
+    """The boxes in which a detector found one label in one image."""
+
+    @property
+    def corners(self) -> FloatArray:
+        """(boxes, 4): left, top, right and bottom as fractions of the image's width and height."""
+        ...
+
+
+class LabelDetector(Protocol):
+    """Finds labels in images, such as Grounding DINO."""
+
+    def detect(self, pairs: Sequence[tuple[Pixels, str]]) -> Sequence[DetectedBoxes]:
+        """Returns the boxes of each (image, label) pair. All images have the same size."""
+        ...
+
+
+class BoxMasker(Protocol):
+    """Turns boxes into masks, such as SAM."""
+
+    def masks(self, image: Pixels, groups: Sequence[FloatArray]) -> Sequence[Region]:
+        """Returns for each group of boxes, (boxes, 4), the union of their masks, with the size of the image."""
+        ...
+
+
+class DetectorJudge:
+    """Asks an open-vocabulary detector: an image shows a label if there is a box for it. No verdict is None."""
+
+    def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
+        """Combines a detector and a segmenter; images are resized to squares of `size` pixels for both."""
+        self.name = name
+        self._detector, self._segmenter, self._size = detector, segmenter, size
+
+    def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
+        """Returns True for each label that has a box in the image, otherwise False."""
+        return [tuple(len(boxes.corners) > 0 for boxes in row) for _, row in self._detect(images, labels)]
+
+    def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
+        """Returns for each image the union of the masks of all boxes, for any label, (size, size)."""
+        return [
+            self._segmenter.masks(view, [np.concatenate([np.empty((0, 4)), *(boxes.corners for boxes in row)])])[0]
+            for view, row in self._detect(images, labels)
+        ]
+
+    def _detect(
+        self, images: Sequence[EncodedImage], labels: Sequence[str]
+    ) -> list[tuple[Pixels, Sequence[DetectedBoxes]]]:
+        views = [self._view(image) for image in images]
+        boxes = self._detector.detect([(view, label) for view in views for label in labels])
+        return [(view, boxes[n * len(labels) : (n + 1) * len(labels)]) for n, view in enumerate(views)]
+
+    def _view(self, image: EncodedImage) -> Pixels:
+        resized = image.pil().convert("RGB").resize((self._size, self._size), Image.Resampling.LANCZOS)
+        return np.asarray(resized)

@@ -1,0 +1,243 @@
+"""Writes the prompts of the images with which a claim is tested.
+
+Positive prompts show what the claim names, neutral prompts do not.
+
+Presets:
+    labels: n positive prompts, divided evenly among the labels, each with a matched neutral prompt (our default).
+    paper: 7 positive and 7 neutral prompts from the description.
+    repo: n positive and n neutral prompts from the labels, as in evaluation/eval.py of the published MAIA code.
+    pairing: 7 positive and 7 neutral prompts from every description of a unit. From all of these a language model picks
+        for each description the 7 that it entails most (its positive prompts) and the 7 that it entails least (its
+        neutral prompts).
+
+`paper` and `pairing` follow the MAIA papers.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from openmaia.agent.tools.seeds import seed
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    parse_list,
+    parse_pairs,
+    template,
+)
+
+PromptPreset = Literal["labels", "paper", "repo", "pairing"]
+PromptRole = Literal["positive", "neutral"]
+PROMPT_ROLES: tuple[PromptRole, ...] = ("positive", "neutral")
+
+PUBLISHED_COUNT = 7
+"""Number of positive and of neutral prompts for each description in the MAIA papers."""
+
+PICKED = re.compile(r"^\W*(most|least)\W*:\W*([\d ,;.and]+?)\W*$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StimulusPrompt:
+    """A prompt for one test image, and the seed with which the image is generated."""
+
+    role: PromptRole
+    label: str
+    """The label that it tests; empty if it tests the whole description."""
+    prompt: str
+    seed: int
+    """A positive prompt and its matched neutral one share a seed, so that their images have the same layout."""
+
+
+class PromptWriter(Protocol):
+    """Writes test prompts for claims. One implementation asks a language model, the offline one follows rules.
+
+    All methods raise UnansweredQuestion if the language model gives no usable answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """The writer's name in results."""
+        ...
+
+    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
+        """Returns n positive prompts, followed by n neutral ones."""
+        ...
+
+    def unrelated(self, n: int, run_seed: int) -> list[str]:
+        """Returns n prompts that do not depend on any claim."""
+        ...
+
+    def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
+        """Returns the positions in `prompts` of those that show what the claim names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPromptWriter:
+    """Asks a language model for pairs of matched prompts (positive, neutral) for each label."""
+
+    model: LanguageModel
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
+        """Asks one question for each label. No prompt may show another label of the claim."""
+        labels = claim.statements
+        rows: list[tuple[str, str, str]] = []
+        for number, label in enumerate(labels):
+            count = n // len(labels) + (number < n % len(labels))
+            if count:
+                others = [other for other in labels if other != label]
+                avoid = f"Neither prompt may show any of these: {'; '.join(others)}." if others else ""
+                text = template("pairs", claim=label, n=count, avoid=avoid) + "\n" + template("lines", n=count)
+                question = Question.of(text, run_seed=run_seed)
+                pairs = self.model.ask(question, lambda answer, k=count: parse_pairs(answer, k))
+                rows += [(label, positive, neutral) for positive, neutral in pairs]
+        return seed_pairs(rows, run_seed)
+
+    def unrelated(self, n: int, run_seed: int) -> list[str]:
+        """Asks for prompts of varied everyday scenes."""
+        text = template("unrelated", n=n) + "\n" + template("lines", n=n)
+        return self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n))
+
+    def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
+        """Asks which of the numbered prompts show what the claim names."""
+        text = template("related", claim=claim.text, prompts=_numbered(prompts))
+        return self.model.ask(Question.of(text), lambda answer: parse_numbers(answer, len(prompts)))
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPromptWriter(ModelPromptWriter):
+    """Writes prompts as the MAIA papers and their published code do, for the presets `paper`, `repo` and `pairing`.
+
+    It asks a language model one question for all positive prompts of a claim and one for all neutral prompts. Unlike
+    those of `ModelPromptWriter`, positive and neutral prompts are not matched in pairs.
+    """
+
+    preset: PromptPreset
+
+    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
+        """Returns n positive prompts, followed by n neutral ones.
+
+        The model gets the labels of the claim in the preset `repo`, and its description in the other presets.
+        """
+        statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
+        prompts: list[StimulusPrompt] = []
+        for role in PROMPT_ROLES:
+            text = template(role, claim=statement or claim.text, n=n) + "\n" + template("lines", n=n)
+            for prompt in self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n)):
+                number = seed(run_seed, "evaluate", prompt, 0)
+                prompts.append(StimulusPrompt(role=role, label="", prompt=prompt, seed=number))
+        return prompts
+
+
+WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
+"""The prompts of a claim (empty for an abstention), or the error that says why they could not be written."""
+
+
+def write_prompts(claim: Claim, writer: PromptWriter, n: int, run_seed: int) -> WrittenPrompts:
+    """Writes the prompts of one claim. An UnansweredQuestion is returned instead of raised."""
+    try:
+        return [] if claim.is_abstention else writer.write(claim, n, run_seed)
+    except UnansweredQuestion as error:
+        return error
+
+
+def write_paired(claims: Sequence[Claim], model: LanguageModel, run_seed: int) -> list[WrittenPrompts]:
+    """Writes the prompts of the preset `pairing` (see the module) for the claims of several methods about one unit.
+
+    Returns:
+        For each claim, in the order of `claims`, its prompts or the error.
+    """
+    writer = PublishedPromptWriter(model, "pairing")
+    written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed) for claim in claims]
+    seeds: dict[str, int] = {}
+    for prompts in written:
+        for each in prompts if isinstance(prompts, list) else ():
+            seeds.setdefault(each.prompt, each.seed)
+    return [
+        _pick(claim, seeds, model, run_seed) if isinstance(prompts, list) and prompts else prompts
+        for claim, prompts in zip(claims, written, strict=True)
+    ]
+
+
+def _pick(claim: Claim, seeds: dict[str, int], model: LanguageModel, run_seed: int) -> WrittenPrompts:
+    prompts = list(seeds)
+    text = template("entailed", claim=claim.text, prompts=_numbered(prompts), n=PUBLISHED_COUNT)
+    try:
+        picked = model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_picks(answer, len(prompts)))
+    except UnansweredQuestion as error:
+        return error
+    return [
+        StimulusPrompt(role=role, label="", prompt=prompts[number - 1], seed=seeds[prompts[number - 1]])
+        for role, numbers in zip(PROMPT_ROLES, picked, strict=True)
+        for number in numbers
+    ]
+
+
+def parse_picks(answer: str, count: int, n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
+    """Parses the numbers of the n prompts that are entailed most, and of the n that are entailed least.
+
+    Raises:
+        MalformedAnswer: The answer does not consist of 2 n different numbers between 1 and `count`.
+    """
+    lines = {match[1].lower(): _numbers(match[2]) for match in PICKED.finditer(answer)}
+    most, least = (lines.get(name, []) for name in ("most", "least"))
+    if len(most) != n or len(least) != n:
+        raise MalformedAnswer(f"{len(most)} and {len(least)} numbers came behind MOST and LEAST instead of {n} each")
+    picked = {*most, *least}
+    if len(picked) != 2 * n or not picked <= set(range(1, count + 1)):
+        raise MalformedAnswer(f"the numbers have to be different ones between 1 and {count}")
+    return most, least
+
+
+def parse_numbers(answer: str, count: int) -> frozenset[int]:
+    """Parses numbers from 1 to count, or the word "none", and returns them as positions from 0.
+
+    Raises:
+        MalformedAnswer: The answer contains neither, or a number is out of range.
+    """
+    numbers = _numbers(answer)
+    if not numbers and "none" not in answer.casefold():
+        raise MalformedAnswer("numbers separated by commas, or the word none, were asked for")
+    if not set(numbers) <= set(range(1, count + 1)):
+        raise MalformedAnswer(f"the numbers have to be between 1 and {count}")
+    return frozenset(number - 1 for number in numbers)
+
+
+def seed_pairs(rows: Sequence[tuple[str, str, str]], run_seed: int) -> list[StimulusPrompt]:
+    """Assigns seeds to rows of (label, positive prompt, neutral prompt).
+
+    A seed depends on the texts of the pair and on how often the pair occurred in previous rows. Therefore a pair has
+    the same images in every claim, and a repeated pair has new images.
+
+    Returns:
+        All positive prompts, followed by all neutral ones.
+    """
+    occurrences: Counter[str] = Counter()
+    seeds: list[int] = []
+    for _, positive, neutral in rows:
+        pair = f"{positive} | {neutral}"
+        seeds.append(seed(run_seed, "evaluate", pair, occurrences[pair]))
+        occurrences[pair] += 1
+    return [
+        StimulusPrompt(role=role, label=row[0], prompt=row[1 + column], seed=number)
+        for column, role in enumerate(PROMPT_ROLES)
+        for row, number in zip(rows, seeds, strict=True)
+    ]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _numbered(prompts: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {prompt}" for number, prompt in enumerate(prompts, start=1))

@@ -1,0 +1,127 @@
+"""Tests claims: generates images from a claim, and measures how the unit responds to them and to control images.
+
+`evaluate_investigation` tests one investigation. It needs the services and read-only reference data, but no other
+investigation. Scores that compare units are computed afterwards from the stored trials.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Probe, UnitActivation
+from openmaia.core.units import Unit
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.controls import ReferenceData, prepare_reference
+from openmaia.evaluation.judging.detection import detect
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.prompts import WrittenPrompts, write_paired, write_prompts
+from openmaia.evaluation.scores import Evaluation, compare_trials
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.storage import to_parquet
+from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Trial, is_drawable, run_stimuli, standardise
+
+
+def evaluate_investigation(
+    claim: Claim, services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
+) -> bytes:
+    """Tests the claim of one investigation.
+
+    Args:
+        claim: The description and labels that the investigation ended with.
+        services: Generator, target, writer, and judge.
+        design: The prompt preset and the numbers of images.
+        reference: From `prepare_reference`, the same for all investigations of the run.
+
+    Returns:
+        The trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
+
+    Raises:
+        ServiceError: A service failed for good.
+    """
+    return to_parquet(run_trials([claim], services, design, reference)[0])
+
+
+def run_trials(
+    claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
+) -> list[Trial]:
+    """Tests the claims of several methods about one unit. Returns their trials in the same order.
+
+    Raises:
+        ServiceError: A service failed for good.
+    """
+    if design.preset == "pairing":
+        assert services.model is not None
+        written = write_paired(claims, services.model, design.seed)
+    else:
+        written = [write_prompts(claim, services.writer, design.prompts, design.seed) for claim in claims]
+    return [
+        _run_trial(claim, prompts, services, design, reference) for claim, prompts in zip(claims, written, strict=True)
+    ]
+
+
+def evaluate_claims(
+    claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign
+) -> list[Evaluation]:
+    """Evaluates claims about any units, methods and replicates in memory. Returns evaluations in the same order."""
+    if not claims:
+        return []
+    reference = prepare_reference({claim.unit.layer for claim in claims}, services, design)
+    trials: dict[int, Trial] = {}
+
+    def investigation(number: int) -> tuple[Unit, int]:
+        return claims[number].unit, claims[number].replicate
+
+    for _, group in groupby(sorted(range(len(claims)), key=investigation), key=investigation):
+        members = list(group)
+        tested = run_trials([claims[number] for number in members], services, design, reference)
+        trials |= dict(zip(members, tested, strict=True))
+    return compare_trials([trials[number] for number in range(len(claims))])
+
+
+def _run_trial(
+    claim: Claim,
+    prompts: WrittenPrompts,
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    reference: ReferenceData,
+) -> Trial:
+    if isinstance(prompts, UnansweredQuestion) or not prompts:
+        return Trial(
+            claim=claim,
+            outcome="abstained" if claim.is_abstention else "unwritten",
+            cause=prompts.message if isinstance(prompts, UnansweredQuestion) else "",
+            writer=services.writer.name,
+            protocol=design.preset,
+        )
+    own, own_responses = run_stimuli(claim, prompts, services.generator, services.target, services.judge)
+    controls, control_responses = reference.controls(claim, services.writer)
+    stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])
+    layer_scale = reference.scales.get(claim.unit.layer)
+    matrix, location, scale = standardise(responses, stimuli, layer_scale)
+    return Trial(
+        claim=claim,
+        outcome="tested" if is_drawable(own) else "undrawable",
+        writer=services.writer.name,
+        protocol=design.preset,
+        stimuli=tuple(stimuli),
+        matrix=matrix,
+        location=location,
+        scale=scale,
+        standard=CONTROLS if layer_scale is None else EXEMPLARS,
+        detection=_detect(claim, services, design, reference),
+    )
+
+
+def _detect(
+    claim: Claim, services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
+) -> Mapping[str, object]:
+    if services.judge is None or not reference.photographs or not design.detect:
+        return {}
+    activations = reference.photograph_responses[claim.unit.layer][:, claim.unit.index]
+
+    def probe(images: Sequence[EncodedImage]) -> Sequence[UnitActivation]:
+        return services.target.probe([Probe(unit=claim.unit, image=image) for image in images])
+
+    return detect(claim.statements, reference.photographs, activations, services.judge, design.detect, probe)

@@ -1,0 +1,60 @@
+"""Evaluates the finished investigations of a run."""
+
+from collections.abc import Callable, Sequence
+
+from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
+from openmaia.evaluation.claims import Claim, read_claims
+from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.protocol import evaluate_investigation
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.storage import StoredTrials, to_parquet
+from openmaia.runs.run import EVALUATION, TRIALS, Run
+
+
+def evaluate_run(
+    run: Run,
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Evaluates in this process every finished investigation that has no evaluation yet.
+
+    Each trial is stored as soon as it is done, so an interrupted evaluation continues where it stopped. After each
+    trial `progress` is called with the number of investigations tested so far and the number of all unevaluated ones.
+
+    Raises:
+        ServiceError: A service failed for good.
+    """
+    unevaluated, untested = unevaluated_claims(run), untested_claims(run)
+    if untested:
+        reference = prepare_reference({claim.unit.layer for claim in untested}, services, design)
+        for done, claim in enumerate(untested, start=len(unevaluated) - len(untested) + 1):
+            run.write_artifact(TRIALS, claim.investigation, evaluate_investigation(claim, services, design, reference))
+            progress(done, len(unevaluated))
+    if unevaluated:
+        score_trials(run, unevaluated)
+        write_reliability(run, measure_reliability(run, services.similarities))
+
+
+def unevaluated_claims(run: Run) -> list[Claim]:
+    """Returns the claims of finished investigations without an evaluation."""
+    evaluated = run.evaluated()
+    return [claim for claim in read_claims(run) if claim.investigation not in evaluated]
+
+
+def untested_claims(run: Run) -> list[Claim]:
+    """Returns the unevaluated claims for which no trial is stored either, so that images remain to be generated."""
+    tried = run.artifacts(TRIALS)
+    return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
+
+
+def score_trials(run: Run, claims: Sequence[Claim]) -> None:
+    """Replaces the stored trials of claims by evaluations, which compare each unit with other units of its layer."""
+    stored = run.artifacts(TRIALS) | run.evaluated()
+    for target, layer in sorted({(claim.unit.target, claim.unit.layer) for claim in claims}):
+        trials = StoredTrials(run, (each for each in stored if (each.unit.target, each.unit.layer) == (target, layer)))
+        wanted = [claim.investigation for claim in claims if (claim.unit.target, claim.unit.layer) == (target, layer)]
+        for evaluation in trials.evaluations(wanted, images=True):
+            run.write_artifact(EVALUATION, evaluation.trial.claim.investigation, to_parquet(evaluation))
+    for claim in claims:
+        run.delete_artifact(TRIALS, claim.investigation)

@@ -1,0 +1,232 @@
+"""Computes the scores of a claim from the stored activations of its trial.
+
+They compare the unit's activations on the positive images of the claim with those on its neutral images, on control
+images, and on the images of other units' claims, and with the activations of all other units of the layer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from openmaia.evaluation.analysis.bootstrap import ClusteredValues
+from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES, FloatArray, auc, mann_whitney_p, measure
+from openmaia.evaluation.claims import Claim, following_units
+from openmaia.evaluation.trials import EXEMPLARS, Trial
+
+MAX_PARTNERS = 4
+"""Maximum number of other units whose images serve as controls of a unit."""
+
+COUNTED = ("tested", "abstained", "undrawable")
+"""Values of `Trial.outcome` that enter averages. Abstentions and undrawable claims get the AUC of chance. A claim for
+which no usable prompts were written (`unwritten`) has no score, because that is not the fault of the description."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A trial and the trials of other units that it is compared with."""
+
+    trial: Trial
+    others: tuple[Trial, ...]
+    """Trials of other units of the layer. Their matrices contain the responses of this trial's unit to their images."""
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """All scores as JSON values, as they are stored. They are computed again at each access."""
+        trial = self.trial
+        scores: dict[str, Any] = {
+            "outcome": trial.outcome,
+            "cause": trial.cause,
+            "protocol": trial.protocol,
+            "writer": trial.writer,
+            "method": trial.claim.method,
+            "standard": trial.standard,
+            "others": [other.claim.unit.index for other in self.others],
+        }
+        scores |= _own_scores(trial) | _label_scores(trial) | _control_scores(trial) | identification(trial)
+        others = [auc(*_values(self.groups_of(other))) for other in self.others]
+        scores["auc_other"] = float(np.mean(others)) if others else None
+        scores["auc_against"] = self._auc_against() if trial.outcome == "tested" else None
+        scores["detection"] = {key: value for key, value in trial.detection.items() if key != "marks"} or None
+        return scores
+
+    def groups(self) -> tuple[ClusteredValues, ClusteredValues]:
+        """Returns the unit's standardised activations on its own positive images, and on its own neutral images."""
+        return self.groups_of(self.trial)
+
+    def groups_of(self, other: Trial) -> tuple[ClusteredValues, ClusteredValues]:
+        """Returns the unit's standardised activations on the positive and on the neutral images of a trial.
+
+        Args:
+            other: The trial of this unit or of another unit of the layer.
+        """
+        unit = self.trial.claim.unit.index
+        return _deviations(other, "positive", unit), _deviations(other, "neutral", unit)
+
+    def _auc_against(self) -> float | None:
+        """Returns the AUC of the unit's activations on its own positive images against those on other units' ones.
+
+        It is None if there are no such images, or if the trial is not standardised by dataset images (EXEMPLARS).
+        """
+        own = self.groups()[0].values
+        foreign = [value for other in self.others for value in self.groups_of(other)[0].values]
+        # Trials that are standardised by their own controls are not on a common scale.
+        return auc(own, foreign) if foreign and self.trial.standard == EXEMPLARS else None
+
+
+def raw_group(trial: Trial, role: str) -> ClusteredValues:
+    """Returns the unit's activations on the images of one role, without images known not to show what was requested."""
+    shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
+    return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
+
+
+def _deviations(trial: Trial, role: str, unit: int) -> ClusteredValues:
+    rows = trial.rows(role, verified=True)
+    values: list[float] = trial.matrix[rows, unit].astype(np.float64).tolist() if rows else []
+    return ClusteredValues.of(values, [trial.stimuli[row].cluster for row in rows])
+
+
+def _values(groups: tuple[ClusteredValues, ClusteredValues]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return groups[0].values, groups[1].values
+
+
+def _own_scores(trial: Trial) -> dict[str, Any]:
+    """Returns the scores of raw activations and, as `z_…`, of standardised ones.
+
+    `shown` is the share of positive images that were verified to show what was requested.
+    """
+    positive, neutral = raw_group(trial, "positive").values, raw_group(trial, "neutral").values
+    verdicts = [trial.stimuli[row].shows for row in trial.rows("positive")]
+    tested = trial.outcome == "tested"
+    scores: dict[str, Any] = {
+        "positive": _mean(positive),
+        "neutral": _mean(neutral),
+        "n": [len(positive), len(neutral)],
+        "shown": sum(verdict is True for verdict in verdicts) / len(verdicts) if verdicts else None,
+        "failed_images": sum(verdict is False for verdict in verdicts),
+        "verified_by": sorted({trial.stimuli[row].verified_by for row in trial.rows("positive")} - {""}),
+    }
+    scores |= {name: measure(name, positive, neutral) if tested else None for name in MEASURES}
+    z = [_deviations(trial, role, trial.claim.unit.index).values for role in ("positive", "neutral")]
+    scores |= {"z_positive": _mean(z[0]), "z_neutral": _mean(z[1])}
+    scores["z_difference"] = measure("difference", *z) if tested else None
+    scores["p"] = mann_whitney_p(positive, neutral) if tested else None
+    if scores["auc"] is None and trial.outcome in COUNTED:
+        scores["auc"] = CHANCE
+    return scores
+
+
+def _label_scores(trial: Trial) -> dict[str, Any]:
+    """Returns the AUC of each label's positive images against its neutral ones, and the lowest of these AUCs."""
+    labels = dict.fromkeys(s.label for s in trial.stimuli if s.role == "positive" and s.label)
+    by_label: dict[str, float | None] = {}
+    for label in labels if trial.outcome == "tested" else ():
+        own, neutral = (
+            [
+                trial.stimuli[row].activation
+                for row in trial.rows(role, verified=True)
+                if trial.stimuli[row].label == label
+            ]
+            for role in ("positive", "neutral")
+        )
+        by_label[label] = measure("auc", own, neutral)  # None if no image shows the label
+    known = [(value, label) for label, value in by_label.items() if value is not None]
+    worst = min(known) if known else (None, None)
+    return {"auc_by_label": by_label, "auc_worst": worst[0], "worst_label": worst[1]}
+
+
+def _control_scores(trial: Trial) -> dict[str, float | None]:
+    """Returns the AUC of positive images against unrelated images and against photographs; None if not tested."""
+    positive = raw_group(trial, "positive").values
+    return {
+        f"auc_{role}": measure("auc", positive, raw_group(trial, role).values) if trial.outcome == "tested" else None
+        for role in ("unrelated", "random")
+    }
+
+
+def identification(trial: Trial) -> dict[str, Any]:
+    """Ranks the unit among all units of its layer on the positive images of its own description.
+
+    The activations of every unit are standardised by its own mean and standard deviation, so that a unit with high
+    activations on all images does not rank first.
+
+    Returns:
+        `rank`: rank of the unit's mean deviation (1 is the highest, ties share their mean rank).
+        `units`: number of units of the layer; missing if nothing was tested.
+        `top1` and `top5`: share of images on which the unit is the highest, or among the five highest. Tied units
+        divide the places that are left among them.
+        `chance`: expected `top1` of a random description.
+        If nothing was tested, all values are None.
+    """
+    rows = trial.rows("positive", verified=True)
+    if trial.outcome != "tested" or not rows:
+        return {"rank": None, "top1": None, "top5": None, "chance": None}
+    deviations = trial.matrix[rows].astype(np.float64)
+    unit, count = trial.claim.unit.index, deviations.shape[1]
+    means = deviations.mean(axis=0)
+    return {
+        "rank": 1 + float((means > means[unit]).sum()) + 0.5 * float((means == means[unit]).sum() - 1),
+        "units": count,
+        "top1": float(np.mean(_among_highest(deviations, unit, 1))),
+        "top5": float(np.mean(_among_highest(deviations, unit, 5))),
+        "chance": 1 / count,
+    }
+
+
+def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
+    """Returns for each image the share of the unit in the k highest places. Tied units share places equally.
+
+    Args:
+        deviations: Standardised activations, (images, units).
+        unit: The index of the unit.
+        k: The number of places.
+
+    Returns:
+        1 if the unit is among the k highest, 0 if it is not, and a fraction if it is tied, (images,).
+    """
+    own = deviations[:, [unit]]
+    above, equal = (deviations > own).sum(axis=1), (deviations == own).sum(axis=1)
+    return np.clip((k - above) / equal, 0.0, 1.0)
+
+
+def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -> list[Claim]:
+    """Returns the tested claims whose images serve as the control of a claim.
+
+    These are claims of the same method and replicate about the following units of the layer, in the cyclic order of
+    `following_units`.
+    """
+    same = {each.unit: each for each in tested if (each.method, each.replicate) == (claim.method, claim.replicate)}
+    return [same[unit] for unit in following_units(claim.unit, same)[:count]]
+
+
+def compare_trials(trials: Sequence[Trial]) -> list[Evaluation]:
+    """Combines each trial with the trials of other units that `partners` selects as its controls.
+
+    Returns:
+        One evaluation for each trial, in the same order.
+    """
+    tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
+    return [
+        Evaluation(trial=trial, others=tuple(tested[claim] for claim in partners(trial.claim, list(tested))))
+        for trial in trials
+    ]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(f"{sum(values) / len(values):.5g}") if values else None
+
+
+def flat(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts the scores of an evaluation to one table row, whose values are numbers, texts or None.
+
+    Args:
+        scores: The result of `Evaluation.scores`.
+
+    Returns:
+        The scores by column. Scores that are lists or dictionaries are left out. The dictionary `detection` is replaced
+        by a column for each of its entries, such as `detection_auprc`.
+    """
+    detection = cast(dict[str, Any], scores.get("detection") or {})
+    plain = {key: value for key, value in scores.items() if not isinstance(value, (dict, list))}
+    return plain | {f"detection_{key}": value for key, value in detection.items()}

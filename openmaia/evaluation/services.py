@@ -1,0 +1,55 @@
+"""What an evaluation of descriptions needs: the models and data that it uses, and the settings of its protocol."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Generator, Target
+from openmaia.evaluation.analysis.agreement import ClaimSimilarity
+from openmaia.evaluation.judging.judges import Judge
+from openmaia.evaluation.language_model import LanguageModel
+from openmaia.evaluation.prompts import PUBLISHED_COUNT, PromptPreset, PromptWriter
+from openmaia.evaluation.trials import LayerScale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationServices:
+    """The models and data that an evaluation uses. `evaluate_investigation` does not read the fields below `judge`."""
+
+    generator: Generator
+    """Generates the test images."""
+    target: Target
+    """The network whose units are described."""
+    writer: PromptWriter
+    """Writes the prompts of the test images."""
+    model: LanguageModel | None = None
+    """The language model that picks prompts in the preset `pairing`; None if no language model is configured."""
+    judge: Judge | None = None
+    """Decides which labels an image shows. If it is None, detection is left out."""
+    photographs: Sequence[EncodedImage] = ()
+    """Photographs of the test split, which no agent has seen. They are used as random controls and for detection."""
+    scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
+    """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars.
+    Trials of other layers are standardised by their own control images."""
+    similarities: Sequence[ClaimSimilarity] = ()
+    """Methods that compare the claims of replicates, which are repeated investigations of one unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationDesign:
+    """The prompt preset of an evaluation and its numbers of images."""
+
+    preset: PromptPreset = "labels"
+    """The method by which test prompts are written, see `openmaia.evaluation.prompts`."""
+    n: int = 30
+    """Number of positive and of neutral prompts for each claim. The presets `paper` and `pairing` use 7 instead."""
+    seed: int = 0
+    random: int = 30
+    """Number of photographs that are used as random controls."""
+    detect: int = 24
+    """Number of photographs that the judge labels for each claim; 0 leaves out detection."""
+
+    @property
+    def prompts(self) -> int:
+        """The number of positive prompts for each claim in this preset."""
+        return PUBLISHED_COUNT if self.preset in ("paper", "pairing") else self.n

@@ -1,0 +1,140 @@
+"""Stores trials and evaluations as Parquet files. Each row is an image with the responses of all units of the layer."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from openmaia.core.errors import StoreError
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners
+from openmaia.evaluation.trials import Stimulus, Trial
+from openmaia.runs import tables
+from openmaia.runs.records import dumps
+from openmaia.runs.run import EVALUATION, TRIALS, InvestigationId, Run
+
+VERSION = 2
+
+_COLUMNS = [
+    ("role", pa.string()),
+    ("label", pa.string()),
+    ("prompt", pa.string()),
+    ("digest", pa.string()),
+    ("sources", pa.list_(pa.string())),
+    ("missing_terms", pa.list_(pa.string())),
+    ("shows", pa.bool_()),
+    ("verified_by", pa.string()),
+    ("activation", pa.float64()),
+    ("responses", pa.binary()),
+    ("data", pa.binary()),
+]
+_SCHEMA = pa.schema(_COLUMNS)
+
+WITHOUT_IMAGES = tuple(name for name, _ in _COLUMNS if name != "data")
+
+
+def to_parquet(result: Trial | Evaluation) -> bytes:
+    """Serialises a trial or an evaluation to a Parquet file.
+
+    The column `responses` holds the rows of `Trial.matrix`. The header of an evaluation also holds its scores.
+    """
+    trial = result.trial if isinstance(result, Evaluation) else result
+    rows = [
+        {name: getattr(stimulus, name) for name in _SCHEMA.names if name != "responses"}
+        | {"responses": response.tobytes()}
+        for stimulus, response in zip(trial.stimuli, trial.matrix, strict=True)
+    ]
+    header: dict[str, Any] = {
+        "version": VERSION,
+        "claim": asdict(trial.claim),
+        "trial": {name: getattr(trial, name) for name in ("outcome", "cause", "writer", "protocol", "standard")},
+        "location": _encode(trial.location),
+        "scale": _encode(trial.scale),
+        "detection": dict(trial.detection),
+    }
+    if isinstance(result, Evaluation):
+        header["scores"] = result.scores
+    return tables.dump(rows, _SCHEMA, header)
+
+
+def read_trial(data: bytes, *, images: bool = True) -> Trial:
+    """Reads the trial from a trial file or an evaluation file. If `images` is False, its images are not read.
+
+    Raises:
+        StoreError: The file is damaged or of another version.
+    """
+    rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES)
+    if header.get("version") != VERSION:
+        raise StoreError(
+            f"an evaluation of version {header.get('version')}; this OpenMAIA reads version "
+            f"{VERSION}; remove the run's folder evaluation/ and evaluate it again"
+        )
+    try:
+        matrix = [np.frombuffer(row.pop("responses"), np.float16) for row in rows]
+        claim = header["claim"]
+        return Trial(
+            claim=Claim(**claim | {"unit": Unit(**claim["unit"]), "labels": tuple(claim["labels"])}),
+            stimuli=tuple(_stimulus(row) for row in rows),
+            matrix=np.stack(matrix) if matrix else np.zeros((0, 0), np.float16),
+            location=_decode(header["location"]),
+            scale=_decode(header["scale"]),
+            detection=header["detection"],
+            **header["trial"],
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"an evaluation that lacks something: {error!r}") from error
+
+
+def _stimulus(row: dict[str, Any]) -> Stimulus:
+    values: dict[str, Any] = row | {"sources": tuple(row["sources"]), "missing_terms": tuple(row["missing_terms"])}
+    return Stimulus(**values)
+
+
+def _encode(values: FloatArray) -> str:
+    return base64.b64encode(values.astype(np.float32).tobytes()).decode()
+
+
+def _decode(text: str) -> FloatArray:
+    return np.frombuffer(base64.b64decode(text), np.float32).astype(np.float64)
+
+
+class StoredTrials:
+    """The trials of a run in the order of their units, read one at a time and without images."""
+
+    def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
+        """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
+        self._run = run
+        self._investigations = sorted(run.evaluated() if investigations is None else investigations)
+        self._read = lru_cache(maxsize=4 * MAX_PARTNERS)(self.read)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return map(self._read, self._investigations)
+
+    def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
+        """Reads one trial from its evaluation, or from its trial file if it is not evaluated yet. Raises StoreError."""
+        data = self._run.artifact(EVALUATION, investigation) or self._run.artifact(TRIALS, investigation)
+        return read_trial(data or b"", images=images)
+
+    def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
+        """Yields the evaluations of the investigations in `of`, by default of all selected investigations.
+
+        The trials of other units with which each is compared are taken from all selected trials.
+        """
+        tested = [trial.claim for trial in self if trial.outcome == "tested"]
+        for investigation in self._investigations if of is None else of:
+            trial = self.read(investigation, images=True) if images else self._read(investigation)
+            others = partners(trial.claim, tested)
+            yield Evaluation(trial=trial, others=tuple(self._read(claim.investigation) for claim in others))
+
+
+def evaluation_stamp(run: Run, resamples: int) -> str:
+    """Returns a cache key: a hash of the set of evaluated investigations and of the number of bootstrap resamples."""
+    names = [str(investigation) for investigation in sorted(run.evaluated())]
+    return hashlib.sha256(dumps([resamples, names]).encode()).hexdigest()

@@ -1,0 +1,159 @@
+"""Trials: the images with which a claim is tested and the units' responses, from which scores.py computes scores."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.core.services import Generation, Generator, LayerProbe, Target
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.judging.judges import ImageVerdict, Judge
+from openmaia.evaluation.prompts import StimulusPrompt
+
+DeviationMatrix = npt.NDArray[np.float16]
+
+EXEMPLARS, CONTROLS = "exemplars", "controls"
+
+CONSTANT = 1e-12
+"""A unit whose standard deviation is not larger than this counts as constant, because of rounding errors."""
+
+MAX_DEVIATION = 60_000.0
+"""Deviations are clipped to the range of half precision."""
+
+LayerScale = tuple[FloatArray, FloatArray]
+"""Mean and standard deviation over dataset images of the activations of all units of a layer, (units,) each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stimulus:
+    """An image with which a claim is tested, and the activation of the claim's unit on it."""
+
+    role: str
+    """positive, neutral, unrelated (generated from a prompt that depends on no claim) or random (a photograph)."""
+    label: str = ""
+    prompt: str = ""
+    digest: str
+    sources: tuple[str, ...] = ()
+    missing_terms: tuple[str, ...] = ()
+    """Words of the prompt that the generator reports as missing in the image."""
+    shows: ImageVerdict = None
+    """Whether the image is as requested: a positive image shows the label, a neutral one does not. None if unknown."""
+    verified_by: str = ""
+    """The name of the generator or judge that checks images, also if `shows` is None; empty if there is none."""
+    data: bytes = b""
+    """The image as WebP; empty for control images, which many units share."""
+    activation: float
+    """Activation of the claim's unit."""
+
+    @property
+    def cluster(self) -> str:
+        """The image's cluster in the bootstrap: its prompt, or the digest of a photograph."""
+        return self.prompt or self.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The images that a claim was tested with, and the responses of all units of the layer."""
+
+    claim: Claim
+    outcome: str
+    """tested, abstained, undrawable (at least half of the positive images fail the check), or unwritten (no usable
+    prompts)."""
+    cause: str = ""
+    """The reason why no usable prompts were written; empty otherwise."""
+    writer: str = ""
+    protocol: str = ""
+    stimuli: tuple[Stimulus, ...] = ()
+    matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
+    """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""
+    location: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(units,)"""
+    scale: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(units,)"""
+    standard: str = ""
+    """Origin of `location` and `scale`: EXEMPLARS for dataset images, CONTROLS for the images of this trial."""
+    detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The result of `openmaia.evaluation.judging.detection.detect`; empty if detection was left out."""
+
+    def rows(self, role: str, *, verified: bool = False) -> list[int]:
+        """Returns the positions in `stimuli`, which are the rows of `matrix`, of all images of one role.
+
+        Args:
+            role: A value of `Stimulus.role`.
+            verified: Whether to leave out images that are known not to be as requested.
+        """
+        return [
+            row
+            for row, stimulus in enumerate(self.stimuli)
+            if stimulus.role == role and not (verified and stimulus.shows is False)
+        ]
+
+
+def run_stimuli(
+    claim: Claim, prompts: Sequence[StimulusPrompt], generator: Generator, target: Target, judge: Judge | None
+) -> tuple[list[Stimulus], FloatArray]:
+    """Generates the images of a claim, checks them, and measures the responses of the units.
+
+    Returns:
+        The stimuli, and the responses of all units of the layer, (stimuli, units).
+    """
+    requests = [Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts]
+    generated = generator.generate(requests)
+    responses = target.respond([LayerProbe(layer=claim.unit.layer, image=each.image) for each in generated])
+    stimuli: list[Stimulus] = []
+    for prompt, result, response in zip(prompts, generated, responses, strict=True):
+        shows: ImageVerdict = False if result.missing_terms else True if result.verified_by else None
+        verified_by = result.verified_by or ("the generator" if result.missing_terms else judge.name if judge else "")
+        if shows is None and judge and prompt.label:
+            seen = judge.judge([result.image], [prompt.label])[0][0]
+            shows = seen if prompt.role == "positive" or seen is None else not seen
+        stimuli.append(
+            Stimulus(
+                role=prompt.role,
+                label=prompt.label,
+                prompt=prompt.prompt,
+                digest=result.image.digest,
+                sources=result.image.sources,
+                missing_terms=result.missing_terms,
+                shows=shows,
+                verified_by=verified_by,
+                data=result.image.webp(),
+                activation=float(response[claim.unit.index]),
+            )
+        )
+    return stimuli, np.stack(responses)
+
+
+def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
+    """Returns whether more than half of the positive images passed the check or could not be checked."""
+    positive = [stimulus.shows is not False for stimulus in stimuli if stimulus.role == "positive"]
+    return bool(positive) and sum(positive) * 2 > len(positive)
+
+
+def standardise(
+    responses: FloatArray, stimuli: Sequence[Stimulus], scale: LayerScale | None
+) -> tuple[DeviationMatrix, FloatArray, FloatArray]:
+    """Standardises responses: subtracts a location and divides by a scale, both separately for each unit.
+
+    Args:
+        responses: (stimuli, units).
+        stimuli: The rows of `responses`.
+        scale: Mean and standard deviation of each unit over dataset images, or None. If they are missing, or if the
+            unit is constant over the dataset, the location is the unit's mean over the neutral and control images, and
+            the scale is its standard deviation over all stimuli.
+
+    Returns:
+        The standardised responses (0 for constant units), the location and the scale.
+    """
+    quiet = [row for row, stimulus in enumerate(stimuli) if stimulus.role != "positive"]
+    location = responses[quiet].mean(axis=0) if quiet else responses.mean(axis=0)
+    spread = responses.std(axis=0)
+    if scale is not None:
+        usable = scale[1] > CONSTANT
+        location, spread = np.where(usable, scale[0], location), np.where(usable, scale[1], spread)
+    deviations = np.divide(responses - location, spread, out=np.zeros_like(responses), where=spread > CONSTANT)
+    clipped = np.clip(np.nan_to_num(deviations), -MAX_DEVIATION, MAX_DEVIATION)
+    return clipped.astype(np.float16), location, spread

@@ -1,0 +1,285 @@
+"""Computes the exemplars of all units of the layers that a store lacks, in two passes over the images.
+
+The first pass collects statistics and selects the images to keep for each unit. The second pass stores the selected
+images and their activation maps. Several workers may share the job: the images are divided into shards, and the results
+of finished shards are saved in the store, so that an interrupted job continues where it stopped.
+"""
+
+import hashlib
+import os
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.images import Pixels, flatten
+from openmaia.core.units import TargetInfo
+from openmaia.datasets.library import DatasetImage, ImageDataset
+from openmaia.exemplars import passes
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.exemplars.summary import Summary
+from openmaia.exemplars.work import Work
+
+LARGEST = 640
+"""Longest side of a decoded image in pixels. Larger images are shrunk to it. No supported network has larger inputs."""
+
+DECODERS = min(os.cpu_count() or 1, 8)
+"""Number of threads that decode images. Decoding releases the interpreter lock."""
+
+AHEAD = 64
+"""Largest number of images that are decoded ahead of the network."""
+
+SHARD = 64
+"""Number of images in a shard, the unit of work that is assigned to a worker."""
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with the number of images that are done and the total number. Both passes count, so the total is twice the
+number of images."""
+
+
+def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
+    """Returns the images from which exemplars are chosen, without duplicates and sorted by digest.
+
+    These are the images of the explore split, or all images of `exemplars.folder` if the config names a folder. If
+    `pictures.limit` is above 0, only that many are returned.
+
+    Raises:
+        UsageError: There are no such images.
+    """
+    if config.exemplars.folder:
+        dataset = ImageDataset.open(Path(config.exemplars.folder).expanduser())
+        items = list(dataset.items)
+    else:
+        items = [*dataset.photos("explore"), *dataset.cutouts("explore"), *dataset.textures("explore")]
+    unique = {item.digest: item for item in items}
+    chosen = [unique[digest] for digest in sorted(unique)][: config.pictures.limit or None]
+    if not chosen:
+        left_out = f" (left out: {dataset.left_out})" if dataset.left_out else ""
+        raise UsageError(
+            f"{dataset.root} has no image to take exemplars from{left_out}; descriptions are tested on one half of the "
+            "images, and exemplars come from the other: give a folder with more images"
+        )
+    return chosen
+
+
+def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) -> ExemplarStore:
+    """Opens the store for exemplars of a target on a dataset.
+
+    Args:
+        config: Names the folder of the store and the parameters of the exemplars.
+        info: Description of the target.
+        items: The images from which exemplars are chosen.
+
+    Raises:
+        UsageError: The store holds exemplars of another network, of other images or with other parameters.
+    """
+    store = ExemplarStore.at(config.paths.exemplars, info.name, config.exemplars.dataset or config.pictures.kind)
+    store.claim(
+        {
+            "target": info.name,
+            "network": info.digest,
+            "preprocess": config.target.preprocess,
+            "shuffled": config.target.shuffled,
+            "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
+            "k": config.exemplars.k,
+            "quantile": config.exemplars.quantile,
+        }
+    )
+    return store
+
+
+def compute_exemplars(
+    worker: "ExemplarWorker", layers: Sequence[str], progress: ProgressCallback = lambda done, total: None
+) -> ExemplarStore:
+    """Computes the exemplars of those layers that the store lacks, in this process, and returns the store."""
+    missing = worker.missing(layers)
+    if missing:
+        job = worker.begin(missing)
+        for shard in job.first:
+            worker.first(shard)
+            progress(min((shard + 1) * SHARD, job.images), 2 * job.images)
+        worker.save()
+        second = worker.choose()
+        for done, (shard, places) in enumerate(second, start=1):
+            worker.second(shard, places)
+            progress(job.images + done * job.images // len(second), 2 * job.images)
+        worker.finish()
+    return worker.store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemplarJob:
+    """The work that remains in the first pass."""
+
+    images: int
+    """Number of all images, including those of finished shards."""
+    first: list[int]
+    """Indices of the shards that the first pass has not processed yet."""
+
+
+Places = dict[int, list[passes.Wanted]]
+"""For each image number, the exemplars for which the image is kept."""
+
+
+@dataclass(slots=True)
+class _State:
+    """State of one worker after it has joined a job."""
+
+    work: Work
+    scales: passes.Scales
+    first: passes.FirstPass
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    shards: list[int] = field(default_factory=list[int])
+    merged: dict[str, Summary] | None = None
+    """Summaries of all workers by layer, None before they are merged at the end of the first pass."""
+    saved: float = field(default_factory=time.monotonic)
+
+
+class ExemplarWorker:
+    """Computes exemplars with a target network. Several workers can share one job.
+
+    Workers exchange their results through files of the store. `begin` or `join` must be called before any method that
+    processes or saves images.
+
+    Args:
+        config: Names the folder of the store and the parameters of the exemplars.
+        target: The network whose layers are read.
+        dataset: The images, unless the config names `exemplars.folder`.
+    """
+
+    def __init__(self, config: Config, target: passes.Readable, dataset: ImageDataset):
+        self._config = config
+        self._reader = target
+        self._items = exemplar_images(config, dataset)
+        self._order = passes.Order([item.digest for item in self._items])
+        self._state: _State | None = None
+        self.store = open_store(config, self._reader.info(), self._items)
+
+    def info(self) -> TargetInfo:
+        """Returns the description of the target."""
+        return self._reader.info()
+
+    def open_store(self) -> ExemplarStore:
+        """Returns the store to which the exemplars are written."""
+        return self.store
+
+    def missing(self, layers: Sequence[str]) -> list[str]:
+        """Returns the given layers that have no exemplars in the store, without duplicates."""
+        return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
+
+    def begin(self, layers: Sequence[str]) -> ExemplarJob:
+        """Joins the job for these layers and returns the work that remains in the first pass."""
+        self.join(layers)
+        state = self._joined
+        shards = range(-(-len(self._items) // SHARD))
+        done = state.work.done_first()
+        missing = [shard for shard in shards if shard not in done]
+        return ExemplarJob(images=len(self._items), first=missing)
+
+    def join(self, layers: Sequence[str]) -> None:
+        """Joins the job for these layers. Further calls have no effect.
+
+        All workers must use the same histogram scales. They are loaded from the store; if they are missing there, they
+        are computed from a sample of the images and saved.
+        """
+        if self._state is None:
+            work = Work(self.store, tuple(layers), self._config.exemplars.k)
+            scales = work.scales()
+            if scales is None:
+                sample = self._order.sample(passes.SCALED_ON)
+                scales = passes.scales(self._reader, layers, (image for _, image in self._images(sample)))
+                work.save_scales(scales)
+            first = passes.FirstPass(self._reader, self._order, scales, work.k)
+            self._state = _State(work, scales, first)
+
+    def first(self, shard: int) -> bool:
+        """Processes one shard of the first pass, and saves the results every `ray.save_seconds`.
+
+        Returns:
+            Whether the results were saved.
+        """
+        state = self._joined
+        state.first.take(self._images(self._shard(shard)))
+        state.shards.append(shard)
+        if time.monotonic() - state.saved < self._config.ray.save_seconds:
+            return False
+        self.save()
+        return True
+
+    def save(self) -> None:
+        """Saves this worker's results of the first pass. They replace the results that it saved before."""
+        state = self._joined
+        if state.shards:
+            state.work.save_first(state.name, state.shards, state.first.summaries())
+        state.saved = time.monotonic()
+
+    def choose(self) -> list[tuple[int, Places]]:
+        """Selects the images to keep. Requires that the first pass is finished and saved by all workers.
+
+        Returns:
+            The unfinished shards of the second pass: the index of each, and the exemplars for which its images are
+            kept.
+        """
+        state = self._joined
+        merged = self._merged()
+        places = passes.wanted({layer: passes.choose(summary, self._order) for layer, summary in merged.items()})
+        numbers = sorted(places)
+        shards = [numbers[at : at + SHARD] for at in range(0, len(numbers), SHARD)]
+        done = state.work.done_second()
+        return [(i, {n: places[n] for n in shard}) for i, shard in enumerate(shards) if i not in done]
+
+    def second(self, shard: int, places: Places) -> None:
+        """Processes and saves one shard of the second pass, as returned by `choose`."""
+        kept = passes.second_pass(self._reader, self._images(sorted(places)), self._order.digests, places)
+        self._joined.work.save_second(shard, kept)
+
+    def finish(self) -> None:
+        """Writes the exemplars to the store from the results of both passes.
+
+        A call that was interrupted can be repeated.
+        """
+        state = self._joined
+        if not self.missing(state.work.layers):
+            return
+        info, quantile = self._reader.info(), self._config.exemplars.quantile
+        units = {layer: passes.unit_rows(info, layer, found, quantile) for layer, found in self._merged().items()}
+        state.work.finish(units)
+
+    def _merged(self) -> dict[str, Summary]:
+        state = self._joined
+        if state.merged is None:
+            state.merged = state.work.merged(state.scales)
+        return state.merged
+
+    @property
+    def _joined(self) -> _State:
+        assert self._state is not None, "join or begin comes first"
+        return self._state
+
+    def _shard(self, shard: int) -> range:
+        return range(shard * SHARD, min((shard + 1) * SHARD, len(self._items)))
+
+    def _images(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pixels]]:
+        """Yields numbered images. Threads decode up to AHEAD images in advance."""
+        ahead: deque[Future[Pixels]] = deque()
+        with ThreadPoolExecutor(DECODERS) as threads:
+            left = iter(numbers)
+            for number in numbers:
+                ahead.extend(threads.submit(self._decoded, n) for n in islice(left, AHEAD - len(ahead)))
+                yield number, ahead.popleft().result()
+
+    def _decoded(self, number: int) -> Pixels:
+        try:
+            image = self._items[number].load()
+        except ValueError as error:
+            raise UsageError(f"an image was changed while exemplars were computed ({error}); start again") from error
+        image.thumbnail((LARGEST, LARGEST))
+        return np.asarray(flatten(image))

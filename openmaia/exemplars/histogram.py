@@ -1,0 +1,99 @@
+"""Histograms of activations with fixed, logarithmic bins. Their sum does not depend on the order of addition.
+
+The index of a bin consists of the sign, the exponent and the first six mantissa bits of a float32, so that one bit
+shift finds it. Values are divided by the scale of their unit, a power of two that is estimated on a sample. A histogram
+covers 16 octaves of either sign. The error of a quantile is at most the width of a bin: 1/64 of the value, or about
+2**-11 of the scale near zero.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+OCTAVES = 16
+"""Octaves of magnitudes that a histogram covers."""
+
+STEPS = 64
+"""Bins per octave."""
+
+LOWEST = -11
+"""Base-2 logarithm of the smallest magnitude that is distinguished from zero, in units of the scale. The largest
+magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
+
+HALF = OCTAVES * STEPS
+"""Number of bins of one sign."""
+
+BINS = 2 * HALF
+"""Number of bins."""
+_SHIFT = 23 - STEPS.bit_length() + 1
+_BASE = (127 + LOWEST) * STEPS
+
+Counts = npt.NDArray[np.int32]
+"""Counts per unit and bin, shape (units, BINS). The first bin holds the most negative values."""
+
+Values = npt.NDArray[np.float64]
+
+
+def bins(values: torch.Tensor) -> torch.Tensor:
+    """Returns the bin index (int32) of each value.
+
+    Args:
+        values: float32 activations divided by the scale of their unit, of any shape.
+    """
+    bits = values.contiguous().view(torch.int32)
+    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, HALF - 1)
+    # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below HALF.
+    return code.bitwise_xor_(bits >> 31).add_(HALF)
+
+
+def scale(largest: Values) -> npt.NDArray[np.float32]:
+    """Returns the scale of each unit, shape (units,): the largest power of two that does not exceed its magnitude.
+
+    Args:
+        largest: Largest magnitudes of the units in a sample, shape (units,). A unit with 0 gets the scale 1.
+    """
+    exponent = np.floor(np.log2(np.where(largest > 0, largest, 1.0)))
+    return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
+
+
+def edges() -> Values:
+    """Returns the edges of the bins in ascending order, in units of the scale, shape (BINS + 1,)."""
+    code = np.arange(1, HALF + 1)
+    upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
+    return np.concatenate([-upper[::-1], [0.0], upper])
+
+
+def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, q: float) -> Values:
+    """Estimates a quantile of each unit by linear interpolation within its bin.
+
+    Args:
+        counts: Histograms, shape (units, BINS).
+        scales: Scales of the units, shape (units,).
+        low: Lower bounds of the result, shape (units,); -inf for none.
+        high: Upper bounds of the result, shape (units,).
+        q: The quantile, from 0 to 1.
+
+    Returns:
+        The quantiles, shape (units,).
+    """
+    total = counts.sum(axis=1, dtype=np.int64)
+    below = np.cumsum(counts, axis=1, dtype=np.int64)
+    rank = q * np.maximum(total - 1, 0)
+    index = np.minimum((below <= rank[:, None]).sum(axis=1), BINS - 1)
+    rows = np.arange(len(counts))
+    inside = np.maximum(counts[rows, index], 1)
+    before = below[rows, index] - counts[rows, index]
+    bounds = edges()
+    left = np.clip(bounds[index] * scales, low, high)
+    right = np.clip(bounds[index + 1] * scales, low, high)
+    return left + (right - left) * np.clip((rank - before + 0.5) / inside, 0, 1)
+
+
+def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
+    """Returns the largest possible error of estimated quantiles, shape (units,).
+
+    Args:
+        value: The estimated quantiles, shape (units,).
+        scales: Scales of the units, shape (units,).
+    """
+    return np.maximum(np.abs(value) / STEPS, np.exp2(LOWEST) * scales * (1 + 1 / STEPS))

@@ -1,0 +1,79 @@
+"""Stores numbered images in an Arrow file.
+
+Local files are memory-mapped, so that only the requested images are read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from openmaia.core.errors import StoreError
+from openmaia.core.images import EncodedImage
+from openmaia.runs import tables
+from openmaia.runs.files import Files
+
+SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
+
+BATCH = 64
+"""Images per record batch. On an object store, whose files cannot be memory-mapped, whole batches are read."""
+
+
+def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
+    """Writes images to a file, numbers them from 0 on, and returns their number."""
+    count = 0
+    with files.writing(name) as stream, pa.ipc.new_file(stream, SCHEMA) as opened:
+        writer: Any = opened
+        remaining = iter(images)
+        while batch := list(islice(remaining, BATCH)):
+            rows = [{"data": image.data, "sources": list(image.sources)} for image in batch]
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+            count += len(rows)
+    return count
+
+
+def join(files: Files, name: str, parts: Sequence[str]) -> list[int]:
+    """Concatenates the images of several files into a new file.
+
+    Args:
+        files: The file system.
+        name: The new file.
+        parts: The files to concatenate.
+
+    Returns:
+        For each part, the number of its first image in the new file.
+    """
+    starts: list[int] = []
+
+    def images() -> Iterator[EncodedImage]:
+        count = 0
+        for part in parts:
+            starts.append(count)
+            with files.mapped(part) as stream:
+                reader: Any = pa.ipc.open_file(stream)
+                for index in range(reader.num_record_batches):
+                    for row in reader.get_batch(index).to_pylist():
+                        count += 1
+                        yield EncodedImage(data=row["data"], sources=tuple(row["sources"]))
+
+    write(files, name, images())
+    return starts
+
+
+def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedImage]:
+    """Returns the images with the given numbers.
+
+    Raises StoreError if the file is damaged or a number does not exist.
+    """
+    images: dict[int, EncodedImage] = {}
+    try:
+        with files.mapped(name) as stream:
+            reader: Any = pa.ipc.open_file(stream)
+            for number in numbers:
+                batch: Any = reader.get_batch(number // BATCH)
+                data, sources = batch.column(0)[number % BATCH], batch.column(1)[number % BATCH]
+                images[number] = EncodedImage(data=data.as_py(), sources=tuple(sources.as_py()))
+    except (*tables.DAMAGED, IndexError) as error:
+        raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
+    return images

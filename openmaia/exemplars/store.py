@@ -1,0 +1,279 @@
+"""Reads and writes the exemplars of units.
+
+    <root>/<target>/<dataset>/manifest.json          the network, images and parameters that the exemplars depend on
+                              <layer>.units.parquet  one row per unit: threshold, quantiles, distribution of activations
+                              <layer>.rows.parquet   one row per (unit, kind, rank): activation, image number, map
+                              <pictures>.arrow       the images, each stored once
+
+The units file of a layer is written last: a layer is complete if this file exists.
+"""
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import QUANTILES, Exemplar, ExemplarKind, Map, PositionStatistics, UnitExemplars, UnitState
+from openmaia.core.units import Unit
+from openmaia.exemplars import image_table
+from openmaia.runs import tables
+from openmaia.runs.files import Files, safe, unsafe
+from openmaia.runs.records import dumps
+
+VERSION = 2
+
+KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
+
+ROWS = pa.schema(
+    [
+        ("unit", pa.int32()),
+        ("kind", pa.int8()),
+        ("rank", pa.int32()),
+        ("activation", pa.float64()),
+        ("picture", pa.int64()),
+        ("map", pa.binary()),
+        ("map_shape", pa.list_(pa.int32())),
+    ]
+)
+"""Columns of the rows file. `kind` is an index into KINDS, `picture` the number of the image in the images file."""
+
+_UNITS = pa.schema(
+    [
+        ("unit", pa.int32()),
+        ("threshold", pa.float64()),
+        ("maxima", pa.list_(pa.float64())),
+        ("mean", pa.float64()),
+        ("std", pa.float64()),
+        ("quantiles", pa.list_(pa.float64())),
+        ("position_mean", pa.float64()),
+        ("position_variance", pa.float64()),
+        ("positive", pa.float64()),
+        ("state", pa.string()),
+    ]
+)
+UNITS_PER_GROUP = 8
+"""Average number of units in a row group of the rows file, the smallest unit of reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExemplarStore:
+    """A folder with the exemplars of one target on one dataset."""
+
+    files: Files
+
+    @classmethod
+    def at(cls, root: str, target: str, dataset: str) -> "ExemplarStore":
+        """Returns the store of a target and a dataset below `root`, a folder or a URL. The store may not exist yet."""
+        return cls(Files(f"{root}/{safe(target)}/{safe(dataset)}"))
+
+    def claim(self, facts: Mapping[str, Any]) -> None:
+        """Writes the manifest of a new store, or checks that an existing store has the same manifest.
+
+        A store with imported exemplars is accepted without a check and keeps its manifest.
+
+        Args:
+            facts: Everything that the exemplars depend on, such as the digest of the network.
+
+        Raises:
+            UsageError: The store holds exemplars with other facts. The message names the differences.
+        """
+        manifest = self.manifest()
+        if manifest is None:
+            self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
+            return
+        wanted = {**facts, "version": VERSION}
+        differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
+        if differing and not manifest.get("imported"):
+            said = ", ".join(f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)" for key in differing)
+            raise UsageError(
+                f"{self.files.root} holds exemplars of something else: {said}. Remove the folder, or give another "
+                "target.name, exemplars.dataset or paths.exemplars"
+            )
+
+    def manifest(self) -> dict[str, Any] | None:
+        """Returns the facts that were passed to `claim`, or None for a new store.
+
+        Raises StoreError if it is damaged.
+        """
+        return self.files.read_json("manifest.json", remedy="remove the folder")
+
+    def layers(self) -> list[str]:
+        """Returns the names of the layers that have exemplars."""
+        ends = ".units.parquet"
+        return [unsafe(name.removesuffix(ends)) for name in self.files.names("") if name.endswith(ends)]
+
+    def states(self, layer: str) -> dict[int, UnitState]:
+        """Returns the state of each unit of a layer by its index. Empty if the layer has no exemplars."""
+        name = f"{safe(layer)}.units.parquet"
+        data = self.files.read(name)
+        rows = [] if data is None else tables.load(data, self.files.path(name))[0]
+        return {row["unit"]: row["state"] for row in rows}
+
+    def spread(self, layer: str) -> dict[int, tuple[float, float]]:
+        """Returns the mean and standard deviation of each unit's activations on images, by unit index.
+
+        Empty if the layer has no exemplars.
+        """
+        name = f"{safe(layer)}.units.parquet"
+        data = self.files.read(name)
+        columns = ("unit", "mean", "std")
+        rows = [] if data is None else tables.load(data, self.files.path(name), columns)[0]
+        return {row["unit"]: (row["mean"], row["std"]) for row in rows}
+
+    def size(self) -> int:
+        """Returns the size of the exemplars in bytes. Files in subfolders, such as contact sheets, do not count."""
+        return sum(size for name, size in self.files.sizes("").items() if "/" not in name)
+
+    def units(self, layer: str) -> set[int]:
+        """Returns the indices of the units of a layer that have exemplars. Empty if the layer has none."""
+        return set(self.states(layer))
+
+    def write(self, layer: str, units: Iterable[UnitExemplars]) -> None:
+        """Writes all units of a layer and stores their images in a file for this layer alone.
+
+        Units are consumed one by one. Their images are written immediately, each once; only their maps stay in memory.
+        """
+        name = f"{safe(layer)}.pictures.arrow"
+        numbers: dict[str, int] = {}
+        rows: list[dict[str, Any]] = []
+        written: list[UnitExemplars] = []
+
+        def images() -> Iterator[EncodedImage]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                for unit in units:
+                    new = {e.image.digest: e.image for e in unit.exemplars if e.image.digest not in numbers}
+                    numbers.update({digest: len(numbers) + i for i, digest in enumerate(new)})
+                    yield from pool.map(EncodedImage.packed, new.values())
+                    rows.extend(
+                        row(unit.unit.index, e.kind, e.rank, e.activation, numbers[e.image.digest], e.map)
+                        for e in unit.exemplars
+                    )
+                    written.append(replace(unit, exemplars=()))
+
+        image_table.write(self.files, name, images())
+        rows.sort(key=lambda row: row["unit"])
+        self.write_layer(layer, written, pa.Table.from_pylist(rows, schema=ROWS), name)
+
+    def write_layer(self, layer: str, units: Iterable[UnitExemplars], rows: pa.Table, pictures_file: str) -> None:
+        """Writes the rows file and the units file of a layer whose images are already stored.
+
+        Args:
+            layer: Name of the layer.
+            units: Statistics of the units. Their `exemplars` are ignored.
+            rows: The exemplars, a table with the schema ROWS, sorted by unit.
+            pictures_file: Name of the file with the images of these exemplars.
+        """
+        found = sorted(units, key=lambda unit: unit.unit.index)
+        group = max(len(rows) * UNITS_PER_GROUP // max(len(found), 1), 1)
+        header = {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
+        with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
+            tables.write(stream, rows, header, group)
+        data = tables.dump([_unit_row(unit) for unit in found], _UNITS, header, 64)
+        self.files.write(f"{safe(layer)}.units.parquet", data)
+
+    def read(self, unit: Unit) -> UnitExemplars:
+        """Returns the exemplars of a unit. Little more than its own rows and images is read from a local disk.
+
+        Raises:
+            StoreError: The unit has no exemplars, or a file is damaged or has another version.
+        """
+        stem = safe(unit.layer)
+        if (self.manifest() or {}).get("version") != VERSION:
+            raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
+        found, _ = tables.select(self.files, f"{stem}.units.parquet", "unit", unit.index)
+        if not found:
+            raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
+        rows, header = tables.select(self.files, f"{stem}.rows.parquet", "unit", unit.index)
+        shown = image_table.read(self.files, header["pictures"], sorted({row["picture"] for row in rows}))
+        return _unit(unit, found[0], rows, shown)
+
+
+def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int, small: Map | None) -> dict[str, Any]:
+    """Returns the table row (see ROWS) of one exemplar.
+
+    Args:
+        unit: Index of the unit.
+        kind: Kind of the exemplar.
+        rank: Rank within its kind, from 0.
+        activation: The unit's activation on the image.
+        image: Number of the image in the images file.
+        small: The activation map, or None if the layer has no positions.
+    """
+    compact = None if small is None else _compact(small)
+    return {
+        "unit": unit,
+        "kind": KINDS.index(kind),
+        "rank": rank,
+        "activation": activation,
+        "picture": image,
+        "map": None if compact is None else compact.tobytes(),
+        "map_shape": None if compact is None else list(compact.shape),
+    }
+
+
+def _compact(small: Map) -> npt.NDArray[np.float16 | np.float32]:
+    """Converts a map to float16 if its values fit. The reader recognizes the type by the number of bytes."""
+    top = float(np.abs(small).max(initial=0))
+    return small.astype(np.float16) if top == 0 or 1e-2 < top < 6e4 else small
+
+
+def _unit_row(unit: UnitExemplars) -> dict[str, Any]:
+    positions = unit.positions
+    return {
+        "unit": unit.unit.index,
+        "threshold": unit.threshold,
+        "maxima": unit.maxima.tolist(),
+        "mean": unit.mean,
+        "std": unit.std,
+        "quantiles": positions and list(positions.quantiles),
+        "position_mean": positions and positions.mean,
+        "position_variance": positions and positions.variance,
+        "positive": positions and positions.positive,
+        "state": unit.state,
+    }
+
+
+def _unit(
+    unit: Unit, found: tables.TableRow, rows: Sequence[tables.TableRow], shown: Mapping[int, EncodedImage]
+) -> UnitExemplars:
+    positions = None
+    if found["quantiles"] is not None:
+        positions = PositionStatistics(
+            quantiles=tuple(found["quantiles"]),
+            mean=found["position_mean"],
+            variance=found["position_variance"],
+            positive=found["positive"],
+        )
+    return UnitExemplars(
+        unit=unit,
+        threshold=found["threshold"],
+        maxima=np.array(found["maxima"]),
+        mean=found["mean"],
+        std=found["std"],
+        exemplars=tuple(_exemplar(row, shown) for row in rows),
+        positions=positions,
+        state=found["state"],
+    )
+
+
+def _exemplar(row: tables.TableRow, shown: Mapping[int, EncodedImage]) -> Exemplar:
+    small = None
+    if row["map"] is not None:
+        shape = tuple(row["map_shape"])
+        kind = np.float16 if len(row["map"]) == 2 * math.prod(shape) else np.float32
+        small = np.frombuffer(row["map"], dtype=kind).reshape(shape).astype(np.float32)
+    return Exemplar(
+        kind=KINDS[int(row["kind"])],
+        rank=row["rank"],
+        activation=row["activation"],
+        image=shown[row["picture"]],
+        map=small,
+    )

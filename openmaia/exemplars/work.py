@@ -1,0 +1,166 @@
+"""Intermediate results of the two passes, in a folder of the store. An interrupted job continues from them.
+
+work-<hash of layers>/scales.npz           scales of the histograms
+                      first-<worker>.npz   the summaries of one worker, and the shards that they cover
+                      second-<shard>.*     rows (.parquet) and images (.arrow) of one shard of the second pass
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from openmaia.core.errors import StoreError
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Map, UnitExemplars
+from openmaia.exemplars import image_table
+from openmaia.exemplars.passes import Scales, Wanted
+from openmaia.exemplars.store import ROWS, ExemplarStore, row
+from openmaia.exemplars.summary import Summary
+from openmaia.runs import tables
+
+Kept = tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]
+"""An image number, the image, and the exemplars for which it is kept, each with its map."""
+
+_LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Reads and writes the intermediate results for a set of layers. All workers of a job use the same folder."""
+
+    store: ExemplarStore
+    layers: tuple[str, ...]
+    """The layers of the job. Their order is part of the folder's name."""
+    k: int
+    """Number of exemplars per unit and kind."""
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder, relative to the store."""
+        return "work-" + hashlib.sha256("\x00".join(self.layers).encode()).hexdigest()[:12]
+
+    # -- first pass --------------------------------------------------------------------------------------------------
+
+    def scales(self) -> Scales | None:
+        """Returns the histogram scales by layer, or None if no worker has saved them."""
+        packed = self._load("scales.npz")
+        return None if packed is None else {layer: packed[str(i)] for i, layer in enumerate(self.layers)}
+
+    def save_scales(self, scales: Scales) -> None:
+        """Saves the histogram scales. Earlier ones are replaced."""
+        self._save("scales.npz", {str(i): scales[layer] for i, layer in enumerate(self.layers)})
+
+    def save_first(self, worker: str, shards: Iterable[int], summaries: Mapping[str, Summary]) -> None:
+        """Saves the results of one worker in the first pass. Its earlier results are replaced.
+
+        Args:
+            worker: Name of the worker.
+            shards: Indices of all shards that the summaries cover.
+            summaries: The summaries by layer.
+        """
+        packed = {"shards": np.array(sorted(shards), dtype=np.int64)}
+        for i, layer in enumerate(self.layers):
+            packed |= {f"{i} {name}": array for name, array in summaries[layer].arrays().items()}
+        self._save(f"first-{worker}.npz", packed)
+
+    def done_first(self) -> set[int]:
+        """Returns the indices of the shards whose results of the first pass are saved."""
+        return {int(shard) for packed in self._firsts(lambda name: name == "shards") for shard in packed["shards"]}
+
+    def merged(self, scales: Scales) -> dict[str, Summary]:
+        """Returns the sum of the summaries that all workers saved, by layer."""
+        total = {layer: Summary.empty(scales[layer], self.k) for layer in self.layers}
+        for packed in self._firsts(lambda name: name != "shards"):
+            for i, layer in enumerate(self.layers):
+                own = {name.split(" ")[1]: packed[name] for name in packed if name.startswith(f"{i} ")}
+                total[layer].add(Summary.of_arrays(own, scales[layer], self.k))
+        return total
+
+    def _firsts(self, wanted: Callable[[str], bool]) -> Iterable[dict[str, npt.NDArray[Any]]]:
+        for name in self.store.files.names(self.folder):
+            if name.startswith(f"{self.folder}/first-"):
+                packed = self._load(name.removeprefix(f"{self.folder}/"), wanted)
+                if packed is not None:
+                    yield packed
+
+    # -- second pass -------------------------------------------------------------------------------------------------
+
+    def done_second(self) -> set[int]:
+        """Returns the indices of the shards of the second pass that are saved.
+
+        The rows of a shard are written after its images, so that a shard is complete if its rows exist.
+        """
+        stem = f"{self.folder}/second-"
+        names = [name for name in self.store.files.names(self.folder) if name.startswith(stem)]
+        return {int(name.removeprefix(stem).split(".")[0]) for name in names if name.endswith(".parquet")}
+
+    def save_second(self, shard: int, kept: Iterable[Kept]) -> None:
+        """Saves the images, exemplars and maps of one shard of the second pass.
+
+        Args:
+            shard: Index of the shard.
+            kept: The result of `passes.second_pass`.
+        """
+        rows: list[dict[str, Any]] = []
+
+        def noted() -> Iterable[EncodedImage]:
+            for at, (_, image, places) in enumerate(kept):
+                for place, small in places:
+                    made = row(place.unit, place.kind, place.rank, place.activation, at, small)
+                    rows.append({"layer": self.layers.index(place.layer), **made})
+                yield image
+
+        image_table.write(self.store.files, f"{self.folder}/second-{shard:06d}.arrow", noted())
+        rows.sort(key=lambda made: made["layer"])
+        with self.store.files.writing(f"{self.folder}/second-{shard:06d}.parquet") as stream:
+            tables.write(stream, pa.Table.from_pylist(rows, schema=_LAYERED), {}, 4096)
+
+    def finish(self, units: Mapping[str, Sequence[UnitExemplars]]) -> None:
+        """Joins the shards of the second pass into the files of the store, and deletes the folder.
+
+        Args:
+            units: Statistics of all units by layer.
+        """
+        shards = sorted(self.done_second())
+        files, name = self.store.files, f"pictures-{self.folder.removeprefix('work-')}.arrow"
+        starts = image_table.join(files, name, [f"{self.folder}/second-{shard:06d}.arrow" for shard in shards])
+        for i, layer in enumerate(self.layers):
+            parts = [
+                self._rows(f"{self.folder}/second-{shard:06d}.parquet", i, start)
+                for shard, start in zip(shards, starts, strict=True)
+            ]
+            rows = pa.concat_tables(parts).sort_by([(key, "ascending") for key in ("unit", "kind", "rank")])
+            self.store.write_layer(layer, units[layer], rows, name)
+        files.delete_folder(self.folder)
+
+    def _rows(self, name: str, layer: int, start: int) -> pa.Table:
+        table = tables.matching(self.store.files, name, "layer", layer).drop_columns(["layer"])
+        at = table.schema.get_field_index("picture")
+        numbers: Any = table.column(at).to_numpy()
+        return table.set_column(at, ROWS.field("picture"), pa.array(numbers + start))
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def _save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        buffer = io.BytesIO()
+        # Not compressed: it is read once and deleted, and compressing took a tenth of the whole pass.
+        np.savez(buffer, **dict(arrays))  # pyright: ignore[reportArgumentType]
+        self.store.files.write(f"{self.folder}/{name}", buffer.getvalue())
+
+    def _load(self, name: str, wanted: Callable[[str], bool] = bool) -> dict[str, npt.NDArray[Any]] | None:
+        """Returns the arrays of a file whose names satisfy `wanted`, or None if the file does not exist."""
+        data = self.store.files.read(f"{self.folder}/{name}")
+        if data is None:
+            return None
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as found:
+                return {key: found[key] for key in found.files if wanted(key)}
+        except (ValueError, OSError, KeyError) as error:
+            path = self.store.files.path(self.folder)
+            raise StoreError(f"{path}/{name} is damaged: {error}; remove {path} to start the pass anew") from error

@@ -1,1 +1,0 @@
-"""Where the marks of a figure go. Numbers only: whoever draws them escapes the texts."""

@@ -1,1 +1,0 @@
-"""Makers and editors of images."""

@@ -1,0 +1,126 @@
+"""Reads the answers of published MAIA investigations from folders <path>/<agent>/<model>/<layer>/<unit>/.
+
+    history.json       the conversation: [{"role", "content": [{"type": "text" | "image_url", ...}]}]; only of successes
+    experiment.html    the same conversation as a page
+    description.txt    the first line of the answer
+    label.txt          a label; rarely present
+    eval_results.json  scores of the published evaluation
+
+The part <agent> may consist of several nested folders.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from openmaia.agent.tasks.grammar import parse
+from openmaia.interop import reading
+from openmaia.interop.labels import Label
+from openmaia.interop.reading import Refused
+
+FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eval_results.json")
+MARKS = FILES[:3]
+"""A folder that contains one of these files is the folder of a unit."""
+
+NOTE_BYTES = 1_000_000
+"""Maximum size of description.txt and label.txt."""
+
+SCORE_KIND = "mean activation on its own images"
+
+T = TypeVar("T")
+
+
+def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
+    """Reads the answer of an investigation.
+
+    Args:
+        folder: The folder of the unit.
+        root: The imported folder. The folders between it and that of the model form the name of the agent.
+        target: Replaces the name of the model unless it is empty.
+
+    Returns:
+        The answer as a `Label` with the mean activation of the published evaluation as its score, and one message for
+        each file that could not be read.
+
+    Raises:
+        Refused: The folder's name is not the number of a unit, or the folder holds no answer.
+    """
+    if not re.fullmatch(r"\d{1,9}", folder.name):
+        raise Refused(f"is named {folder.name[:40]!r}; expected a unit's number, AGENT/MODEL/LAYER/UNIT")
+    problems: list[str] = []
+
+    def attempt(name: str, parser: Callable[[Path], T], default: T) -> T:
+        try:
+            return parser(folder / name) if (folder / name).is_file() else default
+        except Refused as error:
+            problems.append(f"{name} {error.message}")
+            return default
+
+    replies = attempt("history.json", _history_replies, []) or attempt("experiment.html", _page_replies, [])
+    labels = answer(replies)
+    if not labels:
+        labels = tuple(filter(None, (attempt(name, _line, "") for name in ("label.txt", "description.txt"))))[:1]
+    if not labels:
+        raise Refused("; ".join(problems) or "holds no answer")
+    score = attempt("eval_results.json", _score, None)
+    layer, model = folder.parent, folder.parent.parent
+    label = Label(
+        method="/".join(folder.relative_to(root).parts[:-3]) or model.parent.name or "unknown",
+        target=target or model.name,
+        layer=layer.name,
+        unit=int(folder.name),
+        labels=labels,
+        score=score,
+        score_kind="" if score is None else SCORE_KIND,
+        source=str(folder.relative_to(root)),
+    )
+    return label, problems
+
+
+def answer(replies: list[str]) -> tuple[str, ...]:
+    """Returns the labels of the last reply that has a description. Empty if there is none.
+
+    A description without labels serves as the label.
+    """
+    for reply in reversed(replies):
+        if (parsed := parse(reply)).description:
+            return tuple(dict.fromkeys(parsed.labels))
+    return ()
+
+
+def _history_replies(path: Path) -> list[str]:
+    data = reading.json_data(path)
+    if not isinstance(data, list):
+        raise Refused("is no list of messages")
+    try:
+        return [_text(message["content"]) for message in cast(list[Any], data) if message["role"] == "assistant"]
+    except (KeyError, TypeError) as error:
+        raise Refused(f"has messages without role and content ({error})") from error
+
+
+def _text(content: Any) -> str:
+    """Returns the text of a message, whose content is a string or a list of parts. Parts without text are ignored."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return "\n".join(str(part["text"]) for part in parts if part["type"] == "text")
+
+
+def _page_replies(path: Path) -> list[str]:
+    """Returns the replies on the experiment page. Their text is not escaped, so the page cannot be parsed as HTML."""
+    parts = [part.partition("<pre>")[2].partition("</pre>") for part in reading.text(path).split("<h2>MAIA</h2>")[1:]]
+    return [reply for reply, closing, _ in parts if closing]
+
+
+def _line(path: Path) -> str:
+    return " ".join(reading.text(path, NOTE_BYTES).split())
+
+
+def _score(path: Path) -> float:
+    try:
+        score = float(reading.json_data(path)["average_positive_score"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused(f"has no average_positive_score ({error})") from error
+    if not math.isfinite(score):
+        raise Refused("has an average_positive_score that is not finite")
+    return score

@@ -1,0 +1,141 @@
+"""Exports exemplar stores in the published layout (see exemplars.py), for tools that read this layout."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from openmaia.core.errors import UsageError
+from openmaia.core.services import Exemplar, UnitExemplars
+from openmaia.core.units import Unit
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.interop import masks
+from openmaia.runs.files import Files, safe, unsafe
+
+SIDE = 224
+"""Side in pixels to which the images of a layer are scaled if their sizes differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedLayer:
+    """The units, number of exemplars and image sizes of a layer, from which the shapes of its arrays follow."""
+
+    units: tuple[Unit, ...]
+    """The units that have exemplars."""
+    k: int
+    """Exemplars per unit: the smallest number that any of the units has."""
+    sizes: frozenset[tuple[int, int]]
+    """(height, width) of all images."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the written images."""
+        return next(iter(self.sizes)) if len(self.sizes) == 1 else (SIDE, SIDE)
+
+    @property
+    def complete(self) -> bool:
+        """Whether row i of the arrays is unit i for all i, so that units.npy is not needed."""
+        return [unit.index for unit in self.units] == list(range(len(self.units)))
+
+
+def export(
+    source: str, to: str, progress: Callable[[str, int, int], None] = lambda layer, done, total: None
+) -> list[str]:
+    """Exports all layers of exemplar stores to folders TARGET/DATASET/LAYER.
+
+    Args:
+        source: An exemplar store, or a folder or URL with several stores.
+        to: The destination folder.
+        progress: Called with the layer, the number of units that are written, and the number of all its units.
+
+    Returns:
+        A message for each layer that describes the result.
+
+    Raises:
+        UsageError: There is no store with exemplars, or the destination of a layer exists.
+    """
+    lines: list[str] = []
+    for place, store in _stores(source):
+        for layer in store.layers():
+            folder = Path(to).expanduser() / place / safe(layer)
+            if folder.exists():
+                raise UsageError(f"{folder} exists already; give another folder, or remove it")
+            lines.append(_export_layer(store, layer, folder, progress))
+    if not lines:
+        raise UsageError(f"{source} holds no exemplars of OpenMAIA; give a folder as `openmaia exemplars` fills it")
+    return lines
+
+
+def _stores(source: str) -> Iterator[tuple[Path, ExemplarStore]]:
+    """Yields all stores, each with TARGET/DATASET, the last two folders of its path."""
+    root = Path(source).expanduser().absolute() if "://" not in source else source
+    for name in Files(str(root)).names(""):
+        if name.endswith("manifest.json"):
+            folder = f"{root}/{name.removesuffix('manifest.json')}".rstrip("/")
+            yield Path(*folder.rsplit("/", 2)[1:]), ExemplarStore(Files(folder))
+
+
+def _export_layer(store: ExemplarStore, layer: str, folder: Path, progress: Callable[[str, int, int], None]) -> str:
+    target = unsafe(folder.parent.parent.name)
+    extent = _extent(store, [Unit(target=target, layer=layer, index=index) for index in sorted(store.units(layer))])
+    if not extent.units:
+        return f"{target}/{layer}: no exemplars; skipped"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
+    try:
+        _write(store, extent, temporary, progress)
+        temporary.chmod(0o755)
+        temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    scaled = f"images of {len(extent.sizes)} sizes, scaled to {SIDE}; " if len(extent.sizes) > 1 else ""
+    rows = "" if extent.complete else "; units.npy holds the units of the rows"
+    return f"{target}/{layer}: {scaled}{len(extent.units)} units, {extent.k} each -> {folder}{rows}"
+
+
+def _extent(store: ExemplarStore, units: list[Unit]) -> ExportedLayer:
+    counts: dict[Unit, int] = {}
+    sizes: set[tuple[int, int]] = set()
+    for unit in units:
+        if top := store.read(unit).of_kind("top"):
+            counts[unit] = len(top)
+            sizes.update((height, width) for width, height in (exemplar.image.size for exemplar in top))
+    return ExportedLayer(units=tuple(counts), k=min(counts.values(), default=0), sizes=frozenset(sizes))
+
+
+def _write(
+    store: ExemplarStore, extent: ExportedLayer, folder: Path, progress: Callable[[str, int, int], None]
+) -> None:
+    count, (height, width) = len(extent.units), extent.size
+    images = _mapped_array(folder / "images.npy", (count, extent.k, 3, height, width))
+    mask_array = _mapped_array(folder / "masks.npy", (count, extent.k, 1, height, width))
+    activations, thresholds = np.zeros((count, extent.k)), np.zeros(count)
+    for row, unit in enumerate(extent.units):
+        exemplars = store.read(unit)
+        thresholds[row] = exemplars.threshold
+        for rank, exemplar in enumerate(_strongest(exemplars, extent.k)):
+            image = exemplar.image.pil().resize((width, height), Image.Resampling.BICUBIC)
+            images[row, rank] = np.asarray(image).transpose(2, 0, 1)
+            mask_array[row, rank, 0] = masks.from_map(exemplar.map, exemplars.threshold, height, width)
+            activations[row, rank] = exemplar.activation
+        progress(unit.layer, row + 1, count)
+    np.savetxt(folder / "activations.csv", activations, delimiter=",", fmt="%.5e")
+    np.savetxt(folder / "thresholds.csv", thresholds, delimiter=",", fmt="%.5e")
+    if not extent.complete:
+        np.save(folder / "units.npy", np.array([unit.index for unit in extent.units], dtype=np.int64))
+
+
+def _mapped_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    lib: Any = np.lib.format
+    return lib.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+
+
+def _strongest(exemplars: UnitExemplars, k: int) -> list[Exemplar]:
+    return sorted(exemplars.of_kind("top"), key=lambda exemplar: exemplar.rank)[:k]

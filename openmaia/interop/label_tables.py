@@ -1,0 +1,116 @@
+"""Reads the CSV tables in which other methods publish their labels of units."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from openmaia.interop import reading
+from openmaia.interop.labels import Label
+from openmaia.interop.reading import Refused
+
+MAX_UNIT = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelFormat:
+    """The names of the columns, in lower case, that identify and describe one published format."""
+
+    method: str
+    """Name of the method that publishes labels in this format."""
+    unit: str
+    """The column with the index of the unit."""
+    labels: tuple[str, ...]
+    """The columns with labels, the best label first."""
+    layer: str = ""
+    """The column with the layer. Empty if there is none, in which case the file's name contains the layer."""
+    score: str = ""
+    """The column with the method's score. Empty if there is none."""
+    score_kind: str = ""
+    """Name of the score."""
+
+    @property
+    def columns(self) -> set[str]:
+        """All columns that a table of this format must have."""
+        return {self.unit, *self.labels, *filter(None, (self.layer, self.score))}
+
+
+FORMATS = (
+    LabelFormat(method="CLIP-Dissect", layer="layer", unit="unit", labels=("description",), score="similarity", score_kind="similarity"),
+    LabelFormat(method="MILAN", layer="layer", unit="unit", labels=("description",)),
+    LabelFormat(method="MILANNOTATIONS", layer="layer", unit="unit", labels=("summary",)),
+    LabelFormat(method="Describe-and-Dissect", unit="neuron id", labels=("label 1", "label 2", "label 3")),
+    LabelFormat(method="Describe-and-Dissect", unit="neuron id", labels=("label",)),
+    LabelFormat(method="INVERT", unit="neuron", labels=("concept",), score="metric", score_kind="AUC"),
+    LabelFormat(method="CoSy", unit="neuron", labels=("concept",), score="auc", score_kind="AUC (CoSy)"),
+)  # fmt: skip
+"""Known formats. A table has the first format all of whose columns it contains. CoSy publishes the labels of several
+methods in the formats of MILAN, CLIP-Dissect and INVERT, and its own scores in the last format."""
+
+
+def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
+    """Reads a table. All rows about one unit become one `Label`.
+
+    Args:
+        path: The file.
+        target: Name of the network that the labels are about. Tables do not contain it.
+        source: Name of the file to store with each label.
+        method: Replaces the method of the format unless it is empty, since several methods use the format of MILAN.
+
+    Raises:
+        Refused: The format is unknown, there are no labels, or a cell cannot be read.
+    """
+    columns, rows = reading.table(path)
+    known = next((each for each in FORMATS if each.columns <= columns), None)
+    if known is None:
+        raise Refused("has no known format (by its header)")
+    labels: dict[tuple[str, int], Label] = {}
+    for line, row in enumerate(rows, start=2):
+        try:
+            unit, score = _unit(row[known.unit]), _score(row.get(known.score, ""))
+        except ValueError as error:
+            raise Refused(f"cannot be read as {known.method} in row {line} ({error})") from error
+        names = tuple(dict.fromkeys(filter(None, (row[column] for column in known.labels))))
+        if not names or not 0 <= unit < MAX_UNIT:
+            continue
+        layer = row[known.layer] if known.layer else layer_of(path)
+        before = labels.get((layer, unit))
+        labels[layer, unit] = (
+            replace(before, labels=before.labels + names)
+            if before
+            else Label(
+                method=method or known.method,
+                target=target,
+                layer=layer,
+                unit=unit,
+                labels=names,
+                score=score,
+                score_kind="" if score is None else known.score_kind,
+                source=source,
+            )
+        )
+    if not labels:
+        raise Refused(f"has the header of {known.method} and no label below it")
+    return list(labels.values())
+
+
+def layer_of(path: Path) -> str:
+    """Returns the layer that a file name contains, such as layer4 for resnet18-layer4.csv.
+
+    Without a part `layer` and a number, it is the last part of the name: features for vit_b_16-features.csv.
+    """
+    if named := re.search(r"layer[-_.]?(\d+)", path.stem, re.IGNORECASE):
+        return f"layer{named[1]}"
+    return re.split(r"[-_]", path.stem)[-1]
+
+
+def _unit(cell: str) -> int:
+    number = float(cell)
+    if not number.is_integer():
+        raise ValueError(f"unit {cell[:20]!r} is no whole number")
+    return int(number)
+
+
+def _score(cell: str) -> float | None:
+    number = float(cell) if cell else math.nan
+    return number if math.isfinite(number) else None

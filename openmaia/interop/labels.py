@@ -1,0 +1,77 @@
+"""Stores the labels that other methods gave to units in a file `labels.jsonl` with one JSON object per line.
+
+    {"method": "MILAN", "target": "resnet152", "layer": "layer4", "unit": 122, "labels": ["bow ties"],
+     "score": 0.31, "score_kind": "similarity", "source": "milan/resnet152.csv"}
+
+There is one line for each combination of method, target, layer and unit. The lines are sorted by these values.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from openmaia.core.errors import StoreError
+from openmaia.runs.files import Files
+
+NAME = "labels.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """The labels that one method gave to one unit."""
+
+    method: str
+    target: str
+    layer: str
+    unit: int
+    labels: tuple[str, ...]
+    """The labels. Depending on the method, the best comes first, or all have equal rank."""
+    score: float | None = None
+    """The method's own score, None if unknown. Scores of different kinds are not comparable."""
+    score_kind: str = ""
+    """Name of the score. Empty without a score."""
+    source: str = ""
+    """Path of the imported file relative to the imported folder."""
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """The method and the unit, which identify a label in the file."""
+        return self.method, self.target, self.layer, self.unit
+
+
+def read(files: Files) -> list[Label]:
+    """Returns all labels. Empty if the file does not exist.
+
+    Args:
+        files: The folder that contains `labels.jsonl`.
+
+    Raises:
+        StoreError: The file is damaged.
+    """
+    try:
+        return [_label(json.loads(line)) for line in (files.read(NAME) or b"").splitlines()]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{files.path(NAME)} is damaged ({error}); remove it and import again") from error
+
+
+def add(files: Files, labels: Iterable[Label]) -> None:
+    """Adds labels to the file. They replace earlier labels of the same units by the same method.
+
+    Args:
+        files: The folder that contains `labels.jsonl`.
+        labels: The new labels.
+
+    Raises:
+        StoreError: The existing file is damaged, or the new one cannot be written.
+    """
+    merged = {label.key: label for label in (*read(files), *labels)}
+    lines = (json.dumps(asdict(merged[key]), ensure_ascii=False) for key in sorted(merged))
+    # A reply that was cut off inside an emoji ends with half of a surrogate pair, which UTF-8 cannot encode.
+    files.write(NAME, "".join(f"{line}\n" for line in lines).encode(errors="replace"))
+
+
+def _label(data: Any) -> Label:
+    fields = cast(dict[str, Any], data)
+    fields["labels"] = tuple(fields["labels"])
+    return Label(**fields)

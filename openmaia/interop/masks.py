@@ -1,0 +1,95 @@
+"""Converts between published masks and activation maps.
+
+A published exemplar has a mask at the size of its image, but no activation map. Our exemplars have a map, and their
+mask is the region in which the upsampled map exceeds the unit's threshold. An imported mask is therefore converted to a
+map: the fraction of each cell (position of the map) that the mask covers, scaled such that a half-covered cell has the
+threshold's value and a fully covered cell approximately the exemplar's activation. Such a map reproduces the mask. It
+is not a measurement.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.core.images import upsample
+from openmaia.core.services import Map
+
+SIDE = 56
+"""Largest number of cells per side of a map.
+
+Measured with masks of 224 x 224 pixels that were made from maps of white noise, the worst case: the recovered mask has
+an IoU with the original of 0.98 for maps of 7 x 7 cells, 0.9 for 14 x 14 and 0.8 for 28 x 28. 0.2 to 3 % of the pixels
+differ.
+"""
+
+MARGIN = 0.05
+"""Minimum relative distance of a map's values from the threshold, so that rounding to float16 does not cross it."""
+
+
+def coverage(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Converts a mask to values from 0 to 1.
+
+    Args:
+        mask: Booleans, values 0 and 1, or values from 0 to 255, shape (..., height, width).
+    """
+    top = 255.0 if mask.max(initial=0) > 1 else 1.0
+    return (mask / np.float32(top)).astype(np.float32)
+
+
+def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float) -> Map:
+    """Converts a mask to an activation map from which `from_map` approximately recovers it.
+
+    Args:
+        covered: The mask with values from 0 to 1, shape (height, width).
+        activation: The exemplar's activation.
+        threshold: The unit's threshold.
+
+    Returns:
+        A map of the size of the mask, but with at most SIDE cells per side.
+    """
+    height, width = (min(length, SIDE) for length in covered.shape)
+    share = upsample(covered, height, width)
+    cells = share
+    if share.shape != covered.shape:
+        # Upsampling blurs small spots away. What is missing after the first attempt is added once.
+        first = (upsample(share, *covered.shape) > 0.5).astype(np.float32)
+        cells = np.clip(2 * share - upsample(first, height, width), -1, 2)
+    span = max(activation - threshold, MARGIN * max(abs(activation), abs(threshold))) or 1.0
+    return (threshold + (2 * cells - 1) * span).astype(np.float32)
+
+
+def from_map(small: Map | None, threshold: float, height: int, width: int) -> npt.NDArray[np.uint8]:
+    """Returns the mask of an activation map: 1 where the upsampled map exceeds the threshold, 0 elsewhere.
+
+    Args:
+        small: The map. If it is None (the layer has no positions), the whole mask is 1.
+        threshold: The unit's threshold.
+        height: Height of the mask in pixels.
+        width: Width of the mask in pixels.
+    """
+    if small is None:
+        return np.ones((height, width), dtype=np.uint8)
+    return (upsample(small, height, width) > threshold).astype(np.uint8)
+
+
+def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np.bool_]) -> float:
+    """Estimates a unit's unpublished threshold from its exemplars.
+
+    The activation of an exemplar exceeds the threshold if and only if its mask is not empty. The estimate is
+    the mean of two activations: the lowest one with a non-empty mask, and the highest one below it with an empty mask.
+    If there is no such empty mask, only an upper bound is known, and half of it is used; for a negative bound, a value
+    as far below the bound as the highest activation is above it. If all masks are empty, the threshold is the highest
+    activation.
+
+    Args:
+        activations: Activations on the exemplars, shape (k,).
+        lit: Whether the mask of each exemplar is not empty, shape (k,).
+    """
+    if not lit.any():
+        return float(activations.max())
+    lowest = float(activations[lit].min())
+    below = activations[~lit & (activations < lowest)]
+    if below.size:
+        return (lowest + float(below.max())) / 2
+    return lowest / 2 if lowest > 0 else lowest - max(float(activations.max()) - lowest, abs(lowest) * MARGIN, MARGIN)

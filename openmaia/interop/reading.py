@@ -1,0 +1,115 @@
+"""Reads published files as plain data, with limits on their size."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.core.errors import OpenMaiaError
+
+JSON_BYTES = 256_000_000
+"""Maximum size of a JSON or text file. The largest published history has 3 MB."""
+
+CSV_BYTES = 64_000_000
+"""Maximum size of a CSV file. The largest published table has 0.5 MB."""
+
+_ARRAY_ERRORS = (
+    OSError, EOFError, ValueError, TypeError, KeyError, ArithmeticError, SyntaxError, TokenError, MemoryError, RecursionError,
+)  # fmt: skip
+"""Exceptions that numpy raises for an array file with a damaged or malicious header."""
+
+
+class Refused(OpenMaiaError):
+    """Raised for a file that cannot be imported. The message is a predicate that follows the file's path."""
+
+
+def text(path: Path, limit: int = JSON_BYTES) -> str:
+    """Reads a UTF-8 text file of at most `limit` bytes.
+
+    Raises:
+        Refused: The file is missing, too large, not UTF-8, or not a regular file (reading a pipe could block forever).
+    """
+    _check_regular(path)
+    try:
+        size = path.stat().st_size
+        if size > limit:
+            raise Refused(f"has {size:,} bytes, and at most {limit:,} are read")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise Refused(f"cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise Refused("is not UTF-8 text") from error
+
+
+def json_data(path: Path) -> Any:
+    """Returns the value in a JSON file. Raises Refused if the file cannot be read or parsed."""
+    content = text(path)
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise Refused(f"is not JSON ({error})") from error
+    except RecursionError as error:
+        raise Refused("is nested too deeply") from error
+
+
+def table(path: Path) -> tuple[set[str], list[dict[str, str]]]:
+    """Reads a CSV file with a header.
+
+    Returns:
+        The column names in lower case, and each row as a mapping from these names to cells. Missing cells are empty.
+
+    Raises:
+        Refused: The file cannot be read as CSV.
+    """
+    reader = csv.DictReader(io.StringIO(text(path, CSV_BYTES), newline=""), restval="")
+    try:
+        rows = [{_name(key): value.strip() for key, value in row.items() if isinstance(value, str)} for row in reader]
+        return {_name(name) for name in reader.fieldnames or ()}, rows
+    except csv.Error as error:
+        raise Refused(f"is no table ({error})") from error
+
+
+def _name(column: str | None) -> str:
+    return (column or "").strip().lower()
+
+
+def numbers(path: Path) -> npt.NDArray[np.float64]:
+    """Returns the numbers in a CSV file without a header, shape (lines, numbers per line).
+
+    Raises:
+        Refused: The file is empty or cannot be read as a table of numbers.
+    """
+    content = text(path, CSV_BYTES)
+    if not content.strip():
+        raise Refused("is empty")
+    try:
+        return np.loadtxt(io.StringIO(content), delimiter=",", ndmin=2, dtype=np.float64, comments=None)
+    except ValueError as error:
+        raise Refused(f"is no table of numbers ({error})") from error
+
+
+def array(path: Path) -> npt.NDArray[Any]:
+    """Returns the array in a .npy file, memory-mapped, so that only the parts in use are read. Nothing is unpickled.
+
+    Raises:
+        Refused: The file is missing or does not hold a complete array.
+    """
+    _check_regular(path)
+    try:
+        with np.errstate(over="raise"):
+            loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except _ARRAY_ERRORS as error:
+        raise Refused(f"is no NumPy array, or an incomplete one ({error})") from error
+    if not isinstance(loaded, np.ndarray):
+        raise Refused("is an archive of arrays; expected one array (.npy)")
+    return cast("npt.NDArray[Any]", loaded)
+
+
+def _check_regular(path: Path) -> None:
+    if not path.is_file():
+        raise Refused("cannot be read (there is no such file)" if not path.exists() else "is no regular file")

@@ -1,0 +1,77 @@
+"""Reads and writes synthetic units in the layout of the published MAIA data. Synthetic units respond to known concepts.
+
+<root>/<label>/00.png          the unit's exemplars by rank; the label consists of the unit's concepts, joined by `_`
+<root>/labels/<mode>.json      [{"label", "image_names", "activations"}], one entry per unit, from unit 0 on
+
+The mode is "mono" for units with one concept, and "or" or "and" for units with two.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from openmaia.core.services import UnitExemplars
+from openmaia.interop.labels import Label
+from openmaia.interop.reading import Refused
+
+METHOD = "ground truth"
+
+
+def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
+    """Converts a published list of units to labels by the method "ground truth", which name the concepts of each unit.
+
+    Args:
+        data: The content of <mode>.json.
+        mode: Mode of the units ("mono", "or" or "and"), which is also the name of their layer.
+        target: Name of the target.
+        source: Name of the file to store with each label.
+
+    Raises:
+        Refused: The list is empty, or an entry has no label.
+    """
+    names = [cast(dict[str, Any], entry).get("label") if isinstance(entry, dict) else None for entry in data]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise Refused('is no list of synthetic units; expected [{"label": ..., "image_names": [...]}]')
+    labels = [cast(str, name).replace("_", f" {mode} ") for name in names]
+    return [
+        Label(method=METHOD, target=target, layer=mode, unit=index, labels=(label,), source=source)
+        for index, label in enumerate(labels)
+    ]
+
+
+def write(root: Path, mode: str, concepts: Sequence[tuple[str, ...]], units: Sequence[UnitExemplars]) -> list[str]:
+    """Writes the top exemplars of synthetic units into one folder per unit, and a JSON list of all units.
+
+    The layout is that of the published MAIA data, see the module. Files that an earlier call wrote for the same units
+    are replaced.
+
+    Args:
+        root: The folder to write to.
+        mode: Mode of all units: "mono", "or" or "and". It is the name of the JSON file.
+        concepts: The concepts of each unit, from unit 0 on.
+        units: The exemplars of each unit. Only those of the kind "top" are written.
+
+    Returns:
+        The label of each unit, which is the name of its folder: its concepts joined by `_`.
+
+    Raises:
+        ValueError: A concept cannot be the name of a folder, or contains `_`, which separates concepts.
+    """
+    entries: list[dict[str, Any]] = []
+    for names, unit in zip(concepts, units, strict=True):
+        label = "_".join(names)
+        if Path(label).name != label or any("_" in name for name in names):
+            raise ValueError(f"{label!r} is no folder name")
+        top = sorted(unit.of_kind("top"), key=lambda exemplar: exemplar.rank)
+        images = {f"{exemplar.rank:02d}.png": exemplar.image for exemplar in top}
+        folder = root / label
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in set(folder.glob("[0-9][0-9].png")) - {folder / name for name in images}:
+            stale.unlink()
+        for name, image in images.items():
+            image.pil().save(folder / name)
+        entries.append({"label": label, "image_names": list(images), "activations": [e.activation for e in top]})
+    (root / "labels").mkdir(exist_ok=True)
+    (root / "labels" / f"{mode}.json").write_text(json.dumps(entries, indent=1), encoding="utf-8")
+    return [entry["label"] for entry in entries]

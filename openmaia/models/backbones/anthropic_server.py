@@ -1,0 +1,110 @@
+"""Backbones behind Anthropic's messages API, with prompt caching."""
+
+import time
+from collections.abc import Mapping
+from email.utils import mktime_tz, parsedate_tz
+from functools import cached_property
+from typing import Any
+
+import anthropic
+
+from openmaia.core.messages import Chat, Message, Part, Reply
+from openmaia.models.backbones.chat_format import base64_png
+from openmaia.models.backbones.endpoint import CONNECT_SECONDS, Endpoint
+
+LONGEST_WAIT = 120.0
+"""Largest value of Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
+
+CACHED = {"type": "ephemeral"}
+"""Marks a content block as a breakpoint of the API's prompt cache."""
+
+
+class AnthropicBackbone(Endpoint):
+    """A backbone behind Anthropic's messages API."""
+
+    sdk = anthropic
+    key_variable = "ANTHROPIC_API_KEY"
+    address = "https://api.anthropic.com"
+    address_hint = "the base_url of this API ends without /v1"
+
+    @cached_property
+    def _client(self) -> anthropic.Anthropic:
+        config = self._config
+        return anthropic.Anthropic(
+            api_key=self._key(),
+            base_url=self._url,
+            timeout=anthropic.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
+            max_retries=config.tries - 1,
+            http_client=anthropic.DefaultHttpxClient(event_hooks={"response": [_refuse_long_waits]}),
+        )
+
+    def _parameters(self, chat: Chat) -> dict[str, Any]:
+        """Returns the sampling parameters. top_p is omitted because newer models refuse it beside temperature.
+
+        The API has no seed.
+        """
+        return {"temperature": self._config.temperature}
+
+    def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
+        system_blocks: Any = anthropic.omit
+        if system:
+            system_blocks = [{"type": "text", "text": system, "cache_control": CACHED}]
+        # A single question is never continued, so that writing it to the cache would cost money without any use.
+        conversation = bool(system) or len(turns) > 1
+        # Newer clients have no argument temperature, but the API accepts it.
+        answer = self._client.messages.with_raw_response.create(
+            model=self._config.model,
+            max_tokens=chat.max_tokens,
+            system=system_blocks,
+            messages=_messages(turns, cached=conversation),
+            extra_body=parameters,
+        )
+        return answer.http_response.text
+
+    def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
+        usage = answer.get("usage") or {}
+        cached = usage.get("cache_read_input_tokens") or 0
+        return Reply(
+            text="".join(block["text"] for block in answer["content"] if block["type"] == "text"),
+            prompt_tokens=(usage.get("input_tokens") or 0) + cached + (usage.get("cache_creation_input_tokens") or 0),
+            cached_tokens=cached,
+            generated_tokens=usage.get("output_tokens") or 0,
+        ), str(answer.get("stop_reason"))
+
+
+def _messages(turns: list[Message], *, cached: bool) -> list[Any]:
+    """Converts the turns to the API's format. If `cached`, the last two user turns end with a cache breakpoint.
+
+    The API looks for an earlier cache entry only in the 20 blocks before a breakpoint, but one experiment may show more
+    images than that. Without the second breakpoint, the turn after such an experiment would not read the cache.
+    """
+    messages = [{"role": turn.role.value, "content": [_block(part) for part in turn.parts]} for turn in turns]
+    for message in messages[-1:-4:-2] if cached else ():
+        message["content"][-1]["cache_control"] = CACHED
+    return messages
+
+
+def _block(part: Part) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": base64_png(part)}}
+
+
+def _refuse_long_waits(response: Any) -> None:
+    """Response hook of the HTTP client: forbids a retry if the header Retry-After demands more than LONGEST_WAIT.
+
+    Anthropic's client waits as long as the header says, even for days, and the pool would consider the replica dead.
+    """
+    if not _retry_after(response.headers) <= LONGEST_WAIT:
+        response.headers["x-should-retry"] = "false"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Returns the time in seconds after which the server accepts a retry, or 0 if it does not say so."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return float(headers[name]) * unit
+        except (KeyError, ValueError):
+            continue
+    date = parsedate_tz(headers.get("retry-after"))
+    return mktime_tz(date) - time.time() if date else 0.0

@@ -1,0 +1,69 @@
+"""Converts conversations to a form that all model servers accept, and estimates their numbers of tokens."""
+
+import base64
+import math
+from collections.abc import Iterable, Sequence
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Message, Part, Role
+
+BYTES_PER_TOKEN = 3.5
+"""Estimated bytes of text per token."""
+
+PART_TOKENS = 4
+"""Estimated tokens that a chat template adds around a text."""
+
+PIXELS_PER_TOKEN = 750
+"""Estimated pixels of an image per token."""
+
+
+def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
+    """Splits a conversation into the system prompt and strictly alternating turns without empty texts.
+
+    Some chat templates and APIs refuse other conversations. Adjacent texts are joined with a line break, because
+    templates differ in how they separate them.
+
+    Returns:
+        The system prompt, "" without one, and the turns.
+    """
+    system = "\n\n".join(_encodable(m.text) for m in messages if m.role is Role.SYSTEM and m.text.strip())
+    turns: list[Message] = []
+    for message in messages:
+        if message.role is Role.SYSTEM:
+            continue
+        before = turns.pop().parts if turns and turns[-1].role is message.role else ()
+        if parts := _joined([*before, *message.parts]):
+            turns.append(Message(role=message.role, parts=parts))
+    return system, turns
+
+
+def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    joined: list[Part] = []
+    for part in parts:
+        if isinstance(part, EncodedImage):
+            joined.append(part)
+        elif part.strip():
+            last = joined.pop() if joined and isinstance(joined[-1], str) else None
+            joined.append(_encodable(part) if last is None else f"{last}\n{_encodable(part)}")
+    return tuple(joined)
+
+
+def _encodable(text: str) -> str:
+    """Replaces characters that UTF-8 cannot encode: experiments may print halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def text_tokens(text: str) -> int:
+    """Returns the estimated number of tokens of a text."""
+    return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) + PART_TOKENS
+
+
+def image_tokens(image: EncodedImage) -> int:
+    """Returns the estimated number of tokens of an image."""
+    width, height = image.size
+    return math.ceil(width * height / PIXELS_PER_TOKEN)
+
+
+def base64_png(image: EncodedImage) -> str:
+    """Returns the image as PNG in base64."""
+    return base64.b64encode(image.png).decode()

@@ -1,0 +1,116 @@
+"""Shortens a conversation to a model's context by removing the oldest images, and then the oldest experiment outputs.
+
+Both are removed in blocks, so that the beginning of a growing conversation changes only every few turns and a prefix
+cache remains valid in between. The task and the latest turns are kept.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from openmaia.core.errors import ServiceError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Message, Part, Role
+
+LATEST = 4
+"""Number of messages at the end that are kept: two turns, each a reply and its observation."""
+
+OPENING = 2
+"""Number of messages at the start that are kept: the system prompt and the task."""
+
+OUTPUT_BLOCK = 4
+"""Number of experiment outputs that are removed together."""
+
+NO_IMAGE = "(an image was here)"
+NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"
+
+
+@dataclass(frozen=True, slots=True)
+class FittedChat:
+    """A conversation that fits the context."""
+
+    messages: list[Message]
+    left_out: str
+    """Description of the removed parts for the record. Empty if nothing was removed."""
+
+
+def fit(
+    messages: Sequence[Message],
+    *,
+    room: int,
+    images: int,
+    text_tokens: Callable[[str], int],
+    image_tokens: Callable[[EncodedImage], int],
+) -> FittedChat:
+    """Removes images and experiment outputs from a conversation until it fits.
+
+    Args:
+        messages: The conversation.
+        room: Maximum number of tokens of all messages.
+        images: Maximum number of images.
+        text_tokens: Returns the number of tokens of a text.
+        image_tokens: Returns the number of tokens of an image.
+
+    Raises:
+        ServiceError: The task and the latest turns alone are too long.
+    """
+
+    def tokens(message: Message) -> int:
+        return sum(image_tokens(p) if isinstance(p, EncodedImage) else text_tokens(p) for p in message.parts)
+
+    largest = max((image_tokens(image) for message in messages for image in message.images), default=1)
+    block = max(min(images, room // max(largest, 1)) // 4, 1)
+    for candidate, left_out in _cuts(messages, block):
+        shown = sum(len(message.images) for message in candidate)
+        if shown <= images and sum(map(tokens, candidate)) <= room:
+            return FittedChat(candidate, left_out)
+    raise ServiceError(
+        f"the task and the latest turns of a conversation need more than the {room} tokens that "
+        "backbone.context_tokens leaves beside limits.reply_tokens; raise the one or lower the other"
+    )
+
+
+def _cuts(messages: Sequence[Message], block: int) -> Iterator[tuple[list[Message], str]]:
+    """Yields increasingly shorter versions of a conversation, each with a description of the removed parts.
+
+    Args:
+        messages: The conversation.
+        block: Number of images that are removed together.
+    """
+    outputs = [i for i in range(OPENING, len(messages) - LATEST) if messages[i].role is Role.USER]
+    older = sum(len(message.images) for message in messages[:-LATEST])
+    for dropped in range(0, older + block, block):
+        yield _without_images(messages, min(dropped, older)), _description(min(dropped, older), 0)
+    short = _without_images(messages, older)
+    for count in range(OUTPUT_BLOCK, len(outputs) + OUTPUT_BLOCK, OUTPUT_BLOCK):
+        removed = outputs[:count]
+        yield _without_outputs(short, removed), _description(older, len(removed))
+    # Now only the latest turns have images. If an agent has displayed more than fit, its last ones are kept.
+    short = _without_outputs(short, outputs)
+    for dropped in range(1, sum(len(message.images) for message in short) + 1):
+        yield _without_images(short, dropped), _description(older + dropped, len(outputs))
+
+
+def _without_outputs(messages: Sequence[Message], indices: Sequence[int]) -> list[Message]:
+    return [replace(m, parts=(NO_OUTPUT,)) if i in indices else m for i, m in enumerate(messages)]
+
+
+def _without_images(messages: Sequence[Message], dropped: int) -> list[Message]:
+    """Replaces each of the first `dropped` images by a note."""
+    left = dropped
+    result: list[Message] = []
+    for message in messages:
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, EncodedImage) and left > 0:
+                left -= 1
+                parts.append(NO_IMAGE)
+            else:
+                parts.append(part)
+        result.append(replace(message, parts=tuple(parts)))
+    return result
+
+
+def _description(images: int, outputs: int) -> str:
+    removed = [f"its oldest {images} images"] if images else []
+    removed += [f"its oldest {outputs} experiment outputs"] if outputs else []
+    return " and ".join(removed)

@@ -1,0 +1,294 @@
+"""The common part of the clients of model servers: concurrency, length of the prompt, retries and errors."""
+
+import json
+import logging
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import httpx2
+
+from openmaia.agent.tasks.ending import cut
+from openmaia.config.models import BackboneConfig
+from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Message, Reply
+from openmaia.models.backbones.chat_format import alternating, image_tokens, text_tokens
+from openmaia.models.backbones.context import FittedChat, fit
+from openmaia.models.backbones.failures import Failure, http_failure
+from openmaia.models.backbones.outage import STATUSES, Outage
+from openmaia.models.backbones.streaming import StreamBroken
+
+CONNECT_SECONDS = 10.0
+"""Time limit for opening a connection. `backbone.timeout`, the limit for a whole reply, would detect an absent server
+much later."""
+
+LONGEST_PAUSE = 30.0
+"""Longest pause in seconds before a request is repeated whose answer was interrupted."""
+
+REFITS = 4
+"""Number of times that a conversation is shortened if it is too long for the server."""
+
+SHOWN = 300
+"""Largest number of characters of a server's message that are included in an error message."""
+
+NO_KEY = "none"
+"""The API key that is sent to a private server if none is set, because the client libraries require one."""
+
+log = logging.getLogger(__name__)
+
+
+class Endpoint(ABC):
+    """Base class of backbones (the models that play the agent) that run on an HTTP server. It is thread-safe.
+
+    The API key is read from the environment of the process that sends the request. It is never pickled.
+    """
+
+    sdk: ClassVar[Any]
+    """The client library: the module `openai` or `anthropic`. Both define exceptions with the same names."""
+    key_variable: ClassVar[str]
+    """The environment variable with the API key."""
+    address: ClassVar[str]
+    """The URL of the vendor's server, which is used if `base_url` is empty."""
+    address_hint: ClassVar[str]
+    """A hint for error messages about the most frequent mistake in `base_url`."""
+
+    def __init__(self, config: BackboneConfig):
+        """Checks the config. Does not connect to the server.
+
+        Raises:
+            UsageError: If the key is missing or invalid, or if `base_url` is not a URL.
+        """
+        self._config = config
+        self._url = config.base_url or self.address
+        self._check()
+        self._slots = threading.BoundedSemaphore(config.concurrency)
+        self._refused: set[str] = set()
+        self._outage = Outage(self._url)
+
+    def __reduce__(self):
+        return type(self), (self._config,)
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns one reply for each chat, in the order of the chats. The requests are sent concurrently.
+
+        Raises:
+            ServiceUnavailable: If the server cannot be reached or is overloaded.
+            ServiceError: If the server gave no usable reply.
+            UsageError: If the server rejects the key, the model or the address.
+        """
+        if len(chats) <= 1:
+            return [self._reply(chat) for chat in chats]
+        with ThreadPoolExecutor(min(len(chats), self._config.concurrency)) as pool:
+            return list(pool.map(self._reply, chats))
+
+    # -- methods of the subclasses -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _parameters(self, chat: Chat) -> dict[str, Any]:
+        """Returns the parameters of a request that a server may reject, by their names in the API."""
+
+    @abstractmethod
+    def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
+        """Sends a request and returns the body of the answer. The client library repeats failed requests itself."""
+
+    @abstractmethod
+    def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
+        """Returns the reply in a decoded answer, whose text may be empty, and the reason why the reply ended.
+
+        It may raise KeyError, TypeError, IndexError or AttributeError if the answer does not have the format of the
+        API.
+        """
+
+    def _image_tokens(self, image: EncodedImage) -> int:
+        return image_tokens(image)
+
+    def _learn(self, system: str, turns: Sequence[Message], reply: Reply) -> None:  # noqa: B027 - optional
+        """Called after each reply. A subclass may improve its estimate of image tokens with `reply.prompt_tokens`."""
+
+    # -- one reply ---------------------------------------------------------------------------------------------------
+
+    def _reply(self, chat: Chat) -> Reply:
+        self._outage.check()
+        with self._slots:
+            fitted = self._fit(chat, self._config.context_tokens - chat.max_tokens)
+            answer = self._ask(chat, fitted.messages)
+            for _ in range(REFITS):
+                if isinstance(answer, Reply) or not answer.overflow:
+                    break
+                shorter = self._shorter(chat, fitted)
+                if shorter is None:
+                    break
+                fitted, answer = shorter, self._ask(chat, shorter.messages)
+        if isinstance(answer, Failure):
+            error = self._error(answer)
+            if isinstance(error, ServiceUnavailable):
+                self._outage.begin(error.message)
+            raise error
+        self._outage.end()
+        return replace(answer, left_out=fitted.left_out)
+
+    def _fit(self, chat: Chat, room: int) -> FittedChat:
+        return fit(
+            chat.messages,
+            room=room,
+            images=self._config.images_per_prompt,
+            text_tokens=text_tokens,
+            image_tokens=self._image_tokens,
+        )
+
+    def _shorter(self, chat: Chat, fitted: FittedChat) -> FittedChat | None:
+        """Shortens a conversation to 80 % of the tokens that were sent. Returns None if it cannot be shortened.
+
+        It is used if the context window of the server is smaller than the config says.
+        """
+        parts = [part for message in fitted.messages for part in message.parts]
+        sent = sum(text_tokens(part) if isinstance(part, str) else self._image_tokens(part) for part in parts)
+        try:
+            return self._fit(chat, int(0.8 * sent))
+        except ServiceError:
+            return None
+
+    def _ask(self, chat: Chat, messages: Sequence[Message]) -> Reply | Failure:
+        """Sends a conversation. If the server rejects a parameter, this and later requests are sent without it."""
+        system, turns = alternating(messages)
+        while True:
+            parameters = {name: v for name, v in self._parameters(chat).items() if name not in self._refused}
+            body = self._send(chat, system, turns, parameters)
+            if isinstance(body, str):
+                return self._understood(body, chat, system, turns)
+            refused = body.refused(parameters)
+            if refused is None:
+                return body
+            log.warning("%s refuses %s for %s; it is not sent again", self._url, refused, self._config.model)
+            self._refused.add(refused)
+
+    def _send(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str | Failure:
+        """Sends a request. It is repeated if the connection breaks during the answer.
+
+        The client library only repeats requests that fail before the answer begins.
+        """
+        tries = self._config.tries
+        for attempt in range(1, tries + 1):
+            answer = self._send_once(chat, system, turns, parameters)
+            if not isinstance(answer, StreamBroken):
+                return answer
+            log.warning("%s: %s (try %d of %d)", self._shown(self._url), answer, attempt, tries)
+            time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE) if attempt < tries else 0)
+        return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
+
+    def _send_once(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]
+    ) -> str | Failure | StreamBroken:
+        try:
+            return self._request(chat, system, turns, parameters)
+        except StreamBroken as error:
+            return error
+        except httpx2.TransportError as error:
+            return StreamBroken(str(error) or type(error).__name__)
+        except self.sdk.APIStatusError as error:
+            return http_failure(error.status_code, error.response.text, error.request.headers, error.response.headers)
+        except self.sdk.APITimeoutError as error:
+            return http_failure(0, f"no answer within {self._config.timeout:g} s", error.request.headers)
+        except self.sdk.APIConnectionError as error:
+            return http_failure(0, f"cannot be reached: {error.__cause__ or error}", error.request.headers)
+
+    def _understood(self, body: str, chat: Chat, system: str, turns: Sequence[Message]) -> Reply | Failure:
+        try:
+            answer: Any = json.loads(body)
+            if error := answer.get("error"):
+                # Routers answer with status 200 and put the error of the server behind them into the body.
+                code = error.get("code") if isinstance(error, dict) else None
+                return Failure(status=code if isinstance(code, int) and code >= 400 else 400, body=body)
+            reply, ended = self._parse(answer, chat)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            return Failure(status=200, body=body)
+        if not reply.text.strip():
+            raise self._empty(ended)
+        self._learn(system, turns, reply)
+        text, reason = cut(reply.text, chat.is_turn)
+        return replace(reply, text=text, cut=reason)
+
+    # -- errors ------------------------------------------------------------------------------------------------------
+
+    def _empty(self, ended: str) -> ServiceError:
+        message = f"backbone.model={self._config.model!r} gave an empty answer (it ended with {ended!r})"
+        match ended:
+            case "length" | "max_tokens":
+                return ServiceError(f"{message}: limits.reply_tokens were used up before its first word; raise them")
+            case "content_filter" | "refusal":
+                return ServiceError(f"{message}: it refuses to continue this conversation")
+            case _:
+                return ServiceError(message)
+
+    def _error(self, failure: Failure) -> OpenMaiaError:
+        url, message = self._shown(self._url), self._shown(failure.message)
+        if failure.refuses_images:
+            return UsageError(
+                f"backbone.model={self._config.model!r} at {url} takes no images ({message}); set backbone.sees=text, so "
+                "that a viewer describes them in words, or give a model that sees"
+            )
+        if failure.overflow:
+            return ServiceError(
+                f"a conversation is too long for {url}, whatever is left out of it ({message}); set "
+                f"backbone.context_tokens={self._config.context_tokens} to what its model takes"
+            )
+        match failure.status:
+            case 0:
+                return ServiceUnavailable(f"backbone.base_url={url}: {message} (tries: {failure.tries})")
+            case 200:
+                return UsageError(
+                    f"backbone.base_url={url} answers, but not as this API: {message}; {self.address_hint}"
+                )
+            case 401:
+                return UsageError(f"{url} does not accept the key in {self.key_variable}; set it to a valid one")
+            case 403:
+                return UsageError(f"{url} does not allow this with the key in {self.key_variable}: {message}")
+            case 404 | 405:
+                given = f"backbone.model={self._config.model!r}, backbone.base_url={url}"
+                return UsageError(f"{given}: the server does not know one of them: {message}; {self.address_hint}")
+            case status:
+                wait = f", Retry-After {self._shown(failure.wait)}" if failure.wait else ""
+                kind = ServiceUnavailable if status in STATUSES else ServiceError
+                return kind(f"{url} answered {status}: {message} (tries: {failure.tries}{wait})")
+
+    def _shown(self, text: str) -> str:
+        """Returns a text as one short line, in which the API key is replaced by asterisks."""
+        key = self._key()
+        # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
+        # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
+        line = " ".join((text.replace(key, "***") if len(key) >= 8 else text).split())
+        return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+
+    # -- the config --------------------------------------------------------------------------------------------------
+
+    def _key(self) -> str:
+        return os.environ.get(self.key_variable, "").strip() or NO_KEY
+
+    def _check(self) -> None:
+        config, key = self._config, self._key()
+        if not _is_address(self._url):
+            raise UsageError(f"backbone.base_url={config.base_url!r} is no address; expected http://… or https://…")
+        if key == NO_KEY and not config.base_url:
+            raise UsageError(
+                f"backbone.kind={config.kind!r} needs a key in the environment variable {self.key_variable}, or "
+                "backbone.base_url of a server that needs none"
+            )
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError(
+                f"the key in {self.key_variable} holds blanks, line breaks or characters other than ASCII; set it again"
+            )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -1,0 +1,104 @@
+"""Interprets the error responses of model servers.
+
+Servers have no common error codes, so most errors are found by text.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+OVERFLOW = re.compile(
+    r"context[ _](length|window|size|limit)|maximum model length|prompt (is )?too (long|large)|too many (input )?tokens"
+    r"|input token count|max_new_tokens. must be|request_too_large",
+    re.IGNORECASE,
+)
+"""Matches the messages of vLLM, SGLang, llama.cpp, Ollama, TGI, OpenAI, Anthropic and Gemini about too long prompts."""
+
+NO_IMAGES = re.compile(
+    r"(image|multimodal|vision)[\w ]*(is|are|input) (not|n't) (supported|enabled|allowed)|mmproj"
+    r"|(not|n't) support[\w ]* (image|vision|multimodal)|at most 0 image|only text (content|input)",
+    re.IGNORECASE,
+)
+"""How llama.cpp, Ollama, vLLM and others say that a model takes no images."""
+
+UNSUPPORTED = re.compile(
+    r"unsupported|(not|n't) (support|permit|allow)|unknown|unrecogni[sz]ed|unexpected|forbidden|deprecated|cannot",
+    re.IGNORECASE,
+)
+"""Matches messages about parameters that a server does not support."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A request to a model server that failed. Its texts may contain the API key if the server repeats it."""
+
+    status: int
+    """The HTTP status. It is 0 if the server did not respond, and 200 if its response does not belong to the API."""
+    body: str
+    """The text of the response."""
+    tries: int = 1
+    """Number of times that the request was sent."""
+    wait: str = ""
+    """The value of the header Retry-After, "" without one."""
+
+    @property
+    def overflow(self) -> bool:
+        """Whether the server refused the conversation as too long, in tokens or (status 413) in bytes."""
+        return self.status == 413 or (self.status >= 400 and OVERFLOW.search(self.body) is not None)
+
+    @property
+    def refuses_images(self) -> bool:
+        """Whether the reason is that the model takes no images."""
+        return self.status >= 400 and NO_IMAGES.search(self.body) is not None
+
+    @property
+    def message(self) -> str:
+        """The error message in the response, or the whole text of the response if no message is found."""
+        fields = self._fields()
+        return str(fields.get("message") or fields.get("detail") or fields.get("error") or self.body)
+
+    def refused(self, parameters: Collection[str]) -> str | None:
+        """Returns the parameter that the server does not support, or None if the failure has another reason.
+
+        Args:
+            parameters: Names of the optional parameters in the request.
+        """
+        if self.status not in (400, 422) or self.overflow or not UNSUPPORTED.search(self.body):
+            return None
+        blamed = self._fields().get("param")
+        if blamed in parameters:
+            return blamed
+        # Some servers refuse temperature beside top_p. In reverse order top_p is removed, and temperature stays.
+        names = sorted(parameters, reverse=True)
+        return next((name for name in names if re.search(rf"\b{name}\b", self.message)), None)
+
+    def _fields(self) -> dict[str, Any]:
+        """Returns the JSON object with the error message, or an empty one if the response is no JSON object.
+
+        Servers answer {"error": {...}}, {"error": "..."}, {"message": ...} or {"detail": ...}.
+        """
+        try:
+            parsed: Any = json.loads(self.body)
+        except ValueError:
+            return {}
+        if not isinstance(parsed, dict):
+            return {}
+        return parsed["error"] if isinstance(parsed.get("error"), dict) else parsed
+
+
+def http_failure(
+    status: int, body: str, request_headers: Mapping[str, str], headers: Mapping[str, str] | None = None
+) -> Failure:
+    """Returns the description of a failed request.
+
+    Args:
+        status: The HTTP status, or 0 if the server did not respond.
+        body: The text of the response.
+        request_headers: Headers of the request, in one of which the clients of OpenAI and Anthropic count their
+            retries.
+        headers: Headers of the response, None without a response.
+    """
+    tries = int(request_headers.get("x-stainless-retry-count", "0")) + 1
+    return Failure(status=status, body=body, tries=tries, wait=(headers or {}).get("retry-after", ""))

@@ -1,0 +1,176 @@
+"""The client of servers with the chat completions API: OpenAI and compatible servers (vLLM, llama.cpp, Ollama, …)."""
+
+import math
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import openai
+
+from openmaia.config.models import BackboneConfig
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Message, Reply, Role
+from openmaia.models.backbones.chat_format import base64_png, image_tokens, text_tokens
+from openmaia.models.backbones.endpoint import CONNECT_SECONDS, Endpoint
+from openmaia.models.backbones.failures import NO_IMAGES
+from openmaia.models.backbones.streaming import read_stream
+from openmaia.models.backbones.tool_calls import INSTRUCTION, functions, turn_text, with_calls
+from openmaia.models.backbones.turn_grammar import turn_grammar
+
+SEEDS = 2**31
+"""Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
+
+STEP = 0.25
+"""Step size of `ImageCost.factor`."""
+
+
+class OpenAiBackbone(Endpoint):
+    """A backbone on a server with the chat completions API."""
+
+    sdk = openai
+    key_variable = "OPENAI_API_KEY"
+    address = "https://api.openai.com/v1"
+    address_hint = "the base_url of most servers ends with /v1"
+
+    def __init__(self, config: BackboneConfig):
+        """Checks the config, see `Endpoint`."""
+        super().__init__(config)
+        self._image_cost = ImageCost()
+
+    @cached_property
+    def _client(self) -> openai.OpenAI:
+        config = self._config
+        return openai.OpenAI(
+            api_key=self._key(),
+            base_url=self._url,
+            timeout=openai.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
+            max_retries=config.tries - 1,
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [_retry_no_refused_images]}),
+        )
+
+    def _parameters(self, chat: Chat) -> dict[str, Any]:
+        return {
+            "max_tokens": chat.max_tokens,
+            "temperature": self._config.temperature,
+            "top_p": self._config.top_p,
+            "seed": chat.seed % SEEDS,
+            "stream_options": {"include_usage": True},
+            **self._constraints(chat),
+        }
+
+    def _constraints(self, chat: Chat) -> dict[str, Any]:
+        """Returns the request parameters that force the reply to be a turn, that is an experiment or an answer.
+
+        They are a grammar or the functions to call. Empty if the reply is no turn, or if the config demands neither.
+        """
+        if chat.answer is None or self._config.protocol == "text":
+            return {}
+        if self._config.protocol == "tools":
+            return {"tools": functions(chat.answer), "tool_choice": "required"}
+        # The first is read by llama.cpp, the second by vLLM. Both ignore the other.
+        grammar = turn_grammar(chat.answer)
+        return {"grammar": grammar, "structured_outputs": {"grammar": grammar}}
+
+    def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
+        # max_tokens is tried first. OpenAI's newer models reject it with an error, whereas older servers ignore
+        # max_completion_tokens without an error and would generate without a limit.
+        limit = {} if "max_tokens" in parameters else {"max_completion_tokens": chat.max_tokens}
+        if "tools" in parameters and chat.answer is not None:
+            system += INSTRUCTION
+            messages: list[Any] = with_calls(turns, chat.answer, _message)
+        else:
+            messages = [_message(message) for message in turns]
+        messages = [{"role": "system", "content": system}, *messages] if system else messages
+        body = {**parameters, **limit, "stream": True}
+        with self._client.chat.completions.with_streaming_response.create(
+            model=self._config.model,
+            messages=messages,
+            extra_body=body,
+        ) as answer:
+            if "event-stream" not in answer.headers.get("content-type", ""):
+                return answer.text()
+            sent = [Message(role=Role.SYSTEM, parts=(system,)), *turns]
+            return read_stream(answer.iter_lines(), chat, sent)
+
+    def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
+        choice, usage = answer["choices"][0], answer.get("usage") or {}
+        message = choice["message"]
+        called = turn_text(message.get("tool_calls") or (), chat.answer) if chat.answer else ""
+        return Reply(
+            text=called or _text(message.get("content")) or message.get("refusal") or "",
+            prompt_tokens=usage.get("prompt_tokens") or 0,
+            cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
+            generated_tokens=usage.get("completion_tokens") or 0,
+        ), str(choice.get("finish_reason"))
+
+    def _image_tokens(self, image: EncodedImage) -> int:
+        return math.ceil(image_tokens(image) * self._image_cost.factor)
+
+    def _learn(self, system: str, turns: Sequence[Message], reply: Reply) -> None:
+        estimated = sum(image_tokens(image) for message in turns for image in message.images)
+        texts = [system, *(part for message in turns for part in message.parts if isinstance(part, str))]
+        if estimated and reply.prompt_tokens:
+            self._image_cost.learn(reply.prompt_tokens - sum(map(text_tokens, texts)), estimated)
+
+
+class ImageCost:
+    """Estimates how many tokens an image takes on the server, relative to `image_tokens`, from all answers so far.
+
+    The factor changes in steps of STEP only. Each change may alter which images of a conversation are sent, and this
+    invalidates the server's prefix cache from the first changed image on.
+    """
+
+    def __init__(self):
+        """Starts with a factor of 1."""
+        self._lock = threading.Lock()
+        self._counted = self._estimated = 0
+
+    @property
+    def factor(self) -> float:
+        """Tokens on the server divided by estimated tokens, rounded up to a multiple of STEP; 1 before any answer."""
+        with self._lock:
+            if not self._estimated:
+                return 1.0
+            return max(math.ceil(self._counted / self._estimated / STEP), 1) * STEP
+
+    def learn(self, counted: int, estimated: int) -> None:
+        """Adds the image tokens of one prompt: the number that the server counted, and the estimate."""
+        with self._lock:
+            self._counted += max(counted, 0)
+            self._estimated += estimated
+
+
+def _retry_no_refused_images(response: Any) -> None:
+    """Response hook of the HTTP client: forbids a retry if the model takes no images.
+
+    llama.cpp answers a request with images with status 500 in this case, and the client library would repeat it.
+    """
+    if response.status_code >= 500 and NO_IMAGES.search(response.read().decode(errors="replace")):
+        response.headers["x-should-retry"] = "false"
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role.value, "content": _content(message)}
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    """Converts a message to the format of the API.
+
+    A message without images becomes a string, because some chat templates accept only strings.
+    """
+    if message.role is Role.ASSISTANT or not message.images:
+        return message.text
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64_png(part)}"}}
+        for part in message.parts
+    ]
+
+
+def _text(content: Any) -> str:
+    """Returns the text of a reply. If the server sent a list of parts, only those of type `text` are used."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    return content or ""

@@ -1,0 +1,86 @@
+"""Reads a streamed chat completion until the reply is complete, so that the server stops generating."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from openmaia.agent.tasks.ending import ending
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Message
+from openmaia.models.backbones.chat_format import image_tokens, text_tokens
+
+CHECKED = 80
+"""Number of new characters after which an unfinished reply is checked again for its end."""
+
+
+class StreamBroken(Exception):
+    """Raised if the stream ended before the reply was complete."""
+
+
+def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> str:
+    """Reads an event stream and returns the JSON body that the server would have sent without streaming.
+
+    Reading stops after the first experiment of a turn, or when the text repeats itself.
+
+    Args:
+        lines: The lines of the event stream.
+        chat: The request, which says whether the reply is a turn.
+        sent: The messages that were sent. The number of prompt tokens is estimated from them if the server does not
+            send it.
+
+    Raises:
+        StreamBroken: If the connection was closed before the reply was complete.
+    """
+    texts: list[str] = []
+    call = {"name": "", "arguments": ""}  # the first one: a turn has no others
+    length = checked = 0
+    finish, usage = "", {}
+    for event in _events(lines):
+        if "error" in event:
+            return json.dumps(event)
+        usage = event.get("usage") or usage
+        for choice in event.get("choices") or ():
+            delta = choice.get("delta") or {}
+            texts.append(delta.get("content") or "")
+            length += len(texts[-1]) + _extend(call, delta.get("tool_calls") or ())
+            finish = choice.get("finish_reason") or finish
+        if length - checked >= CHECKED or (texts and "\n" in texts[-1]):
+            checked = length
+            if ending("".join(texts) or call["arguments"], chat.is_turn):
+                finish = finish or "stop"
+                break
+    if not finish:
+        raise StreamBroken("the connection was closed in the middle of the reply")
+    text = "".join(texts)
+    usage = {"prompt_tokens": _tokens(sent), "completion_tokens": text_tokens(text + call["arguments"]), **usage}
+    message = {"content": text, "tool_calls": [{"function": call}] if any(call.values()) else []}
+    return json.dumps({"choices": [{"message": message, "finish_reason": finish}], "usage": usage})
+
+
+def _extend(call: dict[str, str], pieces: Sequence[dict[str, Any]]) -> int:
+    """Appends streamed pieces to the first function call, in place, and ignores further calls.
+
+    Returns:
+        The number of new characters of its arguments.
+    """
+    before = len(call["arguments"])
+    for piece in pieces:
+        if piece.get("index") in (None, 0):
+            function = piece.get("function") or {}
+            for name in call:
+                call[name] += function.get(name) or ""
+    return len(call["arguments"]) - before
+
+
+def _events(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
+    for line in lines:
+        data = line.removeprefix("data:").strip()
+        if line.startswith("data:") and data != "[DONE]":
+            event: Any = json.loads(data)
+            if isinstance(event, dict):
+                yield event
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    parts = [part for message in messages for part in message.parts]
+    return sum(image_tokens(part) if isinstance(part, EncodedImage) else text_tokens(part) for part in parts)

@@ -1,0 +1,129 @@
+"""Converts the agent's turns between text and function calls, for models that were trained to call functions.
+
+A turn is either an experiment or the final answer. The model gets one function for each. It replies with a call, which
+is converted to the text that all other modules use. Its earlier turns are converted back to calls for the next request.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from openmaia.agent.tasks.grammar import parse
+from openmaia.core.messages import AnswerFormat, Message, Role
+
+EXPERIMENT, ANSWER = "run_experiment", "answer"
+INSTRUCTION = f"""
+
+You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
+the function {ANSWER}. Call one function per turn."""
+OUTPUT_FOLLOWS = "The output is in the next message."
+
+Json = dict[str, Any]
+
+
+def functions(answer: AnswerFormat) -> list[Json]:
+    """Returns the definitions of the two functions in the format of the chat completions API.
+
+    Args:
+        answer: The format of the final answer, which determines the parameters of the function ANSWER.
+    """
+    texts: Json = {"type": "array", "items": {"type": "string"}}
+    label: Json = {"type": "string", "enum": list(answer.choices)} if answer.choices else {"type": "string"}
+    return [
+        _function(
+            EXPERIMENT,
+            "Runs one Python experiment. Its output comes back in the next message.",
+            {
+                "hypotheses": texts | {"description": "your hypotheses as they stand now, most likely first"},
+                "code": {"type": "string", "description": "the Python code"},
+            },
+        ),
+        _function(
+            ANSWER,
+            "Ends the investigation with an answer that the outputs of the experiments support.",
+            {
+                answer.text.lower(): {"type": "string", "description": f"the text of [{answer.text}]; NONE to abstain"},
+                "labels": {"type": "array", "items": label, "description": f"the text of each [{answer.labels}]"},
+            },
+        ),
+    ]
+
+
+def _function(name: str, description: str, properties: Json) -> Json:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+def turn_text(calls: Sequence[Json], answer: AnswerFormat) -> str:
+    """Converts the function calls of a reply to the text of a turn. Only the first call is used.
+
+    Args:
+        calls: The calls in the format of the chat completions API.
+        answer: The format of the final answer.
+
+    Returns:
+        The text, "" without a call. If the arguments of the call are no JSON object, it is these arguments unchanged,
+        so that the agent is told that its reply is no valid turn.
+    """
+    if not calls:
+        return ""
+    function: Json = calls[0]["function"]
+    given = str(function.get("arguments") or "")
+    try:
+        arguments: Any = json.loads(given)
+    except ValueError:
+        return given
+    if not isinstance(arguments, dict):
+        return given
+    if function.get("name") == EXPERIMENT:
+        entries = "\n".join(f"{number}. {text}" for number, text in enumerate(_texts(arguments.get("hypotheses")), 1))
+        listed = f"[HYPOTHESIS LIST]:\n{entries}\n\n" if entries else ""
+        return f"{listed}[CODE]:\n```python\n{str(arguments.get('code', '')).strip()}\n```\n"
+    numbered = not answer.choices
+    labels = [
+        f"[{answer.labels}{f' {number}' if numbered else ''}]: {text}"
+        for number, text in enumerate(_texts(arguments.get("labels")), 1)
+    ]
+    return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels])
+
+
+def _texts(value: Any) -> list[str]:
+    return [" ".join(str(text).split()) for text in value] if isinstance(value, list) else [str(value)] if value else []
+
+
+def with_calls(turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[Message], Json]) -> list[Json]:
+    """Converts a conversation to the format of the chat completions API, with the agent's turns as function calls.
+
+    The API requires a message with the result of each call, which cannot contain images. This message only says that
+    the output of the experiment is in the next message.
+
+    Args:
+        turns: The conversation without its system message.
+        answer: The format of the final answer.
+        plain: Converts all other messages to the format of the API.
+    """
+    converted: list[Json] = []
+    for number, message in enumerate(turns):
+        call = _call(message.text, f"call_{number}", answer) if message.role is Role.ASSISTANT else None
+        if call is None:
+            converted.append(plain(message))
+        else:
+            converted.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            converted.append({"role": "tool", "tool_call_id": call["id"], "content": OUTPUT_FOLLOWS})
+    return converted
+
+
+def _call(text: str, id: str, answer: AnswerFormat) -> Json | None:
+    """Converts the text of a turn to a function call with the given id.
+
+    Returns None if the text holds neither an experiment nor an answer.
+    """
+    parsed = parse(text, answer)
+    if parsed.code:
+        name, arguments = EXPERIMENT, {"hypotheses": list(parsed.hypotheses), "code": parsed.code}
+    elif parsed.description is not None:
+        name = ANSWER
+        arguments = {answer.text.lower(): parsed.description or "NONE", "labels": list(parsed.labels)}
+    else:
+        return None
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -1,0 +1,28 @@
+"""Writes the form of a turn as a grammar with which servers and engines constrain what a model generates."""
+
+from functools import cache
+
+from openmaia.core.messages import AnswerFormat
+
+
+@cache
+def turn_grammar(answer: AnswerFormat) -> str:
+    """Returns the grammar of a turn: hypotheses, then either one experiment or an answer.
+
+    The notation is GBNF, which llama.cpp and the xgrammar library of vLLM and SGLang read.
+
+    Args:
+        answer: The format of answers.
+    """
+    chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "line"
+    number = "" if answer.choices else '(" " [1-9])?'
+    return "\n".join([
+        "root ::= hypotheses (experiment | answer)",
+        r'hypotheses ::= ("[HYPOTHESIS LIST]:\n" entry+ "\n")?',
+        r'entry ::= [1-9] ". " line "\n"',
+        r'experiment ::= "[CODE]:\n```python\n" code+ "```\n"',
+        r'code ::= ([^`\n] [^\n]*)? "\n"',
+        rf'answer ::= "[{answer.text}]: " line "\n" label*',
+        rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
+        r"line ::= [^\n`[] [^\n]*",
+    ])  # fmt: skip

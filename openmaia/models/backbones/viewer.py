@@ -1,0 +1,42 @@
+"""Combines a backbone that cannot process images with a viewer, which describes images in words."""
+
+from collections.abc import Sequence
+
+from openmaia.core.messages import Chat, Reply
+from openmaia.core.services import Backbone
+
+
+class NoViewer:
+    """A viewer that describes nothing. The agent is left with the activations of images."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns the same note for each chat."""
+        return [Reply(text="(no description)") for _ in chats]
+
+
+class BackboneWithViewer:
+    """A backbone that passes chats with images to the viewer and all other chats to the agent's model.
+
+    Args:
+        agent: The model that plays the agent. It gets no images.
+        viewer: The model that describes images.
+    """
+
+    def __init__(self, agent: Backbone, viewer: Backbone):
+        self._agent, self._viewer = agent, viewer
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns one reply for each chat, in the order of the chats. Passes on the exceptions of the two models."""
+        shows = [any(message.images for message in chat.messages) for chat in chats]
+        answers = {
+            is_shown: iter(model.reply([chat for chat, shown in zip(chats, shows, strict=True) if shown is is_shown]))
+            for is_shown, model in ((False, self._agent), (True, self._viewer))
+            if is_shown in shows
+        }
+        return [next(answers[is_shown]) for is_shown in shows]
+
+    def close(self) -> None:
+        """Closes those of the two models that have a method `close`."""
+        for model in (self._agent, self._viewer):
+            if callable(close := getattr(model, "close", None)):
+                close()

@@ -1,0 +1,189 @@
+"""Renders conversations with the chat template of a model in vLLM, and counts their tokens."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, cast
+
+from vllm.exceptions import VLLMClientError, VLLMError, VLLMValidationError
+from vllm.inputs import EngineInput
+from vllm.renderers import BaseRenderer, ChatParams
+from vllm.utils.mistral import is_mistral_tokenizer
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Message, Part, Role, assistant, system, user
+from openmaia.models.backbones.chat_format import alternating, base64_png
+
+MARGIN = 32
+"""Number of tokens that are reserved because joined texts may have more tokens than the separate texts."""
+
+KNOWN_TEXTS = 16384
+"""Number of texts whose token counts are cached, because the whole conversation is counted in each turn."""
+
+
+class TooLong(Exception):
+    """Raised if the texts of a prompt do not fit into the context."""
+
+
+class PromptRenderer:
+    """Converts conversations to prompts of the engine, and counts the tokens of conversations.
+
+    No thread that its coroutines start waits for the event loop. With many conversations, all threads would wait.
+    """
+
+    opening: int
+    """Number of tokens that every prompt has in addition to those of its messages."""
+    closing: list[int]
+    """The special token with which the template ends a reply. Empty if it has none."""
+
+    def __init__(self, renderer: BaseRenderer):
+        """Makes an incomplete renderer. Callers use `measured`, which also measures the chat template."""
+        self._renderer = renderer
+        self._tokenizer = renderer.get_tokenizer()
+        self._mistral = is_mistral_tokenizer(self._tokenizer)
+        self._chat = ChatParams(
+            chat_template_kwargs={
+                "add_generation_prompt": True,
+                "continue_final_message": False,
+                "tokenize": self._mistral,
+            }
+        )
+        # The template writes the special tokens; the tokenizer must not add them a second time.
+        self._tokenize = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
+        self._keeps_system = True
+        self._turn = 0
+        self._image_tokens = dict[tuple[int, ...], int]()
+        self.text_tokens = lru_cache(KNOWN_TEXTS)(self._text_tokens)
+
+    @classmethod
+    async def measured(cls, renderer: BaseRenderer) -> "PromptRenderer":
+        """Makes a renderer and measures the tokens that the chat template adds.
+
+        Args:
+            renderer: The renderer of the engine.
+
+        Raises:
+            UsageError: The model has no chat template.
+        """
+        prompts = cls(renderer)
+        try:
+            await prompts._measure()
+        except (VLLMError, ValueError) as error:
+            raise UsageError(
+                f"backbone.model={renderer.model_config.model!r} cannot render a conversation ({error}); expected a model "
+                "with a chat template, that is one tuned to follow instructions"
+            ) from error
+        return prompts
+
+    async def render(self, messages: Sequence[Message], *, counting: bool = False) -> EngineInput:
+        """Converts a conversation to a prompt of the engine.
+
+        Args:
+            messages: The conversation.
+            counting: Whether the prompt is only measured and the engine will not receive it.
+
+        Raises:
+            TooLong: The texts do not fit into the context.
+            VLLMClientError: The chat template refuses the messages.
+        """
+        conversation = await asyncio.to_thread(self._conversation, messages)
+        try:
+            _, (prompt,) = await self._renderer.render_chat_async(
+                [conversation],
+                self._chat,
+                self._tokenize,
+                # The engine mirrors this cache, so that an image which it never receives must not enter it.
+                skip_mm_cache=counting,
+            )
+        except VLLMValidationError as error:
+            if error.parameter in ("input_tokens", "input_text"):
+                raise TooLong from error
+            raise
+        return prompt
+
+    async def learn(self, messages: Sequence[Message]) -> None:
+        """Measures the tokens of images whose size is new. Images of equal size have the same number of tokens."""
+        for size, image in (await asyncio.to_thread(_sizes, messages)).items():
+            if size not in self._image_tokens:
+                without = await self._ids([user("x")])
+                self._image_tokens[size] = len(await self._ids([user(image, "x")])) - len(without)
+
+    def counted(self, messages: Sequence[Message]) -> int:
+        """Returns the estimated number of tokens of a conversation without rendering it. Requires `learn`."""
+        parts = [part for message in messages for part in message.parts]
+        return self.opening + sum(
+            self.image_tokens(part) if isinstance(part, EncodedImage) else self.text_tokens(part) for part in parts
+        )
+
+    def image_tokens(self, image: EncodedImage) -> int:
+        """Returns the number of tokens of an image and its delimiters. `learn` must have measured its size."""
+        return self._image_tokens[image.pixels.shape]
+
+    def _text_tokens(self, text: str) -> int:
+        return len(self._tokenizer.encode(text, add_special_tokens=False)) + self._turn
+
+    async def _measure(self) -> None:
+        """Measures what the template adds by rendering small conversations."""
+        first = await self._ids([user("x")])
+        later = await self._ids([user("x"), assistant("x"), user("x")])
+        letter = self._tokenizer.encode("x", add_special_tokens=False)
+        self._turn = max((len(later) - len(first)) // 2 - len(letter), 0)
+        self.opening = max(len(first) - len(letter) - self._turn, 0) + MARGIN
+        # Only the token directly after the reply ends it: some templates write special tokens before the reply as well.
+        reply = [*first, *letter]
+        after = later[len(reply) : len(reply) + 1] if later[: len(reply)] == reply else []
+        self.closing = [token for token in after if token in self._tokenizer.all_special_ids]
+        self._keeps_system = await self._has_system(first, continued=later[: len(first)] == first)
+
+    async def _has_system(self, first: list[int], *, continued: bool) -> bool:
+        """Returns whether the template puts a system message at the start of the prompt.
+
+        It does not if it refuses or ignores system messages. Neither does Mistral's template: it puts the system
+        message into the latest turn, which would invalidate the prefix cache in each turn.
+
+        Args:
+            first: Tokens of the prompt with a user message alone.
+            continued: Whether the prompt of a longer conversation begins with the same tokens.
+        """
+        with_system = [system("x"), user("x")]
+        try:
+            opening = await self._ids(with_system)
+            later = await self._ids([*with_system, assistant("x"), user("x")])
+        except (VLLMClientError, ValueError):
+            return False
+        return opening != first and (not continued or later[: len(opening)] == opening)
+
+    async def _ids(self, messages: Sequence[Message]) -> list[int]:
+        return prompt_ids(await self.render(messages, counting=True))
+
+    def _conversation(self, messages: Sequence[Message]) -> list[Any]:
+        if not self._keeps_system:
+            messages = [replace(m, role=Role.USER) if m.role is Role.SYSTEM else m for m in messages]
+        system_text, turns = alternating(messages)
+        if system_text:
+            turns.insert(0, system(system_text))
+        return [{"role": turn.role.value, "content": [self._content(part) for part in turn.parts]} for turn in turns]
+
+    def _content(self, part: Part) -> dict[str, Any]:
+        """Converts a text or an image to vLLM's format.
+
+        An image is identified by its digest, so that the caches of images and prefixes need not hash its pixels.
+        """
+        if not isinstance(part, EncodedImage):
+            return {"type": "text", "text": part}
+        if self._mistral:
+            # Mistral's tokenizer reads the message itself and knows only this form.
+            url = "data:image/png;base64," + base64_png(part)
+            return {"type": "image_url", "image_url": {"url": url}, "uuid": part.digest}
+        return {"type": "image_pil", "image_pil": part.pil(), "uuid": part.digest}
+
+
+def _sizes(messages: Sequence[Message]) -> dict[tuple[int, ...], EncodedImage]:
+    return {image.pixels.shape: image for message in messages for image in message.images}
+
+
+def prompt_ids(prompt: EngineInput) -> list[int]:
+    """Returns the token ids of a prompt."""
+    return cast("dict[str, Any]", prompt)["prompt_token_ids"]

@@ -1,0 +1,228 @@
+"""Starts a vLLM engine from a config.
+
+The engine loads its weights in separate processes, whose errors are only visible as text in a log. Therefore the config
+is checked as far as possible before the start, and the log is captured during the start.
+"""
+
+import copy
+import dataclasses
+import difflib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vllm import AsyncEngineArgs
+from vllm.config import VllmConfig
+from vllm.exceptions import VLLMError
+from vllm.logger import DEFAULT_LOGGING_CONFIG
+from vllm.platforms import current_platform
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from openmaia.config.models import BackboneConfig
+from openmaia.core.errors import UsageError
+from openmaia.models.backbones.vllm_files import check_files
+
+CONFIG_KEYS = {
+    "model": "backbone.model",
+    "max_model_len": "backbone.context_tokens",
+    "max_num_seqs": "backbone.concurrency",
+    "limit_mm_per_prompt": "backbone.images_per_prompt",
+    "tensor_parallel_size": "backbone.vllm.tensor_parallel",
+    "gpu_memory_utilization": "backbone.vllm.memory_fraction",
+    "kv_cache_memory_bytes": "pools.backbone.kv_cache_gb",
+    "quantization": "backbone.vllm.quantization",
+    "dtype": "backbone.vllm.dtype",
+    "tokenizer_mode": "backbone.vllm.tokenizer_mode",
+    "enforce_eager": "backbone.vllm.eager",
+}
+"""Config key that sets each argument of vLLM."""
+
+START_ERRORS = (
+    VLLMError, ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, ImportError, AssertionError,
+)  # fmt: skip
+"""Exceptions that vLLM and transformers raise for a model or a setting that they cannot use."""
+
+MEMORY = re.compile(r"memory|max_model_len|max seq len", re.IGNORECASE)
+"""Matches error messages about too little memory."""
+
+RAISED = re.compile(r"^[\w.]*(?:Error|Exception|Exit)(?::.*)?$", re.MULTILINE)
+"""Matches the last line of a traceback."""
+
+RECORD = "\x1e"
+"""Character at the beginning of each record in the log of a start."""
+
+
+def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float = 0.0) -> VllmConfig:
+    """Builds the engine's config and checks it as far as possible without loading weights.
+
+    Args:
+        config: The config of the backbone.
+        gpu_share: Number of GPUs per replica, which may be a fraction. 0 for a CPU.
+        kv_cache_gb: Memory of the KV cache per GPU in GiB, 0 if vLLM decides.
+
+    Raises:
+        UsageError: The model or a setting cannot be used.
+    """
+    _set_environment()
+    arguments = _arguments(config, gpu_share)
+    arguments["kv_cache_memory_bytes"] = int(kv_cache_gb * 2**30) or None
+    check_files(config.model, arguments.get("revision"), "load_format" in config.vllm.arguments)
+    try:
+        vllm_config = AsyncEngineArgs(**arguments).create_engine_config()
+    except START_ERRORS as error:
+        raise _start_error(config, str(error)) from error
+    if config.sees == "images" and not vllm_config.model_config.supports_multimodal_inputs:
+        raise UsageError(
+            f"backbone.model={config.model!r} takes no images ({', '.join(vllm_config.model_config.architectures)}); "
+            "give a vision-language model, or set backbone.sees=text, so that a viewer describes the images in words"
+        )
+    return vllm_config
+
+
+async def start(vllm_config: VllmConfig, config: BackboneConfig) -> AsyncLLM:
+    """Starts the engine, which loads the weights.
+
+    Raises:
+        UsageError: The engine could not start. The message contains the error of its processes.
+    """
+    with _error_log(vllm_config) as log:
+        try:
+            return AsyncLLM.from_vllm_config(vllm_config, disable_log_stats=True)
+        except START_ERRORS as error:
+            raise _start_error(config, _first_error(log) or str(error)) from error
+
+
+def _set_environment() -> None:
+    """Sets the variables that vLLM and its processes read, unless the user has set them."""
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    # The engine starts while other threads run, and a fork would copy the locks that they hold.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    if current_platform.is_cpu():
+        # In GiB. By default, vLLM takes nearly all of the main memory.
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")
+
+
+def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
+    known = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
+    for name in config.vllm.arguments:
+        if name in CONFIG_KEYS:
+            raise UsageError(f"backbone.vllm.arguments.{name} has its own key; set {CONFIG_KEYS[name]}")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"backbone.vllm.arguments.{name} is no argument of vLLM's engine"
+                + (f"; the nearest is {near[0]}" if near else "; vllm serve --help lists them, with _ for -")
+            )
+    engine = config.vllm
+    return {
+        "model": str(Path(config.model).expanduser()),
+        "max_model_len": config.context_tokens,
+        "max_num_seqs": config.concurrency,
+        "limit_mm_per_prompt": {
+            "image": config.images_per_prompt if config.sees == "images" else 0,
+            "video": 0,
+            "audio": 0,
+        },
+        "tensor_parallel_size": engine.tensor_parallel,
+        "quantization": engine.quantization or None,
+        "dtype": engine.dtype,
+        "tokenizer_mode": engine.tokenizer_mode,
+        "enforce_eager": engine.eager,
+        "enable_prefix_caching": True,
+        # By default, the prefix cache of models with sliding windows, such as Gemma 3, keeps only the ends of prompts.
+        # Each reply, and everything before the first image that is left out, would then be computed again.
+        "prefix_cache_retention_interval": None,
+        # By default, templates that accept only text get all images at the front of a turn.
+        "interleave_mm_strings": True,
+        **_platform(config, gpu_share),
+        **engine.arguments,
+    }
+
+
+def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
+    if current_platform.is_cpu():
+        if gpu_share:
+            raise UsageError(
+                f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
+                'pip install -e ".[gpu]" into an environment of its own'
+            )
+        # On a CPU, vLLM 0.32 dies if it reads the prompt of a seeded request in parts ("CPU Generator does not use
+        # offset"). Each prompt therefore has to fit into one step.
+        return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(config.context_tokens, 2048)}
+    parallel = config.vllm.tensor_parallel
+    if gpu_share <= 0 or (parallel > 1 and gpu_share < parallel):
+        raise UsageError(
+            f"pools.backbone.num_gpus={gpu_share:g} with backbone.vllm.tensor_parallel={parallel}; expected at least "
+            f"{parallel if parallel > 1 else 'a part of one GPU'}"
+        )
+    share = {"gpu_memory_utilization": config.vllm.memory_fraction * min(gpu_share / parallel, 1.0)}
+    # Inside a placement group, vLLM would start its processes by Ray, one per bundle; ours is one bundle with all GPUs.
+    return share | ({"distributed_executor_backend": "mp"} if parallel > 1 else {})
+
+
+def _start_error(config: BackboneConfig, text: str) -> UsageError:
+    reason = _reason(text)
+    hints = [
+        f"{name} is {key} here"
+        for name, key in CONFIG_KEYS.items()
+        if re.search(rf"\b{name}\b", reason) and name != "model"
+    ]
+    if MEMORY.search(reason):
+        share = "VLLM_CPU_KVCACHE_SPACE (in GiB)" if current_platform.is_cpu() else "backbone.vllm.memory_fraction"
+        hints.append(
+            f"{share} and backbone.context_tokens ({config.context_tokens}) decide whether the memory suffices"
+        )
+    message = "; ".join([reason, *hints])
+    return UsageError(f"backbone.model={config.model!r} cannot be served by vLLM: {message}", detail=text)
+
+
+def _reason(text: str) -> str:
+    """Extracts the message from the text that pydantic, vLLM and transformers add around it."""
+    inner = re.search(r"(?:Value error|Assertion failed), (.*?)(?: \[type=|$)", text, re.DOTALL)
+    return " ".join((inner.group(1) if inner else text).split())[:600]
+
+
+@contextmanager
+def _error_log(vllm_config: VllmConfig) -> Iterator[Path | None]:
+    """Copies the errors that the engine's processes log inside the block to a temporary file.
+
+    Yields:
+        The file, or None if the user has configured vLLM's logging.
+    """
+    settings = vllm_config.logging_config
+    if settings.pylogging_config_file or not settings.configure_logging:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "errors"
+        logging = copy.deepcopy(DEFAULT_LOGGING_CONFIG)
+        logging["formatters"]["openmaia"] = {"format": f"{RECORD}%(message)s"}
+        logging["handlers"]["openmaia"] = {
+            "class": "logging.FileHandler",
+            "formatter": "openmaia",
+            "level": "ERROR",
+            "filename": str(log),
+        }
+        logging["loggers"]["vllm"]["handlers"].append("openmaia")
+        settings.pylogging_config_file = str(Path(folder) / "logging.json")
+        Path(settings.pylogging_config_file).write_text(json.dumps(logging))
+        yield log
+
+
+def _first_error(log: Path | None) -> str:
+    """Returns the last line of the first traceback in a log, "" if there is none.
+
+    Later tracebacks belong to processes that waited for the one that failed.
+    """
+    if log is None or not log.is_file():
+        return ""
+    for record in log.read_text(errors="replace").split(RECORD):
+        if raised := RAISED.findall(record):
+            return raised[-1]
+    return ""

@@ -1,0 +1,1 @@
+"""Generators (text-to-image models) and editors (instruction-based image-editing models), as pipelines of diffusers."""

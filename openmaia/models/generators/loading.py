@@ -1,0 +1,166 @@
+"""Loads a pipeline of diffusers according to a DiffusionConfig."""
+
+import importlib
+import inspect
+from typing import Any, Literal
+
+import diffusers
+import torch
+import transformers
+from diffusers.pipelines.auto_pipeline import AutoPipelineForText2Image
+from diffusers.pipelines.pipeline_utils import DiffusionPipeline
+from diffusers.quantizers.quantization_config import BitsAndBytesConfig
+from safetensors import SafetensorError
+
+from openmaia.config.models import DiffusionConfig
+from openmaia.core.errors import UsageError
+from openmaia.models.device import default_device
+from openmaia.models.hub import DENOISERS, TEXT_ENCODERS, located, read_json
+
+DiffusionRole = Literal["generator", "editor"]
+PipelineIndex = dict[str, Any]
+"""Content of model_index.json: for each component, its library and class. Also used for other JSON configs."""
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+PIPELINE_ERRORS = (
+    OSError, ValueError, TypeError, RuntimeError, AttributeError, ImportError, KeyError, AssertionError, SafetensorError,
+)  # fmt: skip
+"""Exceptions that diffusers and transformers raise for models that are incomplete, damaged or of another kind."""
+
+
+def load(config: DiffusionConfig, role: DiffusionRole) -> Any:
+    """Loads a text-to-image pipeline (generator) or an editing pipeline (editor), on the GPU if there is one.
+
+    Raises:
+        UsageError: The model is unknown, gated, damaged, of another kind, cannot be reached, or does not fit on the
+            device. The message names the config key.
+    """
+    key = f"{role}.diffusion"
+    dtype = _dtype(key, config)
+    index = _index(f"{key}.model", config.model)
+    _silence_libraries()
+    components = _components(key, config, index, dtype)
+    # A safety checker replaces an image that it refuses by a black one. The unit would appear not to respond.
+    components |= {"safety_checker": None, "requires_safety_checker": False} if "safety_checker" in index else {}
+    loader = AutoPipelineForText2Image if role == "generator" else DiffusionPipeline
+    try:
+        pipeline: Any = loader.from_pretrained(located(config.model), dtype=dtype, **components)
+        _check_kind(f"{key}.model={config.model!r}", pipeline, role)
+        _place(pipeline, config.offload)
+    except UsageError:
+        raise
+    except PIPELINE_ERRORS as error:
+        raise _loading_error(f"{key}.model={config.model!r}", error) from error
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def _dtype(key: str, config: DiffusionConfig) -> torch.dtype:
+    if config.dtype not in DTYPES:
+        raise UsageError(f"{key}.dtype={config.dtype!r} is not known; expected {', '.join(DTYPES)}")
+    if config.quantize not in ("", "nf4"):
+        raise UsageError(f"{key}.quantize={config.quantize!r} is not known; expected nf4, or nothing")
+    return DTYPES[config.dtype]
+
+
+def _index(key: str, model: str) -> PipelineIndex:
+    index = read_json(key, model, "model_index.json")
+    if index is None:
+        raise UsageError(f"{key}={model!r} has no model_index.json; expected a whole pipeline in diffusers' layout")
+    return index
+
+
+def _silence_libraries() -> None:
+    """Disables progress bars and warnings about truncated prompts, which would fill the logs of a run."""
+    diffusers.utils.logging.set_verbosity_error()
+    diffusers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def _components(key: str, config: DiffusionConfig, index: PipelineIndex, dtype: torch.dtype) -> dict[str, Any]:
+    """Loads the components that have their own repositories or are quantized, and returns them by name."""
+    options = (("transformer", config.transformer, DENOISERS), ("text_encoder", config.text_encoder, TEXT_ENCODERS))
+    components: dict[str, Any] = {}
+    for option, repository, candidates in options:
+        if not repository and not config.quantize:
+            continue
+        name = next((name for name in candidates if index.get(name, [None])[0]), None)
+        given = f"{key}.{option}={repository!r}" if repository else f"{key}.quantize={config.quantize!r}"
+        if name is None:
+            raise UsageError(f"{given}: {config.model!r} has no {' or '.join(candidates)} that it could replace")
+        source, folder, settings = _source(f"{key}.{option}", config, repository, name)
+        prequantized = "quantization_config" in settings
+        arguments: dict[str, Any] = {"subfolder": folder, "dtype": dtype}
+        if config.quantize and not prequantized:
+            arguments["quantization_config"] = _nf4(index[name][0], dtype)
+        if config.quantize or prequantized:
+            # bitsandbytes packs weights on the device on which they stay.
+            arguments["device_map"] = {"": str(default_device())}
+        components[name] = _component(given, index[name], source, arguments)
+    return components
+
+
+def _source(key: str, config: DiffusionConfig, repository: str, name: str) -> tuple[str, str, PipelineIndex]:
+    """Returns the repository of a component, its folder in the repository, and the content of its config.json.
+
+    A separate repository may hold the component at its root or in a folder with the component's name.
+    """
+    source = repository or config.model
+    for folder in ("", name) if repository else (name,):
+        settings = read_json(key, source, f"{folder}/config.json" if folder else "config.json")
+        if settings is not None:
+            return source, folder, settings
+    raise UsageError(f"{key}={source!r} has neither config.json nor {name}/config.json")
+
+
+def _nf4(library: str, dtype: torch.dtype) -> Any:
+    kind = BitsAndBytesConfig if library == "diffusers" else transformers.BitsAndBytesConfig
+    return kind(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def _component(given: str, described: list[str], source: str, arguments: dict[str, Any]) -> torch.nn.Module:
+    library, name = described
+    if library not in ("diffusers", "transformers"):
+        raise UsageError(f"{given}: the pipeline loads its {name} with code of its own, which is never run")
+    try:
+        kind = getattr(importlib.import_module(library), name)
+        module, report = kind.from_pretrained(located(source), output_loading_info=True, **arguments)
+    except PIPELINE_ERRORS as error:
+        raise _loading_error(given, error) from error
+    # Missing weights would be initialised at random, and the images would be noise.
+    if missing := sorted(report["missing_keys"]):
+        raise UsageError(f"{given} lacks {len(missing)} weights of a {name}, such as {missing[0]}")
+    return module
+
+
+def _check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
+    accepted = list(inspect.signature(pipeline.__call__).parameters)
+    name = type(pipeline).__name__
+    if "prompt" not in accepted or "generator" not in accepted:
+        raise UsageError(f"{given} is a {name}, which takes no prompt; expected a text-to-image or an editing pipeline")
+    # A pipeline with a strength or a mask paints over images; it does not edit them by instruction.
+    if role == "editor" and ("image" not in accepted or {"strength", "mask_image"} & set(accepted)):
+        raise UsageError(
+            f"{given} is a {name}, which does not edit by instruction; expected one such as FLUX.1-Kontext or "
+            "InstructPix2Pix"
+        )
+
+
+def _place(pipeline: Any, offload: bool) -> None:
+    if offload and default_device().type == "cuda":
+        pipeline.enable_model_cpu_offload()
+    else:
+        pipeline.to(default_device())
+    if hasattr(getattr(pipeline, "vae", None), "enable_slicing"):
+        # Decoding one image at a time is fast, and otherwise its memory would limit the batch size.
+        pipeline.vae.enable_slicing()
+
+
+def _loading_error(given: str, error: Exception) -> UsageError:
+    text = " ".join(str(error).split())[:400]
+    if isinstance(error, torch.OutOfMemoryError):
+        return UsageError(f"{given} does not fit into the GPU's memory; set quantize=nf4 or offload=true: {text}")
+    if "No GPU found" in text:
+        return UsageError(f"{given}: 4-bit weights need a GPU, and none is visible; use a model that is not quantized")
+    return UsageError(f"{given} cannot be loaded: {type(error).__name__}: {text}")

@@ -1,0 +1,109 @@
+"""Finds the files of a model in a folder or on the Hugging Face hub. Its error messages say what to do."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+
+from openmaia.core.errors import UsageError
+
+DENOISERS = ("transformer", "unet")
+"""Names that diffusion pipelines use for their denoising network."""
+
+TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
+"""Names that diffusion pipelines use for their text encoders. The first one that a pipeline has is its largest."""
+
+
+def located(source: str) -> str:
+    """Returns the path of an existing folder with `~` expanded, or a hub id unchanged."""
+    folder = Path(source).expanduser()
+    return str(folder) if folder.is_dir() else source
+
+
+def model_file(key: str, source: str, filename: str, revision: str | None = None) -> Path | None:
+    """Finds a file of a model in its folder, in the cache of the hub, or on the hub.
+
+    Args:
+        key: The config key that names the model, for messages.
+        source: A folder or a hub id.
+        filename: A path relative to the model.
+        revision: A revision on the hub.
+
+    Returns:
+        The local path, or None if the model has no such file.
+
+    Raises:
+        UsageError: The model does not exist, is gated, or cannot be reached.
+    """
+    folder = Path(located(source))
+    if folder.is_dir():
+        return folder / filename if (folder / filename).is_file() else None
+    with hub_errors(key, source):
+        # Without a connection, the client would try for half a minute to find out whether the cached file is current.
+        cached = try_to_load_from_cache(source, filename, revision=revision)
+        if isinstance(cached, str):
+            return Path(cached)
+        with suppress(RemoteEntryNotFoundError):
+            return Path(hf_hub_download(source, filename, revision=revision))
+    return None
+
+
+@contextmanager
+def hub_errors(key: str, source: str) -> Iterator[None]:
+    """Translates errors of huggingface_hub inside the block into a UsageError that says what to do.
+
+    Args:
+        key: The config key that names the model.
+        source: A folder or a hub id.
+    """
+    given = f"{key}={source!r}"
+    try:
+        yield
+    except GatedRepoError as error:
+        raise UsageError(
+            f"{given} is gated: accept its licence at https://huggingface.co/{source}, then set HF_TOKEN to a token of that "
+            "account"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise UsageError(
+            f"{given} is neither a folder nor a model of the hub; check the name, and set HF_TOKEN if it is private"
+        ) from error
+    except HFValidationError as error:
+        raise UsageError(f"{given} is neither a folder nor a hub id such as owner/name") from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, httpx2.HTTPError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise UsageError(
+            f"{given} is no folder, and the model hub did not answer for it ({reason}); check the name, the network and "
+            f"HF_HUB_OFFLINE, or give a folder that holds the model (hf download {source})"
+        ) from error
+
+
+def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
+    """Returns the content of a JSON file of a model, or None if the model has no such file.
+
+    Args:
+        key: The config key that names the model, for messages.
+        source: A folder or a hub id.
+        filename: A path relative to the model.
+
+    Raises:
+        UsageError: The file is damaged, or the model does not exist, is gated, or cannot be reached.
+    """
+    path = model_file(key, source, filename)
+    try:
+        return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{key}={source!r}: its {filename} is damaged: {error}") from error

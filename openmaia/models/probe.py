@@ -1,0 +1,132 @@
+"""Prints what torch, torchvision, timm and transformers report about this machine and about models.
+
+Importing these libraries takes seconds, and may fail or hang. `openmaia doctor` therefore runs this module in a
+separate process, `python -m openmaia.models.probe NETWORK MODEL TOKENS`, with a time limit. Each result is printed as a
+line of JSON as soon as it is known. No weights are loaded.
+"""
+
+import difflib
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+RENAMED = {"dino_vits8": "timm:vit_small_patch8_224.dino", "clip_rn50": "timm:resnet50_clip.openai"}
+"""Names of networks in the published experiments, with their names in timm."""
+
+
+def main(network: str = "", model: str = "", tokens: str = "0") -> None:
+    """Prints versions and GPUs, and on request the source of a checkpoint and the size of a KV cache.
+
+    Args:
+        network: A network of torchvision or timm whose checkpoint is looked up. Empty to skip this.
+        model: A folder or hub id of a language model whose KV cache is estimated. Empty to skip this.
+        tokens: The length of a conversation in tokens.
+    """
+    _print(_torch())
+    _print(_torchvision())
+    if network:
+        _print({"checkpoint": checkpoint(network)})
+    if model:
+        _print({"kv_cache": kv_cache_bytes(model, int(tokens))})
+
+
+def _print(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _torch() -> dict[str, Any]:
+    import torch
+
+    gpus: list[list[Any]] = []
+    for device in range(torch.cuda.device_count()):
+        free, total = torch.cuda.mem_get_info(device)
+        gpus.append([torch.cuda.get_device_name(device), total, free])
+    return {"torch": torch.__version__, "gpus": gpus}
+
+
+def _torchvision() -> dict[str, Any]:
+    """Returns the version of torchvision, or the error of its import, which fails if it was built for another torch."""
+    try:
+        return {"torchvision": importlib.import_module("torchvision").__version__}
+    except (ImportError, OSError, RuntimeError) as error:
+        return {"torchvision_error": (str(error).strip().splitlines() or [type(error).__name__])[0]}
+
+
+def checkpoint(network: str) -> dict[str, Any]:
+    """Returns where the weights of a network of torchvision or timm are published.
+
+    Returns:
+        {"hub": repository or folder}, or {"url": address, "bytes": size or 0 if unknown, "path": location in the cache}
+        for a single file, or {"nearest": similar names} if the library does not know the network.
+    """
+    network = RENAMED.get(network, network)
+    library, colon, name = network.partition(":")
+    published = _of_timm(name) if colon and library == "timm" else _of_torchvision(name if colon else network)
+    if "url" in published:
+        import torch
+
+        folder = Path(torch.hub.get_dir()) / "checkpoints"
+        published["path"] = str(folder / published["url"].rpartition("/")[2])
+    return published
+
+
+def _of_timm(name: str) -> dict[str, Any]:
+    scheme, colon, source = name.partition(":")
+    if colon and scheme in ("hf-hub", "hf_hub", "local-dir"):
+        return {"hub": source}
+    timm: Any = importlib.import_module("timm.models")
+    known = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    if known is None:
+        return {"nearest": difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.0)}
+    return {"hub": known.hf_hub_id} if known.hf_hub_id else {"url": known.url, "bytes": 0}
+
+
+def _of_torchvision(name: str) -> dict[str, Any]:
+    import torchvision
+
+    from openmaia.models.targets.networks import from_torchvision
+
+    plain, _, chosen = name.partition("@")
+    if plain not in from_torchvision.names():
+        return {"nearest": difflib.get_close_matches(plain, from_torchvision.names(), n=3, cutoff=0.0)}
+    offered = torchvision.models.get_model_weights(plain).__members__
+    weights = offered.get(chosen or from_torchvision.PUBLISHED_WEIGHTS.get(plain, "DEFAULT"))
+    if weights is None:
+        return {"nearest": [f"{plain}@{each}" for each in offered]}
+    # torchvision states sizes in MB of 2^20 bytes.
+    return {"url": weights.url, "bytes": int(weights.meta["_file_size"] * 2**20)}
+
+
+def kv_cache_bytes(model: str, tokens: int) -> float:
+    """Estimates the size of the 16-bit KV cache of one conversation from the model's config.json.
+
+    A layer caches a key and a value per token and key-value head. Layers with a sliding window cache only the tokens in
+    the window, and layers with linear attention none. Latent attention caches one small vector per token for all heads.
+
+    Args:
+        model: A folder or a hub id.
+        tokens: The length of the conversation.
+
+    Returns:
+        The size in bytes, or 0 if the config cannot be read.
+    """
+    from transformers import AutoConfig
+
+    try:
+        config: Any = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config(decoder=True)
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = 2 * heads * (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        if latent := getattr(config, "kv_lora_rank", None):
+            width = latent + config.qk_rope_head_dim
+        layers: list[str] = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    except (OSError, ValueError, KeyError, AttributeError):
+        return 0.0
+    window = min(getattr(config, "sliding_window", None) or tokens, tokens)
+    kept = {"full_attention": tokens, "linear_attention": 0}
+    return 2.0 * width * sum(kept.get(layer, window) for layer in layers)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,125 @@
+"""Directions in the activation space of a layer, which are studied as units like the layer's own channels.
+
+Examples are dictionary features, linear probes and principal components. The user gives them as a safetensors file. The
+response of a direction at each position is weight · channels + bias, followed by a ReLU if the file demands it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+
+from openmaia.core.errors import UsageError
+from openmaia.models.targets.maps import Response
+
+SUFFIX = "/directions"
+"""Suffix of layer names. The units of `layer4/directions` are the directions in the activation space of `layer4`."""
+
+ROWS = 1024
+"""Number of directions that are multiplied at a time, because double precision doubles the memory of the weights."""
+
+ACTIVATIONS = ("", "none", "relu")
+"""Accepted values of the metadata `activation` of a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directions:
+    """The directions in the activation space of one layer, and the computation of their responses.
+
+    Each direction is a unit. Its response at a position is computed from the channels of the layer's output there, as
+    described at the top of this module. The tensors are on the CPU.
+    """
+
+    layer: str
+    """Name of the layer whose output is read."""
+    weight: torch.Tensor
+    """The directions, float32 of shape (units, channels)."""
+    bias: torch.Tensor
+    """The biases, float32 of shape (units,)."""
+    rectified: bool
+    """Whether a ReLU is applied to the responses."""
+
+    @property
+    def name(self) -> str:
+        """The layer name under which the directions are units, such as `layer4/directions`."""
+        return self.layer + SUFFIX
+
+    def state(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """Returns the names and values of the tensors, from which the digest of the target is computed.
+
+        The names say whether a ReLU is applied, so that this changes the digest, too.
+        """
+        kind = "relu" if self.rectified else "linear"
+        return [(f"{self.name}.{kind}.weight", self.weight), (f"{self.name}.{kind}.bias", self.bias)]
+
+    def unit(self, response: Response, index: int) -> Response:
+        """Returns the response of one direction to an image, shape (h, w) or ().
+
+        Args:
+            response: Output of the layer for the image, shape (channels, h, w) or (channels,).
+            index: Index of the direction.
+        """
+        return self._rows(response, slice(index, index + 1))[0]
+
+    def all(self, response: Response) -> Response:
+        """Returns the responses of all directions to an image, shape (units, h, w) or (units,).
+
+        Args:
+            response: Output of the layer for the image, shape (channels, h, w) or (channels,).
+        """
+        responses = np.empty((self.weight.shape[0], *response.shape[1:]), dtype=np.float32)
+        for start in range(0, len(responses), ROWS):
+            responses[start : start + ROWS] = self._rows(response, slice(start, start + ROWS))
+        return responses
+
+    def _rows(self, response: Response, rows: slice) -> Response:
+        # In double precision: one direction and all directions are summed in different orders, but an exemplar that is
+        # probed again has to give its stored activation.
+        channels = torch.from_numpy(response).double().reshape(len(response), -1)
+        values = self.weight[rows].double() @ channels
+        values += self.bias[rows].double()[:, None]
+        if self.rectified:
+            values.clamp_(min=0)
+        return values.float().reshape(-1, *response.shape[1:]).numpy()
+
+
+def read_directions(layer: str, path: str, channels: int) -> Directions:
+    """Reads a safetensors file of directions.
+
+    Args:
+        layer: The layer in whose activation space the directions are.
+        path: A file with the tensor `weight` of shape (units, channels) and optionally the tensor `bias` of shape
+            (units,) and the metadata activation=relu.
+        channels: Number of channels of the layer's output.
+
+    Raises:
+        UsageError: The file cannot be read, or its content does not match the layer.
+    """
+    given = f"target.directions: {layer}={path!r}"
+    try:
+        with safe_open(path, framework="pt") as file:
+            activation = (file.metadata() or {}).get("activation", "")
+            tensors = {name: file.get_tensor(name) for name in file.keys() if name in ("weight", "bias")}  # noqa: SIM118
+            names = sorted(file.keys())
+    except (OSError, SafetensorError) as error:
+        raise UsageError(f"{given} cannot be read as a safetensors file: {error}") from error
+    if "weight" not in tensors:
+        raise UsageError(f"{given} has no tensor `weight`, of (units, channels); it has: {', '.join(names) or 'none'}")
+    if activation not in ACTIVATIONS:
+        raise UsageError(f"{given} has the metadata activation={activation!r}; expected relu, or none at all")
+    weight, bias = tensors["weight"], tensors.get("bias")
+    if weight.ndim != 2 or weight.shape[1] != channels or not weight.shape[0] or not weight.is_floating_point():
+        raise UsageError(
+            f"{given}: `weight` is {tuple(weight.shape)} of {weight.dtype}; layer {layer!r} has {channels} channels, "
+            f"so expected (units, {channels}) of floats"
+        )
+    if bias is not None and (tuple(bias.shape) != weight.shape[:1] or not bias.is_floating_point()):
+        raise UsageError(f"{given}: `bias` is {tuple(bias.shape)}; expected ({weight.shape[0]},), one per direction")
+    return Directions(
+        layer=layer,
+        weight=weight.float(),
+        bias=torch.zeros(weight.shape[0]) if bias is None else bias.float(),
+        rectified=activation == "relu",
+    )

@@ -1,0 +1,147 @@
+"""Runs forward passes and captures the outputs of selected layers."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from openmaia.core.errors import UsageError
+from openmaia.core.units import OUTPUT
+from openmaia.models.device import service_errors
+from openmaia.models.targets.maps import OutputLayout, OutputShape, ShapeEvidence, first_tensor, layout
+
+SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
+"""Exceptions that networks raise for inputs of a size that they do not accept."""
+
+
+class Forward:
+    """Runs a network and returns the outputs of selected layers."""
+
+    def __init__(self, module: nn.Module, layers: Mapping[str, str], device: torch.device):
+        """Prepares forward passes.
+
+        Args:
+            module: The network, in evaluation mode and on `device`.
+            layers: Names of modules in the network, by the names that the user gives to the layers. OUTPUT stands for
+                the output of the network.
+            device: The device of the network.
+        """
+        self._module, self._layers, self._device = module, layers, device
+        self._modules = dict(module.named_modules())
+
+    def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Runs the network on a batch of images and returns the output of each layer.
+
+        Args:
+            batch: The inputs, shape (images, 3, height, width).
+
+        Returns:
+            The output by layer, float32 of shape (images, …) on the CPU. If a module is called several times, it is the
+            output of the last call.
+
+        Raises:
+            ServiceError: The batch needs more memory than the GPU has.
+            HostDead: The GPU no longer answers.
+        """
+        outputs: dict[str, torch.Tensor] = {}
+        with service_errors("the target network"):
+            self._pass(batch, outputs, Counter())
+        return outputs
+
+    def examine(self, size: tuple[int, int]) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
+        """Determines which axes of the layers' outputs are units and which are positions (their layouts).
+
+        For this it runs the network on inputs of three sizes: the usual one, twice its height, and twice its width.
+
+        Args:
+            size: Height and width of the network's own input.
+
+        Returns:
+            The output shapes of the layers for one image of this size, without the batch axis; their layouts; and the
+            error with which the network refuses other sizes, "" if it accepts them.
+
+        Raises:
+            UsageError: A layer has no units, or is not called exactly once in a pass.
+        """
+        height, width = size
+        outputs: dict[str, torch.Tensor] = {}
+        calls: Counter[str] = Counter()
+        self._pass(torch.zeros(1, 3, height, width), outputs, calls)
+        for layer in self._layers:
+            _check_called_once(layer, calls[layer])
+        usual = {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}
+        taller, refusal = self._shapes((2 * height, width))
+        wider, second_refusal = self._shapes((height, 2 * width))
+        layouts = {
+            layer: layout(
+                ShapeEvidence(
+                    layer=layer,
+                    module=self._modules.get(self._layers[layer], self._module),
+                    size=size,
+                    usual=usual[layer],
+                    taller=taller.get(layer),
+                    wider=wider.get(layer),
+                )
+            )
+            for layer in self._layers
+        }
+        return usual, layouts, refusal or second_refusal
+
+    def _shapes(self, size: tuple[int, int]) -> tuple[dict[str, OutputShape], str]:
+        """Runs one image of a given size. Returns the layers' output shapes, and the error message if the pass fails.
+
+        If the pass fails, for example in a classifier of fixed size, the shapes of the layers before it are returned.
+        """
+        outputs: dict[str, torch.Tensor] = {}
+        refusal = ""
+        try:
+            self._pass(torch.zeros(1, 3, *size), outputs, Counter())
+        except SIZE_ERRORS as error:
+            refusal = f"{type(error).__name__}: {str(error)[:200]}"
+        return {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}, refusal
+
+    def _pass(self, batch: torch.Tensor, outputs: dict[str, torch.Tensor], calls: Counter[str]) -> None:
+        def catch(layer: str, output: Any) -> None:
+            calls[layer] += 1
+            values = first_tensor(output, len(batch), layer)
+            # The output is copied because a later layer may modify it in place.
+            outputs[layer] = values.detach().to("cpu", torch.float32, copy=True)
+
+        hooks = [
+            self._modules[name].register_forward_hook(lambda _m, _i, output, layer=layer: catch(layer, output))
+            for layer, name in self._layers.items()
+            if name != OUTPUT
+        ]
+        try:
+            with torch.inference_mode():
+                output = self._module(batch.to(self._device))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for layer, name in self._layers.items():
+            if name == OUTPUT:
+                catch(layer, output)
+
+
+def equal_sizes(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:
+    """Groups tensors of equal shape into batches of at most `batch_size`.
+
+    Returns:
+        The indices of the tensors in each batch, in ascending order.
+    """
+    groups: dict[OutputShape, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        groups.setdefault(tuple(tensor.shape), []).append(index)
+    return [group[i : i + batch_size] for group in groups.values() for i in range(0, len(group), batch_size)]
+
+
+def _check_called_once(layer: str, calls: int) -> None:
+    if calls == 0:
+        raise UsageError(f"layer {layer!r} is not used in a forward pass; name another one")
+    if calls > 1:
+        raise UsageError(
+            f"layer {layer!r} is called {calls} times in one forward pass, so that its response is ambiguous; name a module "
+            "that is called once, such as one inside it or the block around it"
+        )

@@ -1,0 +1,262 @@
+"""Determines which axes of a layer's output are units and which are positions, and arranges the positions in space."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from openmaia.core.errors import UsageError
+
+Response = npt.NDArray[np.float32]
+"""A layer's output for one image: (units, h, w), or (units,) for a layer without positions."""
+
+OutputShape = tuple[int, ...]
+"""Shape of a layer's output for one image, without the batch axis."""
+
+PREFIXES = (1, 0, 2, 5, 9)
+"""Numbers of leading tokens (class token and registers) in common networks, the most common first."""
+
+MAX_PREFIX = 16
+"""Largest number of leading tokens."""
+
+
+class AxisOrder(Enum):
+    """The order of an output's axes, without the batch axis."""
+
+    VECTOR = "units"
+    MAP = "units, rows, columns"
+    MAP_LAST = "rows, columns, units"
+    TOKENS = "positions, units"
+    TOKENS_LAST = "units, positions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputLayout:
+    """Says how to read the output tensor of a layer: which of its axes are units, and which are positions in the image.
+
+    `layout` infers it once for each layer. `spatial` uses it to convert every output to a `Response`.
+    """
+
+    kind: AxisOrder
+    """The order of the axes."""
+    prefix: int | None = None
+    """For tokens: the number of leading tokens (class token and registers) before the tokens of the image patches. None
+    if it has to be derived from the number of tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeEvidence:
+    """The shapes of a layer's output for inputs of different sizes, from which the layout is inferred."""
+
+    layer: str
+    """Name of the layer."""
+    module: nn.Module
+    """The module of the layer."""
+    size: tuple[int, int]
+    """Height and width of the network's own input."""
+    usual: OutputShape
+    """The shape for an input of this size."""
+    taller: OutputShape | None = None
+    """The shape for an input of twice the height. None if the network refuses it."""
+    wider: OutputShape | None = None
+    """The shape for an input of twice the width. None if the network refuses it."""
+
+
+def first_tensor(output: Any, images: int, layer: str) -> torch.Tensor:
+    """Returns a layer's output, or the first tensor of an output that is a tuple, a list or a mapping.
+
+    Args:
+        output: The output of a module.
+        images: Number of images in the batch.
+        layer: Name of the layer, for messages.
+
+    Returns:
+        A tensor of shape (images, …) with one to three further axes.
+
+    Raises:
+        UsageError: The output holds no units.
+    """
+    if isinstance(output, (tuple, list, Mapping)):
+        parts = cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output)
+        output = next((part for part in parts if isinstance(part, torch.Tensor)), None)
+    if (
+        isinstance(output, torch.Tensor)
+        and output.ndim in (2, 3, 4)
+        and output.shape[0] == images
+        and output.is_floating_point()
+    ):
+        return output
+    shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+    raise UsageError(
+        f"layer {layer!r} has no units: its output is {shape}; expected a map ({images}, C, h, w), tokens "
+        f"({images}, T, C) or a vector ({images}, C)"
+    )
+
+
+def layout(evidence: ShapeEvidence) -> OutputLayout:
+    """Infers the layout of an output from the axes that grow with the input.
+
+    The output shape is compared with the shapes for inputs of twice the height and of twice the width. Rows grow with
+    the height, columns with the width, tokens with both, and units with neither. A layer whose axes grow otherwise,
+    such as attention weights with two token axes, is refused.
+
+    If the network accepts only one input size, or the layer pools to a fixed grid, the layout is inferred from the
+    shape alone: rows and columns must have the proportions of the input. If two orders are possible, the type of the
+    module (convolution or linear layer) decides.
+
+    Raises:
+        UsageError: The output cannot be read as units at positions.
+    """
+    if len(evidence.usual) == 1:
+        return OutputLayout(kind=AxisOrder.VECTOR)
+    growing = _growing_axes(evidence)
+    if growing is None or not any(growing):
+        return _layout_by_shape(evidence, fixed=growing is not None)
+    kinds: dict[tuple[OutputShape, OutputShape], AxisOrder] = {
+        ((1,), (2,)): AxisOrder.MAP,
+        ((0,), (1,)): AxisOrder.MAP_LAST,
+        ((0,), (0,)): AxisOrder.TOKENS,
+        ((1,), (1,)): AxisOrder.TOKENS_LAST,
+    }
+    kind = kinds.get(growing)
+    if kind is None or (len(evidence.usual) == 3) != (kind in (AxisOrder.MAP, AxisOrder.MAP_LAST)):
+        raise _unclear(evidence, "no axes of it follow the rows and columns of the input as those of a map do")
+    if kind in (AxisOrder.TOKENS, AxisOrder.TOKENS_LAST):
+        return OutputLayout(kind=kind, prefix=_prefix(evidence, 0 if kind is AxisOrder.TOKENS else 1))
+    return OutputLayout(kind=kind)
+
+
+def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> Response:
+    """Converts a layer's output for one image to a response with units first and positions in rows and columns.
+
+    Args:
+        values: The output without the batch axis.
+        layout: Layout of the output.
+        size: Height and width of the input, from which the grid of tokens is derived. They may differ.
+        layer: Name of the layer, for messages.
+
+    Returns:
+        The response, shape (units, h, w), or (units,) for a layer without positions.
+
+    Raises:
+        UsageError: The tokens do not tile the input.
+    """
+    values = values.detach().float().cpu()
+    match layout.kind:
+        case AxisOrder.VECTOR:
+            values = values.reshape(-1)
+        case AxisOrder.MAP:
+            pass
+        case AxisOrder.MAP_LAST:
+            values = values.permute(2, 0, 1)
+        case AxisOrder.TOKENS | AxisOrder.TOKENS_LAST:
+            tokens = values if layout.kind is AxisOrder.TOKENS else values.T
+            prefix, height, width = _grid(tokens.shape[0], layout.prefix, size, layer)
+            values = tokens[prefix:].T.reshape(-1, height, width)
+    return np.array(values.numpy(), order="C")
+
+
+def _growing_axes(evidence: ShapeEvidence) -> tuple[OutputShape, OutputShape] | None:
+    """Returns the axes that change with the height and those that change with the width. None if they are not known."""
+    usual, taller, wider = evidence.usual, evidence.taller, evidence.wider
+    if taller is None or wider is None or not len(usual) == len(taller) == len(wider):
+        return None
+    axes = range(len(usual))
+    return tuple(axis for axis in axes if taller[axis] != usual[axis]), tuple(
+        axis for axis in axes if wider[axis] != usual[axis]
+    )
+
+
+def _layout_by_shape(evidence: ShapeEvidence, fixed: bool) -> OutputLayout:
+    """Infers the layout of an output from its usual shape alone.
+
+    Args:
+        evidence: The shapes.
+        fixed: Whether the output has the same shape for all input sizes, so that its positions are not patches.
+    """
+    if sum(length > 1 for length in evidence.usual) <= 1:
+        return OutputLayout(kind=AxisOrder.VECTOR)
+    if len(evidence.usual) == 3:
+        return OutputLayout(kind=_map_order(evidence, fixed))
+    if fixed:
+        raise _unclear(evidence, "it has several positions, and they do not follow those of the input")
+    # Numbers of units are often squares too. Tokens on the last axis are therefore accepted only if they grow.
+    _grid(evidence.usual[0], None, evidence.size, evidence.layer)
+    return OutputLayout(kind=AxisOrder.TOKENS)
+
+
+def _map_order(evidence: ShapeEvidence, fixed: bool) -> AxisOrder:
+    units_first = _proportioned(evidence.usual[1], evidence.usual[2], evidence.size, fixed)
+    units_last = _proportioned(evidence.usual[0], evidence.usual[1], evidence.size, fixed)
+    if units_first != units_last:
+        return AxisOrder.MAP if units_first else AxisOrder.MAP_LAST
+    if units_first and isinstance(evidence.module, (nn.Conv2d, nn.BatchNorm2d)):
+        return AxisOrder.MAP
+    # Exactly these types: libraries derive normalisations of the other axis from nn.LayerNorm.
+    if units_first and type(evidence.module) in (nn.Linear, nn.LayerNorm):
+        return AxisOrder.MAP_LAST
+    raise _unclear(evidence, "the shape does not tell which of its axes are rows and columns")
+
+
+def _proportioned(rows: int, columns: int, size: tuple[int, int], fixed: bool) -> bool:
+    height, width = size
+    if rows > height or columns > width:
+        return False
+    if height == width or (fixed and rows == columns):
+        return rows == columns
+    # Strides may round each side up or down.
+    return abs(rows * width - columns * height) <= max(size)
+
+
+def _prefix(evidence: ShapeEvidence, axis: int) -> int | None:
+    """Returns the number of leading tokens, which do not double with the input as the tokens of patches do.
+
+    None if the patches do not fill the input, so that their number does not double exactly.
+    """
+    assert evidence.taller is not None
+    assert evidence.wider is not None
+    usual = evidence.usual[axis]
+    candidates = {2 * usual - evidence.taller[axis], 2 * usual - evidence.wider[axis]}
+    if len(candidates) == 1:
+        prefix = candidates.pop()
+        if 0 <= prefix <= MAX_PREFIX and _tiling(usual, (prefix,), evidence.size):
+            return prefix
+    return None
+
+
+def _grid(tokens: int, prefix: int | None, size: tuple[int, int], layer: str) -> tuple[int, int, int]:
+    """Returns the numbers of leading tokens, rows and columns.
+
+    Raises UsageError if no square patches tile the input.
+    """
+    tiling = _tiling(tokens, PREFIXES if prefix is None else (prefix,), size)
+    if tiling is None:
+        raise UsageError(
+            f"layer {layer!r}: {tokens} tokens do not tile an input of {size[0]} x {size[1]} in square patches; name "
+            "another layer"
+        )
+    return tiling
+
+
+def _tiling(tokens: int, prefixes: Iterable[int], size: tuple[int, int]) -> tuple[int, int, int] | None:
+    grids = [(size[0] // patch, size[1] // patch) for patch in range(1, min(size) + 1)]
+    exact = [grid for grid in grids if size[0] * grid[1] == size[1] * grid[0] and size[0] % grid[0] == 0]
+    # If the patches do not fill the input, a strip at its end is lost, as in a convolution without padding.
+    for candidates in (exact, grids):
+        for prefix in prefixes:
+            for height, width in candidates:
+                if height * width == tokens - prefix:
+                    return prefix, height, width
+    return None
+
+
+def _unclear(evidence: ShapeEvidence, why: str) -> UsageError:
+    return UsageError(
+        f"layer {evidence.layer!r} cannot be read as units at positions: its output is {evidence.usual} for one image of "
+        f"{evidence.size[0]} x {evidence.size[1]}, and {why}; name another layer, such as the module behind it"
+    )

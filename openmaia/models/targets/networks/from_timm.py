@@ -1,0 +1,114 @@
+"""Loads networks of timm, which include DINO ViT-S/8 and CLIP RN50 of the published MAIA experiments.
+
+timm reads weights from safetensors, by torch.load with weights_only=True, or, for weights of JAX, by numpy without
+unpickling. No code in a file is run.
+"""
+
+import difflib
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import timm
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from timm.data.config import resolve_model_data_config
+from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
+from timm.data.transforms_factory import create_transform
+
+from openmaia.core.errors import UsageError
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+
+RESAMPLING = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+def any_network(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
+    """Loads a network of timm.
+
+    Args:
+        name: A name in timm, or `hf-hub:ID` for a timm network on the hub.
+        pretrained: Whether the weights are loaded. Otherwise they are random.
+        **arguments: Further arguments of `timm.create_model`.
+
+    Raises:
+        UsageError: The name is unknown, or the weights cannot be loaded.
+    """
+    if not pretrained and name.startswith("hf-hub:"):
+        raise UsageError(
+            f"target.network='timm:{name}' describes a network that only the hub knows, and with target.weights nothing "
+            "is downloaded; give one of timm's own names"
+        )
+    if ":" not in name and not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.0)
+        raise UsageError(f"target.network='timm:{name}' is not known to timm; the nearest are {', '.join(near)}")
+    if pretrained and ":" not in name and not timm.is_model_pretrained(name):
+        raise UsageError(f"timm has no weights for {name!r}; give a checkpoint as target.weights, or random")
+    try:
+        module = timm.create_model(name, pretrained=pretrained, **arguments)
+    except (OSError, RuntimeError, ValueError, SafetensorError, pickle.UnpicklingError) as error:
+        raise UsageError(
+            f"target.network='timm:{name}' cannot be loaded: {str(error)[:300]}. If the hub cannot be reached, give a "
+            "checkpoint file as target.weights; a gated network needs an accepted licence and HF_TOKEN"
+        ) from error
+    classes = int(getattr(module, "num_classes", 0))
+    labels = _labels(module, classes) if pretrained else ()
+    return TargetNetwork(module=module, preprocess=_preprocess(name, module), labels=labels, classifies=classes > 0)
+
+
+def dino_vits8(pretrained: bool) -> TargetNetwork:
+    """Loads DINO's ViT-S/8. Its modules have the same names in timm as in the published code, such as blocks.0.mlp.fc1.
+
+    As in the published code, position embeddings are interpolated for inputs of other proportions, and a strip at the
+    end of an input is ignored if the patches do not fill the input.
+
+    Args:
+        pretrained: Whether the weights are loaded. Otherwise they are random.
+    """
+    network = any_network("vit_small_patch8_224.dino", pretrained, dynamic_img_size=True)
+    # If img_size is set, timm refuses inputs whose sides are not multiples of 8 pixels.
+    embedding: Any = network.module.get_submodule("patch_embed")
+    embedding.img_size = None
+    return network
+
+
+def clip_rn50(pretrained: bool) -> TargetNetwork:
+    """Loads the image encoder of OpenAI's CLIP RN50 with the published names of its layers.
+
+    CLIP's preprocessing, which the published MAIA code uses too, scales the shorter side to 224 pixels with bicubic
+    resampling and keeps the central square.
+
+    Args:
+        pretrained: Whether the weights are loaded. Otherwise they are random.
+    """
+    network = any_network("resnet50_clip.openai", pretrained)
+    preprocess = replace(network.preprocess, crop=1.0)
+    aliases = {f"layer{stage + 1}": f"stages.{stage}" for stage in range(4)}
+    return replace(network, preprocess=preprocess, published=preprocess, aliases=aliases, classifies=False)
+
+
+def _preprocess(name: str, module: torch.nn.Module) -> Preprocess:
+    config = resolve_model_data_config(module)
+    ours = Preprocess(
+        size=tuple(config["input_size"][1:]),
+        crop=config["crop_pct"],
+        resample=RESAMPLING.get(config["interpolation"], Image.Resampling.BICUBIC),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        squash=config["crop_mode"] == "squash",
+    )
+    transform: Any = create_transform(**config, is_training=False)
+    return verified(ours, transform, f"timm:{name}")
+
+
+def _labels(module: torch.nn.Module, classes: int) -> tuple[str, ...]:
+    subset = infer_imagenet_subset(module)
+    if not subset:
+        return ()
+    info = ImageNetInfo(subset)
+    return tuple(str(info.index_to_description(index)) for index in range(classes))

@@ -1,0 +1,96 @@
+"""Loads classifiers of torchvision and the preprocessing of their weights.
+
+torchvision unpickles its weight files, which could run code. Therefore each file is first downloaded, compared with its
+hash, and read with weights_only=True. This fails for a file that would run code, before torchvision reads it.
+"""
+
+import pickle
+from typing import Any
+
+import torch
+import torchvision
+from PIL import Image
+from torchvision.transforms import InterpolationMode
+
+from openmaia.core.errors import UsageError
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+
+PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
+"""Weights of networks in the published experiments, which are used although torchvision's default has changed."""
+
+RESAMPLING = {
+    InterpolationMode.NEAREST: Image.Resampling.NEAREST,
+    InterpolationMode.BILINEAR: Image.Resampling.BILINEAR,
+    InterpolationMode.BICUBIC: Image.Resampling.BICUBIC,
+}
+
+
+def names() -> list[str]:
+    """Returns the names of all classifiers of torchvision."""
+    return torchvision.models.list_models(module=torchvision.models)
+
+
+def any_network(name: str, pretrained: bool) -> TargetNetwork:
+    """Loads a classifier of torchvision.
+
+    Args:
+        name: The name of a classifier and optionally of its weights, such as `resnet18` or `resnet18@IMAGENET1K_V1`.
+        pretrained: Whether the weights are loaded. Otherwise they are random, and the name selects the preprocessing
+            only.
+
+    Raises:
+        UsageError: The weights are unknown or cannot be downloaded.
+    """
+    plain, _, chosen = name.partition("@")
+    weights = _weights(plain, chosen or PUBLISHED_WEIGHTS.get(plain, "DEFAULT"))
+    preprocess = _preprocess(name, weights.transforms())
+    if not pretrained:
+        return TargetNetwork(module=_architecture(plain, weights), preprocess=preprocess)
+    try:
+        weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
+        module = torchvision.models.get_model(plain, weights=weights, progress=False)
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        raise UsageError(
+            f"target.network={name!r}: its weights cannot be loaded from {weights.url} ({str(error)[:200]}); put that file "
+            "on this machine and give it as target.weights"
+        ) from error
+    return TargetNetwork(module=module, preprocess=preprocess, labels=tuple(weights.meta["categories"]))
+
+
+def _weights(name: str, chosen: str) -> Any:
+    offered = torchvision.models.get_model_weights(name)
+    if chosen not in offered.__members__:
+        raise UsageError(
+            f"target.network='torchvision:{name}@{chosen}': there are no such weights; expected one of "
+            f"{', '.join(offered.__members__)}"
+        )
+    return offered[chosen]
+
+
+def _architecture(name: str, weights: Any) -> torch.nn.Module:
+    """Returns the network with random weights, in the architecture to which the given weights belong."""
+    arguments: dict[str, Any] = {"num_classes": len(weights.meta["categories"])}
+    if name.startswith("vit_"):
+        arguments["image_size"] = weights.meta["min_size"][0]
+    if name == "maxvit_t":
+        arguments["input_size"] = weights.meta["min_size"]
+    if name in ("googlenet", "inception_v3"):
+        arguments |= {"transform_input": True, "init_weights": False}
+    return torchvision.models.get_model(name, weights=None, **arguments)
+
+
+def _preprocess(name: str, transforms: Any) -> Preprocess:
+    """Returns the preprocessing that corresponds to torchvision's transforms.
+
+    torchvision scales the shorter side to resize_size and keeps the central crop_size; `Preprocess` does both in one
+    step.
+    """
+    crop, resize = transforms.crop_size[0], transforms.resize_size[0]
+    ours = Preprocess(
+        size=(crop, crop),
+        crop=crop / resize,
+        resample=RESAMPLING[transforms.interpolation],
+        mean=tuple(transforms.mean),
+        std=tuple(transforms.std),
+    )
+    return verified(ours, transforms, name)

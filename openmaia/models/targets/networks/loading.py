@@ -1,0 +1,145 @@
+"""Loads target networks by name, with optional checkpoints."""
+
+import difflib
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import Pixels
+from openmaia.models.targets.networks.checkpoint import load_checkpoint
+from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, efficientnet
+from openmaia.models.targets.preprocess import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Preprocess,
+    PreprocessPreset,
+    TargetNetwork,
+    published,
+)
+
+RANDOM = "random"
+
+LIBRARIES = ("torchvision", "timm", "hf")
+
+
+def load(name: str, weights: str = "", preset: PreprocessPreset = "weights") -> TargetNetwork:
+    """Loads a network in evaluation mode. Code in a weight file is never run.
+
+    Args:
+        name: A torchvision classifier (`resnet18`, `torchvision:vit_b_16`, `torchvision:resnet50@IMAGENET1K_V1`),
+            `dino_vits8`, `clip_rn50`, `timm:NAME`, `hf:ID` (a hub id or a folder), `efficientnet_lite0` to `_lite2`, or
+            `package.module:factory`.
+        weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or "random" for
+            random weights with seed 0. For a checkpoint and random weights, nothing is downloaded.
+        preset: "weights" for the preprocessing of the weights, "published" for that of the published MAIA code.
+
+    Raises:
+        UsageError: The name is unknown, a package is missing, or the weights cannot be loaded or do not match.
+    """
+    if preset not in ("weights", "published"):
+        raise UsageError(f"target.preprocess={preset!r}; expected weights or published")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = _network(name, pretrained=not weights)
+    if weights not in ("", RANDOM):
+        load_checkpoint(network.module, weights)
+    network.module.eval().requires_grad_(False)
+    if preset == "weights":
+        return network
+    return replace(network, preprocess=network.published or published(network.preprocess.size))
+
+
+def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
+    """Loads a classifier and returns a function that classifies an image.
+
+    Args:
+        name: Name of the network, as for `load`.
+
+    Returns:
+        A function from an image, uint8 of shape (height, width, 3), to the probabilities of the classes.
+    """
+    network = load(name)
+    # Same values, a quarter faster on a CPU.
+    module = network.module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+
+    def classify(pixels: Pixels) -> npt.NDArray[np.float32]:
+        view, _ = network.preprocess.view(pixels)
+        with torch.inference_mode():
+            return module(network.preprocess.tensor(view)[None]).softmax(dim=1)[0].numpy()
+
+    torch.set_num_threads(1)
+    return classify
+
+
+def _network(name: str, pretrained: bool) -> TargetNetwork:
+    """Loads the network with a name. Libraries are imported on demand, because their imports take seconds."""
+    library, colon, rest = name.partition(":")
+    if name in EFFICIENTNETS:
+        return efficientnet(name, pretrained)
+    if name in ("dino_vits8", "clip_rn50") or (colon and library == "timm"):
+        from openmaia.models.targets.networks import from_timm
+
+        published_names = {"dino_vits8": from_timm.dino_vits8, "clip_rn50": from_timm.clip_rn50}
+        if name in published_names:
+            return published_names[name](pretrained)
+        return from_timm.any_network(rest, pretrained)
+    if colon and library == "hf":
+        from openmaia.models.targets.networks import from_hub
+
+        return from_hub.any_network(rest, pretrained)
+    if colon and library != "torchvision":
+        return _from_factory(name)
+    from openmaia.models.targets.networks import from_torchvision
+
+    known = from_torchvision.names()
+    model = rest if colon else name
+    if model.partition("@")[0] not in known:
+        raise _unknown(name, known)
+    return from_torchvision.any_network(model, pretrained)
+
+
+def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
+    known = [*EFFICIENTNETS, "dino_vits8", "clip_rn50", *torchvision_names]
+    near = difflib.get_close_matches(name.rpartition(":")[2].lower().replace("-", "_"), known, n=3, cutoff=0.0)
+    return UsageError(
+        f"the network {name!r} is not known; the nearest names are {', '.join(near)}. Expected one of "
+        f"{', '.join(known[:4])}, a classifier of torchvision (resnet152), timm:NAME, hf:ID or package.module:factory"
+    )
+
+
+def _from_factory(name: str) -> TargetNetwork:
+    """Calls the user's function package.module:factory and returns its network.
+
+    The function returns a TargetNetwork, or an nn.Module, which gets inputs of 224 pixels with ImageNet's
+    normalisation.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not module_name:
+        raise UsageError(f"target.network={name!r} names no module; expected package.module:factory")
+    try:
+        factory = cast(Callable[[], Any], getattr(importlib.import_module(module_name), attribute))
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"target.network={name!r} cannot be imported: {error}; expected package.module:factory, or a name after "
+            f"one of {', '.join(f'{library}:' for library in LIBRARIES)}"
+        ) from error
+    if not callable(factory):
+        raise UsageError(f"target.network={name!r} is no function; expected package.module:factory")
+    made = factory()
+    if isinstance(made, TargetNetwork):
+        return made
+    if isinstance(made, torch.nn.Module):
+        default = Preprocess(
+            size=(224, 224), crop=0.875, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD
+        )
+        return TargetNetwork(module=made, preprocess=default)
+    raise UsageError(
+        f"target.network={name!r} returned {type(made).__name__}; expected an nn.Module or a TargetNetwork"
+    )

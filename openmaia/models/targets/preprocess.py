@@ -1,0 +1,147 @@
+"""Converts images to inputs of a network: cropping and resizing yields an image, which is then normalised."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import Pixels
+
+PreprocessPreset = Literal["weights", "published"]
+"""A named choice of preprocessing: that of the network's weights, or that of the published MAIA code."""
+
+ViewBox = tuple[float, float, float, float]
+"""The part of an image that a network receives: left, top, right, bottom in pixels of the image."""
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+TOLERANCE = 1.5
+"""Shift, in pixels of the network's input, that `verified` tolerates, because libraries round sides and margins to
+whole pixels. Another crop or value range causes a far larger shift."""
+
+LEVELS = 3 / 255
+"""Difference of pixel values that `verified` tolerates, because resizing rounds values and overshoots at edges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocess:
+    """The preprocessing of a network."""
+
+    size: tuple[int, int]
+    """Height and width of the input."""
+    crop: float | None
+    """Fraction of the shorter side that the central crop keeps. If it is None, the image is not cropped: its shorter
+    side is scaled to `size`, and its proportions are kept."""
+    resample: Image.Resampling
+    mean: tuple[float, float, float]
+    """Mean of each channel for the normalisation, on a scale of 0 to 1."""
+    std: tuple[float, float, float]
+    """Standard deviation of each channel for the normalisation, on a scale of 0 to 1."""
+    squash: bool = False
+    """Whether `crop` applies to each side separately, so that the proportions of the image are lost."""
+
+    @property
+    def any_shape(self) -> bool:
+        """Whether inputs may have proportions other than those of `size`."""
+        return self.crop is None
+
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Crops and resizes an image for the network.
+
+        An image of the input size is not changed. Exemplars are stored as such views, so that measuring an exemplar
+        again gives its stored activation.
+
+        Args:
+            pixels: The image.
+
+        Returns:
+            The image that the network receives, and the part of the original image that it shows.
+        """
+        height, width = pixels.shape[:2]
+        if (height, width) == self.size:
+            return pixels, (0.0, 0.0, float(width), float(height))
+        if self.crop is None:
+            return self._uncropped(pixels)
+        aspect = self.size[1] / self.size[0]
+        kept_height = (height if self.squash else min(height, width / aspect)) * self.crop
+        kept_width = width * self.crop if self.squash else kept_height * aspect
+        left, top = (width - kept_width) / 2, (height - kept_height) / 2
+        box = (left, top, left + kept_width, top + kept_height)
+        view = Image.fromarray(pixels).resize((self.size[1], self.size[0]), self.resample, box=box)
+        return np.asarray(view), box
+
+    def _uncropped(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        height, width = pixels.shape[:2]
+        scale = min(self.size) / min(height, width)
+        shape = (round(width * scale), round(height * scale))
+        view = pixels if scale == 1 else np.asarray(Image.fromarray(pixels).resize(shape, self.resample))
+        return view, (0.0, 0.0, float(width), float(height))
+
+    def tensor(self, view: Pixels) -> torch.Tensor:
+        """Converts a view to the normalised input of the network, float32 of shape (3, height, width)."""
+        values = torch.from_numpy(np.array(view)).permute(2, 0, 1).float() / 255
+        mean, std = torch.tensor(self.mean).view(3, 1, 1), torch.tensor(self.std).view(3, 1, 1)
+        return (values - mean) / std
+
+
+def published(size: tuple[int, int]) -> Preprocess:
+    """Returns the preprocessing of the published MAIA code for ResNet and DINO.
+
+    The shorter side is scaled to the input size with bilinear resampling and without a crop. Values are normalised with
+    the mean and standard deviation of ImageNet.
+
+    Args:
+        size: Height and width of the network's input.
+    """
+    return Preprocess(size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD)
+
+
+def verified(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], network: str) -> Preprocess:
+    """Checks that a preprocessing gives the same result as the library's transform, and returns it.
+
+    Args:
+        ours: The preprocessing that was derived from the library's configuration.
+        theirs: The library's transform from an RGB image to an input of shape (3, height, width).
+        network: Name of the network, for messages.
+
+    Raises:
+        UsageError: The results differ. `Preprocess` cannot express padding, several crops or other value ranges.
+    """
+    rows, columns = np.mgrid[0:480, 0:720]
+    ramps = np.stack([columns / 719, rows / 479, (columns + rows) / 1198], axis=2)
+    pixels = np.asarray((ramps * 255).round(), dtype=np.uint8)
+    expected = theirs(Image.fromarray(pixels)).float()
+    # A fraction above one would pad the image.
+    if ours.crop is None or ours.crop <= 1:
+        actual = ours.tensor(ours.view(pixels)[0])
+        scale = torch.tensor(ours.std).view(3, 1, 1)
+        tolerance = TOLERANCE / min(ours.size) + LEVELS
+        if expected.shape == actual.shape and float(((expected - actual) * scale).abs().max()) < tolerance:
+            return ours
+    raise UsageError(
+        f"target.network={network!r} prepares its inputs in a way that OpenMAIA cannot reproduce: the result, of shape "
+        f"{tuple(expected.shape)}, differs from what its configuration was understood to say ({ours}); load it by a factory "
+        "of your own (package.module:factory) that returns a TargetNetwork with its Preprocess"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetNetwork:
+    """A network with its preprocessing and the names of its outputs and layers."""
+
+    module: torch.nn.Module
+    """The network, in evaluation mode."""
+    preprocess: Preprocess
+    labels: tuple[str, ...] = ()
+    """Names of the outputs. Empty if unknown."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of modules by the layer names that publications use, for example `stages.0` by `layer1`."""
+    classifies: bool = True
+    """Whether the output consists of class logits, so that its softmax gives probabilities."""
+    published: Preprocess | None = None
+    """The published code's preprocessing for this network. None if it is that of the function `published`."""

@@ -1,0 +1,211 @@
+"""Implements a target (the network under study) of synthetic units, by which descriptions can be checked.
+
+A synthetic unit responds to known concepts, such as "dog", that a detector finds in the image. The module `rules`
+computes its activation. The published MAIA code and the MAIA paper differ in the units and the rules. Two presets name
+these versions: `repo` is that of the code, and `paper` that of the paper.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from cachetools import LRUCache
+from PIL import Image
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import EncodedImage, Pixels, digest
+from openmaia.core.services import LayerProbe, Map, Probe, UnitActivation
+from openmaia.core.units import TargetInfo
+from openmaia.models.device import default_device, service_errors
+from openmaia.models.targets.hooked import Response, maxima, rounded
+from openmaia.models.targets.preprocess import ViewBox
+from openmaia.models.targets.synthetic import units
+from openmaia.models.targets.synthetic.detector import Detections, GroundingDino
+from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetection, activation, combine, small_mask
+from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
+
+CACHE_ENTRIES = 65_536
+"""Largest number of detections in the cache, 3 KiB each. The least recently used ones are dropped first. Agents often
+show the same images to many units, and units share concepts."""
+
+DetectionKey = tuple[str, str]
+"""The cache key of a detection: the digest of the resized image, and a concept."""
+
+
+class SyntheticTarget:
+    """A target whose units respond to concepts, which Grounding DINO detects and SAM segments.
+
+    Each concept is detected once per image, for all units that share it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        detector: str,
+        segmenter: str,
+        preset: str,
+        *,
+        listed: units.SyntheticUnits | None = None,
+        box_threshold: float | None = None,
+        cached: int = CACHE_ENTRIES,
+        threads: int = 1,
+    ):
+        """Loads the detector and the segmenter.
+
+        Args:
+            name: Name of the target.
+            detector: The hub id or the folder of a Grounding DINO model.
+            segmenter: The hub id or the folder of a SAM model. Empty to use boxes as masks.
+            preset: Name of the units and rules: `repo` (those of the published code) or `paper` (see `rules`).
+            listed: The units if they differ from those of the preset, otherwise None.
+            box_threshold: Threshold of the boxes' scores, None for that of the preset. It is needed for detectors whose
+                scores have another scale.
+            cached: Largest number of cached detections.
+            threads: Number of CPU threads that PyTorch uses.
+
+        Raises:
+            UsageError: The preset is unknown or a model cannot be used.
+        """
+        if preset not in PRESETS:
+            raise UsageError(f"target.units={preset!r} is not known; expected {' or '.join(PRESETS)}")
+        torch.set_num_threads(threads)
+        # TF32 has ten bits of mantissa; results of different batches would not agree in 5 digits.
+        torch.backends.cudnn.allow_tf32 = False
+        device = default_device()
+        self._rules = PRESETS[preset]
+        self._units = units.read(self._rules.units) if listed is None else listed
+        threshold = self._rules.box_threshold if box_threshold is None else box_threshold
+        self._detector = GroundingDino(detector, threshold, device)
+        self._segmenter = SamSegmenter(segmenter, device) if segmenter else BoxSegmenter()
+        self._cache = LRUCache[DetectionKey, ConceptDetection](cached)
+        identity = ("synthetic 1", preset, threshold, self._detector.digest, self._segmenter.digest)
+        identity += (sorted(listed.items()),) if listed is not None else ()
+        self._info = TargetInfo(
+            name=name,
+            layers={layer: len(concepts) for layer, concepts in self._units.items()},
+            digest=hashlib.sha256(repr(identity).encode()).hexdigest(),
+            input_size=(SIZE, SIZE),
+            mask_threshold=0.0,
+        )
+
+    def info(self) -> TargetInfo:
+        """Returns the description of the target, with the number of units in each layer.
+
+        The layers are named after the modes of their units: `mono`, `or` and `and` (see `units.SyntheticMode`).
+        """
+        return self._info
+
+    def concepts(self, layer: str, index: int) -> units.Concepts:
+        """Returns the concepts of a unit, which agents must never see."""
+        return self._units[layer][index]
+
+    def truth(self, layer: str, index: int) -> str:
+        """Returns the true description of a unit, which agents must never see."""
+        return units.truth(layer, self.concepts(layer, index))
+
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
+        """Returns the activation of each probe's unit on its image.
+
+        Activations are between 0 and 1. The maps have the shape (GRID, GRID) and hold the activation inside the mask of
+        the concepts, and 0 outside.
+        """
+        views = {id(probe.image): _squashed(probe.image.pixels) for probe in probes}
+        digests = {key: digest(view) for key, view in views.items()}
+        detections = self._detect(
+            {
+                (digests[id(probe.image)], concept): views[id(probe.image)]
+                for probe in probes
+                for concept in self.concepts(probe.unit.layer, probe.unit.index)
+            }
+        )
+        activations: list[UnitActivation] = []
+        for probe in probes:
+            small = self._map(probe.unit.layer, probe.unit.index, digests[id(probe.image)], detections)
+            activations.append(UnitActivation(value=rounded(small.max()), map=small, box=_whole(probe.image)))
+        return activations
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """Returns the activations of all units of a layer for each probe, shape (units,)."""
+        views = [_squashed(probe.image.pixels) for probe in probes]
+        digests = [digest(view) for view in views]
+        concepts = {probe.layer: self._concepts([probe.layer]) for probe in probes}
+        detections = self._detect(
+            {
+                (key, concept): view
+                for probe, key, view in zip(probes, digests, views, strict=True)
+                for concept in concepts[probe.layer]
+            }
+        )
+        return [maxima(self._layer(probe.layer, key, detections)) for probe, key in zip(probes, digests, strict=True)]
+
+    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+        """Returns, for each image, the view that the detector receives and the maps of all units by layer."""
+        return [self._look(_squashed(pixels)) for pixels in images]
+
+    def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:
+        key = digest(view)
+        detections = self._detect({(key, concept): view for concept in self._concepts(self._units)})
+        return view, {layer: self._layer(layer, key, detections) for layer in self._units}
+
+    def _concepts(self, layers: Iterable[str]) -> Iterable[str]:
+        """Returns the distinct concepts of layers in the order of their first occurrence."""
+        return dict.fromkeys(concept for layer in layers for unit in self._units[layer] for concept in unit)
+
+    def _layer(self, layer: str, image: str, detections: Mapping[DetectionKey, ConceptDetection]) -> Response:
+        return np.stack([self._map(layer, index, image, detections) for index in range(len(self._units[layer]))])
+
+    def _map(self, layer: str, index: int, image: str, detections: Mapping[DetectionKey, ConceptDetection]) -> Map:
+        """Returns the activation map of a unit.
+
+        Args:
+            layer: Layer of the unit.
+            index: Index of the unit.
+            image: Digest of the image.
+            detections: The detections of the unit's concepts in the image.
+        """
+        concepts = [detections[image, concept] for concept in self.concepts(layer, index)]
+        return combine(layer, concepts, self._rules, f"{image} {layer} {index}")
+
+    def _detect(self, views: Mapping[DetectionKey, Pixels]) -> dict[DetectionKey, ConceptDetection]:
+        """Returns the detections of concepts in images, from the cache or by running the detector and the segmenter.
+
+        Args:
+            views: The resized image of each detection.
+        """
+        detections = {key: self._cache[key] for key in views if key in self._cache}
+        missing = [key for key in views if key not in detections]
+        with service_errors("the synthetic target"):
+            boxes = dict(zip(missing, self._detector.detect([(views[key], key[1]) for key in missing]), strict=True))
+            for image in dict.fromkeys(image for image, _ in missing):
+                detections |= self._segment({key: boxes[key] for key in missing if key[0] == image}, views)
+        self._cache.update({key: detections[key] for key in missing})
+        return detections
+
+    def _segment(
+        self, boxes: Mapping[DetectionKey, Detections], views: Mapping[DetectionKey, Pixels]
+    ) -> dict[DetectionKey, ConceptDetection]:
+        """Returns the detections of concepts in one image, after segmenting all their boxes in one call."""
+        image = views[next(iter(boxes))]
+        masks = self._segmenter.masks(image, [concept.corners for concept in boxes.values()])
+        return {
+            key: ConceptDetection(
+                boxes=len(concept.scores),
+                activation=activation(concept.scores, self._rules),
+                mask=small_mask(mask, self._rules),
+            )
+            for (key, concept), mask in zip(boxes.items(), masks, strict=True)
+        }
+
+
+def _squashed(pixels: Pixels) -> Pixels:
+    """Resizes the whole image to SIZE x SIZE pixels. Its proportions are lost, in both presets."""
+    if pixels.shape[:2] == (SIZE, SIZE):
+        return pixels
+    return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.LANCZOS))
+
+
+def _whole(image: EncodedImage) -> ViewBox:
+    height, width = image.pixels.shape[:2]
+    return 0.0, 0.0, float(width), float(height)

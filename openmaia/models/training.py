@@ -1,0 +1,196 @@
+"""Fine-tunes a classifier on new classes, and reads the inputs of its last linear layer."""
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import Pixels, decode
+from openmaia.models.device import default_device
+from openmaia.models.targets.hooked import weights_digest
+
+FloatMatrix = npt.NDArray[np.float32]
+TrainingProgress = Callable[[int, int], None]
+"""Called with the number of batches that are done and of all batches."""
+
+InputTransform = Callable[[Pixels], torch.Tensor]
+"""Converts an image to the normalised input of a network, shape (3, height, width)."""
+
+Trainable = tuple[nn.Module, InputTransform]
+"""A network and the conversion of its inputs."""
+
+DECODERS = min(os.cpu_count() or 1, 8)
+"""Number of threads that decode images."""
+
+BATCHES_AHEAD = 4
+"""Largest number of batches that are decoded ahead of the network."""
+
+READ_BATCH = 32
+"""Images per batch in `ClassifierTrainer.read`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """The hyperparameters of a training."""
+
+    epochs: int
+    rate: float
+    """Learning rate of Adam."""
+    weight_decay: float
+    dropout: float
+    """Dropout probability of the inputs of the last layer."""
+    batch: int
+    """Images per batch."""
+    threads: int
+    """Number of CPU threads that PyTorch uses."""
+
+
+class ClassifierTrainer:
+    """Trains classifiers of one architecture."""
+
+    def __init__(self, network: Callable[[str], Trainable], recipe: Recipe):
+        """Prepares trainings.
+
+        Args:
+            network: Returns the network with the initial weights for "", or with those of the checkpoint at a path.
+            recipe: The hyperparameters.
+        """
+        self._network, self._recipe = network, recipe
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the recipe and the initial weights, in hexadecimal."""
+        weights = weights_digest(self._network("")[0].state_dict().items())
+        return hashlib.sha256(f"{self._recipe} {weights}".encode()).hexdigest()
+
+    def train(
+        self, paths: Sequence[Path], labels: Sequence[int], seed: int, checkpoint: Path, progress: TrainingProgress
+    ) -> None:
+        """Replaces the last layer of the network, trains all weights, and writes a checkpoint atomically.
+
+        Args:
+            paths: The image files.
+            labels: The class of each image, from 0.
+            seed: Seed of the order of the images, of dropout, and of the initial weights of the last layer.
+            checkpoint: The checkpoint file to write.
+            progress: Called after each batch.
+
+        Raises:
+            UsageError: The network does not end in a linear layer.
+        """
+        module, transform = self._network("")
+        recipe = self._recipe
+        with _cpu_threads(recipe.threads), torch.random.fork_rng():
+            torch.manual_seed(seed)
+            _replace_last_linear(module, max(labels) + 1).register_forward_pre_hook(
+                lambda layer, inputs: functional.dropout(inputs[0], recipe.dropout, layer.training)
+            )
+            module = module.to(default_device()).train().requires_grad_(True)
+            adam = torch.optim.Adam(module.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay)
+            order = np.random.default_rng(seed)
+            batches = [
+                batch.tolist()
+                for _ in range(recipe.epochs)
+                for batch in np.array_split(order.permutation(len(paths)), -(-len(paths) // recipe.batch))
+            ]
+            decoded = _decoded(transform, [[paths[i] for i in batch] for batch in batches])
+            for step, (batch, inputs) in enumerate(zip(batches, decoded, strict=True), start=1):
+                _step(module, adam, inputs, torch.tensor([labels[i] for i in batch]))
+                progress(step, len(batches))
+        _save(module, checkpoint)
+
+    def read(
+        self, checkpoint: Path, paths: Sequence[Path], progress: TrainingProgress
+    ) -> tuple[FloatMatrix, FloatMatrix]:
+        """Returns the inputs and outputs of the last layer of a trained network for each image.
+
+        Args:
+            checkpoint: The checkpoint of the network.
+            paths: The image files.
+            progress: Called after each batch.
+
+        Returns:
+            The inputs, shape (images, features), and the logits, shape (images, classes).
+        """
+        features: list[FloatMatrix] = []
+        logits: list[FloatMatrix] = []
+        module, transform = self._network(str(checkpoint))
+        device = default_device()
+        module = module.to(device).eval()
+        last_linear(module)[1].register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].cpu().numpy()))
+        batches = [paths[i : i + READ_BATCH] for i in range(0, len(paths), READ_BATCH)]
+        with _cpu_threads(self._recipe.threads), torch.inference_mode():
+            for done, inputs in enumerate(_decoded(transform, batches), start=1):
+                logits.append(module(inputs.to(device)).cpu().numpy())
+                progress(done, len(batches))
+        return np.concatenate(features), np.concatenate(logits)
+
+
+def last_linear(module: nn.Module) -> tuple[str, nn.Linear]:
+    """Returns the name of the last linear layer and the layer. Raises UsageError if there is none."""
+    linear = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+    if not linear:
+        raise UsageError(
+            "target.network has no linear layer at its end whose inputs could be examined; give a classifier"
+        )
+    return linear[-1]
+
+
+def _replace_last_linear(module: nn.Module, classes: int) -> nn.Linear:
+    name, old = last_linear(module)
+    head = nn.Linear(old.in_features, classes)
+    module.set_submodule(name, head)
+    return head
+
+
+def _step(module: nn.Module, adam: torch.optim.Optimizer, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+    device = default_device()
+    loss = functional.cross_entropy(module(inputs.to(device)), labels.to(device))
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+
+
+def _save(module: nn.Module, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}, temporary)
+    temporary.replace(path)
+
+
+def _decoded(transform: InputTransform, batches: Sequence[Sequence[Path]]) -> Iterator[torch.Tensor]:
+    """Yields the inputs of each batch, shape (images, 3, height, width). Threads decode a few batches in advance."""
+
+    def decoded(path: Path) -> torch.Tensor:
+        return transform(np.asarray(decode(path.read_bytes())))
+
+    ahead: deque[list[Future[torch.Tensor]]] = deque()
+    pending = iter(batches)
+    with ThreadPoolExecutor(DECODERS) as decoders:
+        for _ in batches:
+            for batch in islice(pending, BATCHES_AHEAD - len(ahead)):
+                ahead.append([decoders.submit(decoded, path) for path in batch])
+            yield torch.stack([image.result() for image in ahead.popleft()])
+
+
+@contextmanager
+def _cpu_threads(count: int) -> Iterator[None]:
+    """Sets the number of CPU threads of PyTorch inside the block, and restores it afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,227 @@
+"""Synthetic classifiers with a known (planted) bias, whose logits are formulas over the evidence of detectors.
+
+The logit of a class increases with the evidence of EfficientNet-Lite1 for the class. In a biased classifier, the
+evidence for a planted context raises or lowers it. The evidence for the class saturates well below the usual evidence
+of an object of the class, which removes most of the network's own sensitivity to the surroundings. The remaining
+sensitivity makes unbiased classifiers as difficult as those of real networks. All choices derive from a hash.
+
+If two contexts interact, each alone has a third of the effect. A quarter of the planted biases concern contexts for
+which the experimenter's vocabulary has no word.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from cachetools import LRUCache
+
+from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.services import LayerProbe, Probe, UnitActivation
+from openmaia.core.units import OUTPUT, TargetInfo
+from openmaia.models.targets.hooked import rounded
+from openmaia.models.targets.maps import Response
+from openmaia.offline.closed_form import objects
+from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Concept, Sort
+from openmaia.offline.closed_form.family import hashed, share
+from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+
+EDITION = "openmaia biased classes 1"
+
+CLASSES = ("bird", "pig", "citrus", "ball", "rodent", "cow")
+"""Classes with cut-outs in both splits that the network nearly always recognises, regardless of the context."""
+COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
+THINGS = ("ball", "bird", "citrus", "pig")
+STRENGTHS = (0.5, 1.0, 2.0, 4.0)
+"""Planted effects in log-odds."""
+
+ABSENT, PRESENT = -2.0, 0.4
+"""The logit without evidence for the class, and with full evidence."""
+CLASS_LOGITS = (1.0, 3.0)
+"""Limits of EfficientNet-Lite1's highest logit among the ImageNet classes that belong to a class. The evidence for the
+class is 0 up to the first limit, 1 from the second, and linear in between."""
+CONTEXT_LOGITS = (2.5, 4.5)
+"""The corresponding limits for an object that is a planted context."""
+COLOUR_SHARES = (0.12, 0.4)
+"""The corresponding limits of the share of an image that has a colour, for a colour that is a planted context."""
+NOISE = 0.5
+"""Standard deviation of the noise between images, in log-odds."""
+CACHED_IMAGES = 2000
+"""Number of images whose logits are cached, because many agents use the same images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedContext:
+    """A context that can raise or lower the logit of a biased classifier."""
+
+    name: str
+    inside: bool
+    """Whether the experimenter's vocabulary has a word for it."""
+    evidence: Callable[[DetectorInput], float]
+    """Computes the evidence for the context in an image, between 0 and 1."""
+
+    def of(self, image: DetectorInput) -> float:
+        """Returns the evidence in an image. It is computed once per image for all classifiers."""
+        key = f"context {self.name}"
+        if key not in image.memo:
+            image.memo[key] = self.evidence(image)
+        return image.memo[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasedClassifier:
+    """A classifier of one class, with or without a planted bias."""
+
+    name: str
+    contexts: tuple[PlantedContext, ...] = ()
+    """The planted contexts: none, one, or two that interact."""
+    strength: float = 0.0
+    """The planted effect in log-odds, with its sign."""
+    key: str = ""
+    """A text that seeds the noise together with the digest of the image."""
+
+    @property
+    def inside(self) -> bool:
+        """Whether the experimenter's vocabulary has words for all contexts."""
+        return all(context.inside for context in self.contexts)
+
+    def planted(self, image: DetectorInput) -> float:
+        """Returns the amount that the planted bias adds to the logit of an image."""
+        evidence = [context.of(image) for context in self.contexts]
+        if not evidence:
+            return 0.0
+        return self.strength * (evidence[0] if len(evidence) == 1 else max(evidence) / 3 + min(evidence) * 2 / 3)
+
+    def logit(self, image: DetectorInput, digest: str) -> float:
+        """Returns the logit of an image; the digest seeds the noise."""
+        key = hashlib.sha256(f"{EDITION} {self.key} {digest}".encode()).digest()
+        noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, NOISE)
+        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE[self.name]), CLASS_LOGITS)
+        return float(ABSENT + (PRESENT - ABSENT) * evidence + self.planted(image) + noise)
+
+
+class ClosedFormClasses:
+    """A target whose single layer OUTPUT has independent classifiers. Their probabilities do not add up to 1."""
+
+    def __init__(self, name: str, units: Sequence[BiasedClassifier] | None = None):
+        self._name = name
+        self.units = tuple(classifiers() if units is None else units)
+        self._logits: LRUCache[str, npt.NDArray[np.float64]] = LRUCache(CACHED_IMAGES)
+
+    def info(self) -> TargetInfo:
+        """Returns the description of the target, with the class of each output."""
+        return TargetInfo(
+            name=self._name,
+            layers={OUTPUT: len(self.units)},
+            digest=hashlib.sha256(f"{EDITION} {[unit.key for unit in self.units]}".encode()).hexdigest(),
+            input_size=(SIZE, SIZE),
+            classes=tuple(unit.name for unit in self.units),
+        )
+
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
+        """Returns the probability and the logit of the unit of each probe."""
+        return [self._activation(probe) for probe in probes]
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """Returns the probabilities of all outputs for each probe, shape (units,)."""
+        return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
+
+    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+        """Returns for each image the resized image for the detectors, and the probabilities of all outputs."""
+        views = [resized(pixels) for pixels in images]
+        return [(view, {OUTPUT: _sigmoid(self._of(EncodedImage.of(view))).astype(np.float32)}) for view in views]
+
+    def _activation(self, probe: Probe) -> UnitActivation:
+        raw = float(self._of(probe.image)[probe.unit.index])
+        height, width = probe.image.pixels.shape[:2]
+        value = float(_sigmoid(np.array(raw)))
+        return UnitActivation(value=rounded(value), raw=rounded(raw), box=(0.0, 0.0, float(width), float(height)))
+
+    def _of(self, image: EncodedImage) -> npt.NDArray[np.float64]:
+        """Returns the logits of all outputs for an image, shape (units,)."""
+        key = image.digest
+        if key not in self._logits:
+            view = DetectorInput(resized(image.pixels))
+            self._logits[key] = np.array([unit.logit(view, key) for unit in self.units])
+        return self._logits[key]
+
+
+def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
+    """Returns `each` classifiers of every class in pseudo-random order. Half of them have a planted bias."""
+    made = [_classifier(name, number) for name in CLASSES for number in range(each)]
+    return tuple(sorted(made, key=lambda classifier: hashed(EDITION, classifier.key, "order")))
+
+
+def _classifier(name: str, number: int) -> BiasedClassifier:
+    """Returns one of the classifiers of the class `name`, which `number` selects.
+
+    Classifiers with odd numbers have a planted bias, whose strengths are used in rotation. The contexts of a quarter of
+    these are outside of the vocabulary, and another quarter has two contexts that interact.
+    """
+    key = f"{name}/{number}"
+    if number % 2 == 0:
+        return BiasedClassifier(name=name, key=key)
+    # Each class starts at another strength, so that the biases outside of the vocabulary do not all have the same one.
+    turn = number // 2 + CLASSES.index(name)
+    sign = 1 if share(EDITION, key, "sign") < 0.5 else -1
+    colour, thing = _chosen(key, _colours()), _chosen(key, [context for context in _things() if context.name != name])
+    match number // 2 % 4:
+        case 0:
+            contexts = (_chosen(key, _outside()),)
+        case 1:
+            contexts = (colour, thing)
+        case 2:
+            contexts = (colour,)
+        case _:
+            contexts = (thing if share(EDITION, key, "kind") < 0.5 else colour,)
+    strength = STRENGTHS[(turn + number // 8) % len(STRENGTHS)] * sign
+    return BiasedClassifier(name=name, contexts=contexts, strength=strength, key=key)
+
+
+def _colours() -> list[PlantedContext]:
+    return [PlantedContext(name=name, inside=True, evidence=_filled(INSIDE[name])) for name in COLOURS]
+
+
+def _things() -> list[PlantedContext]:
+    def evidence(classes: str) -> Callable[[DetectorInput], float]:
+        return lambda image: _ramp(objects.strongest_logit(image, classes), CONTEXT_LOGITS)
+
+    return [PlantedContext(name=name, inside=True, evidence=evidence(objects.INSIDE[name])) for name in THINGS]
+
+
+def _outside() -> list[PlantedContext]:
+    """Returns the contexts outside of the vocabulary, except numbers of figures.
+
+    The detectors of these also respond to any ordinary object beside the class.
+    """
+    return [
+        PlantedContext(
+            name=concept.name,
+            inside=False,
+            evidence=_filled(concept) if concept.sort is Sort.COLOUR else _somewhere(concept),
+        )
+        for concept in OUTSIDE.values()
+        if concept.sort is not Sort.COUNT
+    ]
+
+
+def _filled(concept: Concept) -> Callable[[DetectorInput], float]:
+    return lambda image: _ramp(float(concept.detector(image).mean()), COLOUR_SHARES)
+
+
+def _somewhere(concept: Concept) -> Callable[[DetectorInput], float]:
+    return lambda image: float(np.clip(concept.detector(image).max(), 0, 1))
+
+
+def _ramp(value: float, limits: tuple[float, float]) -> float:
+    low, high = limits
+    return float(np.clip((value - low) / (high - low), 0, 1))
+
+
+def _chosen(key: str, among: list[PlantedContext]) -> PlantedContext:
+    return among[int(share(EDITION, key, *(context.name for context in among)) * len(among))]
+
+
+def _sigmoid(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return 1 / (1 + np.exp(-logits))

@@ -1,0 +1,153 @@
+"""Families of closed-form units: `small` for tests, and two disjoint sets, `development` and `held_out`.
+
+An experimenter may be tuned on `development`; `held_out` is only for measurements. The truth of a unit is the set of
+concepts that activate it: a single concept (mode `mono`), any of two concepts (`or`), or two concepts together (`and`).
+A hash decides the set of a unit. In the modes `or` and `and` it is a hash of the truth, so that the sets share no
+truth. There are too few single concepts for that: each has several variants (pooling, exponent, leak), which are
+divided between the sets. In each mode, a third of the units has a truth outside of the experimenter's vocabulary.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Literal
+
+from openmaia.core.errors import UsageError
+from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, WIDER, Concept, Sort
+from openmaia.offline.closed_form.unit import ClosedForm, Leak, Slot
+
+UnitSet = Literal["development", "held_out"]
+UnitMode = Literal["mono", "or", "and"]
+ConceptSlots = tuple[tuple[Concept, ...], ...]
+"""The truth of a unit: the concepts of each of its slots, one slot for `mono` and `and`, two for `or`."""
+
+MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
+COUNTS = {"held_out": (44, 22), "development": (14, 7)}
+"""Number of units in each mode, by set: with a truth inside of the vocabulary, and outside of it."""
+VARIANTS = 4
+"""Number of variants of a single concept."""
+EDITION = "openmaia closed form 1"
+
+
+def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
+    """Returns the units of a family by mode; the modes are the layers of the target.
+
+    Raises:
+        UsageError: The family is unknown.
+    """
+    match family:
+        case "small":
+            return SMALL
+        case "development" | "held_out":
+            return {mode: units(family, mode) for mode in MODES}
+        case _:
+            raise UsageError(f"target.family={family!r} is not known; expected small, development, held_out or biased")
+
+
+def units(family: UnitSet, mode: UnitMode) -> tuple[ClosedForm, ...]:
+    """Returns the units of one mode of a set, in the order of their hashes."""
+    chosen: list[ClosedForm] = []
+    for concepts, count in zip((INSIDE, OUTSIDE), COUNTS[family], strict=True):
+        variants = VARIANTS if mode == "mono" else 1
+        keys = [(truth, variant) for truth in _truths(mode, tuple(concepts.values())) for variant in range(variants)]
+        own = [key for key in keys if _set_of(mode, *key) == family]
+        own.sort(key=lambda key: hashed(EDITION, *_key(mode, *key)))
+        chosen += [_unit(mode, *key) for key in _at_most_twice(own)[:count]]
+    return tuple(chosen)
+
+
+def hashed(edition: str, *key: str) -> bytes:
+    """Returns the SHA-256 digest of the name of a version of the units (such as EDITION) and the parts of a key."""
+    return hashlib.sha256("\x00".join((edition, *key)).encode()).digest()
+
+
+def share(edition: str, *key: str) -> float:
+    """Maps an edition and a key (see `hashed`) to a pseudo-random number, uniformly distributed between 0 and 1."""
+    return int.from_bytes(hashed(edition, *key)[:6]) / 2**48
+
+
+def _at_most_twice(keys: Sequence[tuple[ConceptSlots, int]]) -> list[tuple[ConceptSlots, int]]:
+    """Returns the first two variants of each truth."""
+    counts = Counter[tuple[str, ...]]()
+    kept: list[tuple[ConceptSlots, int]] = []
+    for truth, variant in keys:
+        counts[_name(truth)] += 1
+        if counts[_name(truth)] <= 2:
+            kept.append((truth, variant))
+    return kept
+
+
+def _truths(mode: UnitMode, concepts: Sequence[Concept]) -> Iterator[ConceptSlots]:
+    match mode:
+        case "mono":
+            return (((concept,),) for concept in concepts)
+        case "or":
+            return (((one,), (other,)) for one, other in combinations(concepts, 2) if not _related(one, other))
+        case "and":
+            return ((pair,) for pair in _pairs(concepts))
+
+
+def _pairs(concepts: Sequence[Concept]) -> Iterator[tuple[Concept, ...]]:
+    """Returns the pairs of concepts for the mode `and`.
+
+    Inside of the vocabulary these are a colour and a texture or shape; outside of it, a common background colour and an
+    object, a count or a position.
+    """
+    colours = [concept for concept in concepts if concept.sort is Sort.COLOUR]
+    carriers = [concept for concept in concepts if concept.sort in (Sort.TEXTURE, Sort.SHAPE)]
+    if carriers:
+        return product(colours, carriers)
+    grounds = [INSIDE[name] for name in ("white", "grey", "black", "green")]
+    return product(grounds, [concept for concept in concepts if concept.sort is not Sort.COLOUR])
+
+
+def _related(one: Concept, other: Concept) -> bool:
+    return other.name in WIDER.get(one.name, ()) or one.name in WIDER.get(other.name, ())
+
+
+def _name(truth: ConceptSlots) -> tuple[str, ...]:
+    return tuple("&".join(concept.name for concept in slot) for slot in truth)
+
+
+def _key(mode: UnitMode, truth: ConceptSlots, variant: int) -> tuple[str, ...]:
+    return (mode, *_name(truth), str(variant))
+
+
+def _set_of(mode: UnitMode, truth: ConceptSlots, variant: int) -> UnitSet:
+    return "development" if share(EDITION, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
+
+
+def _unit(mode: UnitMode, truth: ConceptSlots, variant: int) -> ClosedForm:
+    key = _key(mode, truth, variant)
+    concepts = {concept.name for slot in truth for concept in slot}
+    related = {name for wide, narrow in WIDER.items() if concepts & {wide, *narrow} for name in (wide, *narrow)}
+    others = [c for name, c in INSIDE.items() if c.sort is not Sort.THING and name not in concepts | related]
+    weights = (1.0, 0.7 + 0.3 * share(EDITION, *key, "weight"))
+    return ClosedForm(
+        slots=tuple(Slot(concepts=slot, weight=weight) for slot, weight in zip(truth, weights, strict=False)),
+        pooling=(1, 3, 5)[int(3 * share(EDITION, *key, "pooling"))] if mode == "mono" else 1,
+        exponent=0.6 + 0.8 * share(EDITION, *key, "exponent"),
+        gain=2.0 ** (6 * share(EDITION, *key, "gain") - 3),
+        noise=0.03,
+        leak=Leak(concept=others[int(share(EDITION, *key, "leak") * len(others))], weight=0.03),
+        key="/".join(key),
+    )
+
+
+def _exact(*slots: tuple[str, ...]) -> ClosedForm:
+    return ClosedForm(slots=tuple(Slot(concepts=tuple(INSIDE[name] for name in slot)) for slot in slots))
+
+
+SMALL: Mapping[str, tuple[ClosedForm, ...]] = {
+    "mono": tuple(
+        _exact((name,)) for name in ("red", "green", "blue", "horizontal stripes", "vertical stripes", "circle")
+    ),
+    "or": (
+        _exact(("red",), ("horizontal stripes",)),
+        _exact(("yellow",), ("vertical stripes",)),
+        _exact(("green",), ("circle",)),
+    ),
+    "and": (_exact(("red", "circle")), _exact(("blue", "horizontal stripes")), _exact(("green", "square"))),
+}
+"""Twelve units without noise, for tests and for a first look."""

@@ -1,0 +1,94 @@
+"""Detectors of objects, from the class outputs of EfficientNet-Lite1, which the project uses for nothing else.
+
+The scripted experimenter uses EfficientNet-Lite2, and the target of the demo is Lite0. The table of words and ImageNet
+classes is independent of the experimenter's table, and holds only words that name such classes.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from openmaia.models.targets.networks import load
+from openmaia.offline.closed_form.colours import ConceptDetector
+from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap
+
+NETWORK = "efficientnet_lite1"
+
+INSIDE = {
+    "bird": "7-24,80-100,127-146",
+    "insect": "300-326",
+    "horse": "339-340",
+    "cow": "345-347",
+    "pig": "341-343",
+    "big cat": "286-293",
+    "monkey": "365-384",
+    "rodent": "330-336,338",
+    "citrus": "950-951",
+    "drum": "541",
+    "ball": "429-430,522,574,722,768,805,852,890",
+    "car": "407,436,468,511,609,627,656,661,717,751,817",
+}
+"""Words of the vocabulary with their ImageNet classes. A word is listed if its collages (5 seeds on 6 backgrounds) have
+a mean class probability of 0.25 or more, because no experimenter could find a concept that no image shows to the
+detector. The list was fixed before any experimenter was run."""
+
+OUTSIDE = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "trumpet": "513,566,776", "camera": "732,759"}
+"""Objects for which the vocabulary has neither a word nor a more general word."""
+
+
+def thing(classes: str) -> ConceptDetector:
+    """Returns a detector of a group of ImageNet classes, such as "7-24,80-100".
+
+    The evidence is their total probability, multiplied by the class activation map (Zhou et al. 2016) of the strongest
+    class divided by its maximum.
+    """
+    indices = _indices(classes)
+
+    def detect(image: DetectorInput) -> EvidenceMap:
+        probabilities, features, _ = _outputs(image)
+        evidence = float(probabilities[indices].sum())
+        strongest = indices[int(probabilities[indices].argmax())]
+        there = np.maximum(np.tensordot(_weights()[strongest], features, axes=1), 0)
+        place = there / there.max() if there.max() > 0 else np.ones_like(there)
+        resized = Image.fromarray(place.astype(np.float32)).resize((GRID, GRID), Image.Resampling.BILINEAR)
+        return (np.asarray(resized) * evidence).astype(np.float32)
+
+    return detect
+
+
+def strongest_logit(image: DetectorInput, classes: str) -> float:
+    """Returns the highest logit of some classes. Unlike a probability, it does not fall if there are other objects."""
+    return float(_outputs(image)[2][_indices(classes)].max())
+
+
+@cache
+def _indices(classes: str) -> npt.NDArray[np.int64]:
+    spans = [span.split("-") for span in classes.split(",")]
+    return np.array([index for span in spans for index in range(int(span[0]), int(span[-1]) + 1)])
+
+
+def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
+    """Returns class probabilities (1000,), last features (channels, h, w) and logits (1000,), cached per image."""
+    if NETWORK not in image.memo:
+        network = _network()
+        view, _ = network.preprocess.view(image.view)
+        with torch.inference_mode():
+            features = network.module.extract_features(network.preprocess.tensor(view)[None])
+            logits = network.module._fc(features.mean(dim=(2, 3)))
+        image.memo[NETWORK] = (logits.softmax(dim=1)[0].numpy(), features[0].numpy(), logits[0].numpy())
+    return image.memo[NETWORK]
+
+
+@cache
+def _network() -> Any:
+    torch.set_num_threads(1)
+    return load(NETWORK)
+
+
+@cache
+def _weights() -> npt.NDArray[np.float32]:
+    return _network().module._fc.weight.detach().numpy()

@@ -1,0 +1,90 @@
+"""A target of closed-form units with the same interface as a network."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from cachetools import LRUCache
+
+from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.services import LayerProbe, Probe, UnitActivation
+from openmaia.core.units import TargetInfo
+from openmaia.models.targets.hooked import maxima, rounded
+from openmaia.models.targets.maps import Response
+from openmaia.offline.closed_form.family import EDITION, layers
+from openmaia.offline.closed_form.unit import EvidenceLookup
+from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+
+CACHED_IMAGES = 1000
+"""Number of images whose evidence maps are cached, because all units are measured on the same screening images."""
+
+
+class ClosedFormTarget:
+    """A target whose units are formulas over the pixels.
+
+    Args:
+        name: The name of the target.
+        family: The name of the family of units, see `family.layers`.
+        shuffled: Whether to replace every image by an unrelated one, as a control.
+    """
+
+    def __init__(self, name: str, *, family: str = "small", shuffled: bool = False):
+        self._name, self._family, self._shuffled = name, family, shuffled
+        self.units = layers(family)
+        self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
+
+    def info(self) -> TargetInfo:
+        """Returns the description of the target. Its layers are the modes of the family."""
+        digest = hashlib.sha256(f"{EDITION} {self._family}".encode()).hexdigest()
+        counts = {layer: len(units) for layer, units in self.units.items()}
+        return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(SIZE, SIZE))
+
+    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
+        """Returns the activation of each probe's unit on its image: the maximum of the activation map, and the map."""
+        return [self._activation(probe) for probe in probes]
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        """Returns the activations of all units of a layer for each probe, shape (units,)."""
+        return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
+
+    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+        """Returns for each image the resized image for the detectors, and the maps of all units by layer."""
+        views = [EncodedImage.of(resized(pixels)) for pixels in images]
+        return [(view.pixels, {layer: self._layer(layer, view) for layer in self.units}) for view in views]
+
+    def _layer(self, layer: str, image: EncodedImage) -> Response:
+        lookup = self._lookup(image)
+        return np.stack([unit.respond(lookup, image.digest) for unit in self.units[layer]])
+
+    def _activation(self, probe: Probe) -> UnitActivation:
+        unit = self.units[probe.unit.layer][probe.unit.index]
+        activations = unit.respond(self._lookup(probe.image), probe.image.digest)
+        height, width = probe.image.pixels.shape[:2]
+        return UnitActivation(
+            value=rounded(activations.max()), map=activations, box=(0.0, 0.0, float(width), float(height))
+        )
+
+    def _lookup(self, image: EncodedImage) -> EvidenceLookup:
+        """Returns the function from a concept to its evidence map in an image. Each map is computed once, on demand."""
+        key = image.digest
+        if key not in self._lookups:
+            view = DetectorInput(_substitute(key) if self._shuffled else resized(image.pixels))
+            self._lookups[key] = cache(lambda concept: concept.detector(view))
+        return self._lookups[key]
+
+
+def _substitute(digest: str) -> Pixels:
+    """Returns an image that depends only on a digest: a shape or stripes in two random colours."""
+    random = np.random.default_rng(int(digest[:16], 16))
+    ground, ink = random.integers(0, 256, (2, 3))
+    rows, columns = np.mgrid[:SIZE, :SIZE]
+    centre, radius = random.integers(70, 154, 2), random.integers(25, 60)
+    masks = (
+        (rows // 12) % 2 == 0,
+        (columns // 12) % 2 == 0,
+        np.hypot(rows - centre[0], columns - centre[1]) < radius,
+        np.maximum(np.abs(rows - centre[0]), np.abs(columns - centre[1])) < radius,
+    )
+    return np.where(masks[random.integers(len(masks))][..., None], ink, ground).astype(np.uint8)

@@ -1,0 +1,166 @@
+"""Detectors of repeated patterns, computed in overlapping windows of a quarter of the image.
+
+As in an analysis of variance, the measure is the share of a window's variance that is explained by its rows, its
+columns, its diagonals, or the distances from a centre. For stripes, a grid and rings, one of these groupings explains
+the variance, and its profile repeats. None of them explains a checkerboard, which is the product of a row profile and a
+column profile.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from openmaia.offline.closed_form.colours import ConceptDetector
+from openmaia.offline.closed_form.view import CELL, GRID, SIDE, DetectorInput, EvidenceMap, everywhere
+
+WINDOW = SIDE // 2
+STARTS = (0, WINDOW // 2, WINDOW)
+"""First row or column of the windows, in both directions."""
+
+Windows = npt.NDArray[np.float32]
+"""Shape (n, WINDOW, WINDOW)."""
+
+
+def stripes(direction: str) -> ConceptDetector:
+    """Returns a detector of stripes in a direction: horizontal, vertical or diagonal (both diagonals)."""
+
+    def detect(image: DetectorInput) -> EvidenceMap:
+        if direction == "diagonal":
+            return np.maximum(_striped(_sheared(image.grey), 0), _striped(_sheared(image.grey[:, ::-1]), 0)[:, ::-1])
+        return _striped(_windows(image.grey), 1 if direction == "vertical" else 2)
+
+    return detect
+
+
+def _striped(windows: Windows, axis: int) -> EvidenceMap:
+    """Returns the evidence for stripes.
+
+    Args:
+        windows: Shape (n, WINDOW, WINDOW).
+        axis: The axis that is averaged to get the profile across the stripes; 0 stands for sheared windows.
+    """
+    profile = windows.mean(axis=axis or 1)
+    share = profile.var(axis=1) / (windows.var(axis=(1, 2)) + 1e-6)
+    return _spread(_step(share, 0.55, 0.85) * _contrast(windows) * _repeats(profile))
+
+
+def grid(image: DetectorInput) -> EvidenceMap:
+    """Detects a grid of thin lines: rows and columns together explain the variance of a window, but not alone."""
+    windows = _windows(image.grey)
+    total = windows.var(axis=(1, 2)) + 1e-6
+    rows, columns = windows.mean(axis=2), windows.mean(axis=1)
+    shares = np.stack([rows.var(axis=1), columns.var(axis=1)]) / total
+    repeated = np.minimum(_repeats(rows), _repeats(columns))
+    return _spread(_step(shares.sum(0), 0.6, 0.8) * _step(shares.min(0), 0.15, 0.3) * _contrast(windows) * repeated)
+
+
+def checkerboard(image: DetectorInput) -> EvidenceMap:
+    """Detects a checkerboard: one singular value dominates, and row and column means explain little of the variance."""
+    halved = image.grey.reshape(SIDE // 2, 2, SIDE // 2, 2).mean(axis=(1, 3))
+    windows = _windows(halved, WINDOW // 2)
+    centred = windows - windows.mean(axis=(1, 2), keepdims=True)
+    total = (centred**2).sum(axis=(1, 2)) + 1e-6
+    additive = (windows.mean(axis=2).var(axis=1) + windows.mean(axis=1).var(axis=1)) / (total / windows[0].size)
+    left, singular, right = np.linalg.svd(centred)
+    product = singular[:, 0] ** 2 / total
+    repeated = np.minimum(_repeats(left[:, :, 0]), _repeats(right[:, 0, :]))
+    return _spread(_step(product, 0.6, 0.85) * _step(-additive, -0.35, -0.15) * _contrast(windows) * repeated)
+
+
+def noise(image: DetectorInput) -> EvidenceMap:
+    """Detects noise, which has a low correlation of neighbouring pixels."""
+    windows = _windows(image.grey)
+    centred = windows - windows.mean(axis=(1, 2), keepdims=True)
+    next_to = (centred[:, :, 1:] * centred[:, :, :-1]).mean(axis=(1, 2)) / (centred.var(axis=(1, 2)) + 1e-6)
+    return _spread(_step(-next_to, -0.6, -0.35) * np.clip(windows.std(axis=(1, 2)) / 0.08, 0, 1))
+
+
+def rings(image: DetectorInput) -> EvidenceMap:
+    """Detects concentric rings in the whole image: the distance from a centre explains the variance and repeats."""
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    top, left = _centre(image.grey)
+    radius = np.hypot(rows - top, columns - left).astype(np.int64)
+    inside = radius < SIDE // 2
+    values, groups = image.grey[inside], radius[inside]
+    sizes = np.bincount(groups)
+    profile = np.bincount(groups, values) / np.maximum(sizes, 1)
+    between = float((sizes * (profile - values.mean()) ** 2).sum() / values.size)
+    share = between / (float(values.var()) + 1e-6)
+    contrast = min(float(values.std()) / 0.12, 1.0)
+    return everywhere(float(_step(np.float32(share), 0.5, 0.8)) * contrast * float(_repeats(profile[None])[0]))
+
+
+def _centre(grey: EvidenceMap) -> tuple[float, float]:
+    """Returns the point nearest to the lines along all gradients, by least squares weighted by squared gradients."""
+    down, right = np.gradient(ndimage.gaussian_filter(grey, 1.0))
+    across = np.stack([-right.ravel(), down.ravel()])  # perpendicular to the gradient, (row, column)
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    moment = across @ across.T + 1e-6 * np.eye(2)
+    projected = across[0] * rows.ravel() + across[1] * columns.ravel()
+    top, left = np.clip(np.linalg.solve(moment, across @ projected), SIDE // 4, 3 * SIDE // 4)
+    return float(top), float(left)
+
+
+def dots(image: DetectorInput) -> EvidenceMap:
+    """Detects many separate round spots of similar size, darker or brighter than the rest of the image."""
+    return everywhere(max(_spots(image.grey, bright) for bright in (False, True)))
+
+
+def _spots(grey: EvidenceMap, bright: bool) -> float:
+    low, high = np.quantile(grey, [0.03, 0.97])
+    if high - low < 0.2:
+        return 0.0
+    on = grey > (low + high) / 2 if bright else grey < (low + high) / 2
+    labels, _ = ndimage.label(on)
+    whole = [
+        (rows, columns, labels[rows, columns] == index)
+        for index, (rows, columns) in enumerate(ndimage.find_objects(labels), start=1)
+        if rows.start > 0 and columns.start > 0 and rows.stop < SIDE and columns.stop < SIDE
+    ]
+    spots = [box for _, _, box in whole if box.sum() >= 9]
+    if len(spots) < 5:
+        return 0.0
+    round_ = [abs(float(b.mean()) - 0.785) < 0.15 and 0.7 < b.shape[0] / b.shape[1] < 1.4 for b in spots]
+    sizes = np.array([b.sum() for b in spots], dtype=np.float64)
+    even = float(np.clip(1.5 - 1.5 * sizes.std() / sizes.mean(), 0, 1))
+    return float(np.clip((np.mean(round_) - 0.3) / 0.4, 0, 1)) * even
+
+
+def _windows(grey: EvidenceMap, side: int = WINDOW) -> Windows:
+    starts = [start * side // WINDOW for start in STARTS]
+    return np.stack([grey[y : y + side, x : x + side] for y in starts for x in starts])
+
+
+def _sheared(grey: EvidenceMap) -> Windows:
+    """Returns windows that are sheared so that diagonals become columns."""
+    rows, columns = np.mgrid[:WINDOW, :WINDOW]
+    return np.stack(
+        [grey[y + rows, np.clip(x + WINDOW // 2 + columns - rows + 14, 0, SIDE - 1)] for y in STARTS for x in STARTS]
+    )
+
+
+def _repeats(profile: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """Returns how often profiles (n, length) repeat: 1 for five or more crossings of their middle, 0 for up to two."""
+    middle = (profile.max(axis=1) + profile.min(axis=1)) / 2
+    above = profile > middle[:, None]
+    crossings = (above[:, 1:] != above[:, :-1]).sum(axis=1)
+    return np.clip((crossings - 2) / 3, 0, 1).astype(np.float32)
+
+
+def _contrast(windows: Windows) -> npt.NDArray[np.float32]:
+    return np.clip(windows.std(axis=(1, 2)) / 0.12, 0, 1)
+
+
+def _step(values: npt.NDArray[np.floating] | np.floating, low: float, high: float) -> npt.NDArray[np.float32]:
+    return np.clip((values - low) / (high - low), 0, 1).astype(np.float32)
+
+
+def _spread(evidence: npt.NDArray[np.float32]) -> EvidenceMap:
+    """Converts one value per window to a map. A cell gets the largest value of the windows that contain it."""
+    evidence_map = np.zeros((GRID, GRID), dtype=np.float32)
+    side = WINDOW // CELL
+    for number, value in enumerate(evidence):
+        y, x = (STARTS[part] // CELL for part in divmod(number, len(STARTS)))
+        part = evidence_map[y : y + side, x : x + side]
+        np.maximum(part, value, out=part)
+    return evidence_map

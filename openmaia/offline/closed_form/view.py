@@ -1,0 +1,105 @@
+"""The input of the detectors: an image at a fixed size, with the statistics that several detectors need."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from scipy import ndimage
+
+from openmaia.core.images import Pixels
+
+SIZE = 224
+"""Side of the detectors' input in pixels."""
+GRID = 14
+"""Number of cells per side of an evidence map."""
+SIDE = 112
+"""Side in pixels of the image from which statistics are computed."""
+CELL = SIDE // GRID
+
+EvidenceMap = npt.NDArray[np.float32]
+"""Evidence for a concept, shape (GRID, GRID), or an intermediate result of shape (SIDE, SIDE)."""
+PixelMask = npt.NDArray[np.bool_]
+"""Shape (SIDE, SIDE), or a part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForegroundRegion:
+    """A connected region that differs from an even background."""
+
+    mask: PixelMask
+    box: tuple[int, int, int, int]
+    """Bounding box (top, left, bottom, right) in pixels; bottom and right are exclusive."""
+
+    @property
+    def cut(self) -> PixelMask:
+        """The part of the mask in the bounding box."""
+        top, left, bottom, right = self.box
+        return self.mask[top:bottom, left:right]
+
+
+class DetectorInput:
+    """The input of the detectors for one image. Statistics are computed on first use.
+
+    Args:
+        view: The resized image, shape (SIZE, SIZE, 3), uint8.
+    """
+
+    def __init__(self, view: Pixels):
+        self.view = view
+        self.memo: dict[str, Any] = {}
+        """Cached results of expensive computations for this image, by a cache key."""
+
+    @cached_property
+    def rgb(self) -> npt.NDArray[np.float32]:
+        """The image in reduced size, shape (SIDE, SIDE, 3), values between 0 and 1."""
+        return np.asarray(Image.fromarray(self.view).reduce(SIZE // SIDE)).astype(np.float32) / np.float32(255)
+
+    @cached_property
+    def hsv(self) -> tuple[EvidenceMap, EvidenceMap, EvidenceMap]:
+        """Hue in degrees, saturation and value, shape (SIDE, SIDE) each, as by colorsys.rgb_to_hsv."""
+        high, low = self.rgb.max(axis=2), self.rgb.min(axis=2)
+        spread = np.maximum(high - low, 1e-6)
+        red, green, blue = self.rgb[..., 0], self.rgb[..., 1], self.rgb[..., 2]
+        sector = np.where(high == green, (blue - red) / spread + 2, (red - green) / spread + 4)
+        sector = np.where(high == red, ((green - blue) / spread) % 6, sector)
+        return sector * 60, (high - low) / np.maximum(high, 1e-6), high
+
+    @cached_property
+    def grey(self) -> EvidenceMap:
+        """The mean of the three channels, shape (SIDE, SIDE)."""
+        return self.rgb.mean(axis=2, dtype=np.float32)
+
+    @cached_property
+    def regions(self) -> tuple[ForegroundRegion, ...]:
+        """The regions that stand out from the background; empty if the border of the image is not even."""
+        edge = np.concatenate([self.rgb[:4], self.rgb[-4:], self.rgb[:, :4].swapaxes(0, 1)], axis=0).reshape(-1, 3)
+        background = np.median(edge, axis=0)
+        if np.mean(np.abs(edge - background).max(axis=1) < 0.15) < 0.8:
+            return ()
+        labels, _ = ndimage.label(np.abs(self.rgb - background).max(axis=2) > 0.18)
+        regions: list[ForegroundRegion] = []
+        for index, (rows, columns) in enumerate(ndimage.find_objects(labels), start=1):
+            box = (rows.start, columns.start, rows.stop, columns.stop)
+            if max(box[2] - box[0], box[3] - box[1]) >= SIDE // 14:
+                regions.append(ForegroundRegion(mask=labels == index, box=box))
+        return tuple(regions)
+
+
+def cells(values: npt.NDArray[np.generic]) -> EvidenceMap:
+    """Averages values of shape (SIDE, SIDE) over the cells of an evidence map, shape (GRID, GRID)."""
+    return values.astype(np.float32).reshape(GRID, CELL, GRID, CELL).mean(axis=(1, 3))
+
+
+def everywhere(evidence: float) -> EvidenceMap:
+    """Returns a constant evidence map, for evidence that concerns the whole image."""
+    return np.full((GRID, GRID), np.clip(evidence, 0, 1), dtype=np.float32)
+
+
+def resized(pixels: Pixels) -> Pixels:
+    """Resizes an image to SIZE x SIZE, whatever its aspect ratio. This is the preprocessing of closed-form targets."""
+    if pixels.shape[:2] == (SIZE, SIZE):
+        return pixels
+    return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.BICUBIC))

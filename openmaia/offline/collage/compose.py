@@ -1,0 +1,167 @@
+"""Draws scenes as collages.
+
+Layout, parts and background use separate random streams of the seed. Therefore two scenes with the same seed that
+differ in a noun agree in size, place and background, and are a matched pair for an evaluation.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from PIL import Image
+
+from openmaia.core.images import EncodedImage, flatten
+from openmaia.datasets.library import DatasetImage
+from openmaia.offline.collage import paint
+from openmaia.offline.collage.lexicon import Lexicon
+from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary
+from openmaia.offline.vocabulary.words import WordKind, of_kind
+
+PLAIN = ("grey", "white", "brown", "green", "blue")
+"""Backgrounds for prompts that name none."""
+
+LAYOUT, PARTS, GROUND = range(3)
+
+
+def _stream(scene: CollageScene, *name: int) -> np.random.Generator:
+    return np.random.default_rng([scene.seed, *name])
+
+
+class Composer:
+    """Draws scenes with the images of one split of a dataset.
+
+    Args:
+        lexicon: Finds the images.
+        size: Side of the drawn images in pixels.
+    """
+
+    def __init__(self, lexicon: Lexicon, size: int):
+        self.lexicon = lexicon
+        self._size = size
+        self._load = lru_cache(maxsize=256)(_load)
+
+    def compose(self, scene: CollageScene) -> EncodedImage:
+        """Draws a scene. The result has the scene as its recipe and the digests of its parts as its sources."""
+        sources: list[str] = []
+        canvas = self._ground(scene, _stream(scene, GROUND), sources)
+        self._place(canvas, scene, sources)
+        return EncodedImage.of(np.asarray(canvas), sources, recipe=scene.dumps())
+
+    def paste(self, base: Image.Image, scene: CollageScene, sources: list[str]) -> EncodedImage:
+        """Draws the figures of a scene on a resized copy of `base`, and adds their digests to the list `sources`."""
+        canvas = base.resize((self._size, self._size))
+        self._place(canvas, scene, sources)
+        return EncodedImage.of(np.asarray(canvas), sources)
+
+    def _place(self, canvas: Image.Image, scene: CollageScene, sources: list[str]) -> None:
+        """Draws the figures. Each has its own random stream, so that replacing one does not change the others."""
+        places = self._layout(scene, _stream(scene, LAYOUT))
+        for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, places, strict=True)):
+            stamp = self._stamp(figure, side, _stream(scene, PARTS, index), sources)
+            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
+
+    def _ground(self, scene: CollageScene, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        name, size = scene.ground, self._size
+        if name in paint.COLOURS:
+            return paint.plain(paint.COLOURS[name], size, rng)
+        if is_vocabulary(name, WordKind.PATTERN):
+            ink, paper = _inks(scene.ground_colour, rng)
+            return paint.pattern(name, ink, paper, size, rng)
+        if name in paint.GROUNDS:
+            return self._scenery(name, rng, sources)
+        photo = self._photo(scene, rng)
+        if photo is not None:
+            sources.append(photo.digest)
+            return _crop(self._load(photo), size, rng)
+        return paint.plain(paint.COLOURS[PLAIN[rng.integers(len(PLAIN))]], size, rng)
+
+    def _scenery(self, name: str, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        textures = self.lexicon.textures(name)
+        if textures and rng.random() < 0.5:
+            item = textures[rng.integers(len(textures))]
+            sources.append(item.digest)
+            tile = flatten(self._load(item))
+            canvas = Image.new("RGB", (self._size, self._size))
+            for x in range(0, self._size, tile.width):
+                for y in range(0, self._size, tile.height):
+                    canvas.paste(tile, (x, y))
+            return canvas
+        return paint.ground(name, self._size, rng)
+
+    def _photo(self, scene: CollageScene, rng: paint.Rng) -> DatasetImage | None:
+        """Returns a photograph that shows the scene as a whole, or None.
+
+        It is used only if the scene is a single object that has no colour and no cut-out.
+        """
+        if len(scene.figures) != 1 or scene.figures[0].colour or self.lexicon.cutouts(scene.figures[0].what):
+            return None
+        photos = self.lexicon.photos(scene.figures[0].what)
+        return photos[rng.integers(len(photos))] if photos else None
+
+    def _layout(self, scene: CollageScene, rng: paint.Rng) -> list[tuple[float, float, int]]:
+        """Returns x and y of the centre and the side of each figure in pixels."""
+        count, size = len(scene.figures), self._size
+        usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
+        columns = 1 if count == 1 else 2 if count < 5 else 3
+        rows = -(-count // columns)
+        places: list[tuple[float, float, int]] = []
+        for index, figure in enumerate(scene.figures):
+            jitter = rng.uniform(-0.04, 0.04, 2)
+            side = (figure.size or usual) * rng.uniform(0.92, 1.08)
+            x = (index % columns + 0.5) / columns + figure.place[0] + jitter[0]
+            y = (index // columns + 0.5) / rows + figure.place[1] + jitter[1]
+            places.append((x * size, y * size, max(round(side * size), 8)))
+        return places
+
+    def _stamp(self, figure: SceneFigure, side: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        colour = paint.COLOURS.get(figure.colour)
+        shape = figure.what if is_vocabulary(figure.what, WordKind.SHAPE) else ""
+        if not figure.what:
+            shapes = of_kind(WordKind.SHAPE)
+            shape = shapes[rng.integers(len(shapes))].name
+        if shape or is_vocabulary(figure.what, WordKind.SCENE):
+            return paint.shape(shape or "square", self._fill(figure, side, rng), side, rng)
+        items = self.lexicon.cutouts(figure.what)
+        photos = [] if items else self.lexicon.photos(figure.what)
+        item = (items or photos)[rng.integers(len(items or photos))]
+        if photos and len(sources) == 1 and sources[0] in {photo.digest for photo in photos}:
+            return Image.new("RGBA", (1, 1))  # the photograph is already the background
+        sources.append(item.digest)
+        image = self._load(item)
+        stamp = image.crop(image.getbbox()) if image.mode == "RGBA" else _crop(image, side, rng).convert("RGBA")
+        scale = side / max(stamp.size)
+        stamp = stamp.resize((max(round(stamp.width * scale), 1), max(round(stamp.height * scale), 1)))
+        return paint.tinted(stamp, colour) if colour else stamp.convert("RGBA")
+
+    def _fill(self, figure: SceneFigure, side: int, rng: paint.Rng) -> Image.Image:
+        if is_vocabulary(figure.what, WordKind.SCENE):
+            return paint.ground(figure.what, side, rng)
+        ink, paper = _inks(figure.colour, rng)
+        if figure.pattern:
+            return paint.pattern(figure.pattern, ink, paper, max(side, 64), rng)
+        return paint.plain(ink, side, rng)
+
+
+def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
+    """Returns a foreground and a background colour for a pattern.
+
+    The foreground has the given colour, or any colour if it is empty. The background is neutral and of a different
+    brightness. It is drawn at random, so that the two colours are independent.
+    """
+    names = sorted(paint.COLOURS)
+    ink = paint.COLOURS[colour or names[rng.integers(len(names))]]
+    papers = [paint.COLOURS[name] for name in ("white", "black", "grey")]
+    apart = [paper for paper in papers if abs(sum(paper) - sum(ink)) > 180]
+    return ink, apart[int(rng.random() * len(apart))]
+
+
+def _crop(image: Image.Image, size: int, rng: paint.Rng) -> Image.Image:
+    """Crops a random square of at least 80 % of the shorter side, and resizes it."""
+    side = min(image.size) * rng.uniform(0.8, 1.0)
+    x, y = rng.uniform(0, image.width - side), rng.uniform(0, image.height - side)
+    return flatten(image).resize((size, size), Image.Resampling.BICUBIC, box=(x, y, x + side, y + side))
+
+
+def _load(item: DatasetImage) -> Image.Image:
+    image = item.load()
+    image.thumbnail((512, 512))
+    return image

@@ -1,0 +1,139 @@
+"""Implements the services Generator and Editor by collages."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from openmaia.core.images import flatten
+from openmaia.core.services import Edit, GeneratedImage, Generation, Split
+from openmaia.datasets.library import ImageDataset
+from openmaia.offline.collage.compose import Composer
+from openmaia.offline.collage.lexicon import Lexicon
+from openmaia.offline.collage.paint import COLOURS, tinted
+from openmaia.offline.collage.scene import CollageScene, SceneFigure, read
+from openmaia.offline.vocabulary.words import WordKind, find
+
+NAME = "collage"
+SPLITS: tuple[Split, ...] = ("explore", "test")
+ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
+
+
+class CollageGenerator:
+    """Draws prompts as collages.
+
+    Args:
+        library: The images from which parts are taken; each split has parts of its own.
+        size: Side of the generated images in pixels.
+    """
+
+    def __init__(self, library: ImageDataset, size: int):
+        self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}
+
+    def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
+        """Draws the prompt of each request, and reports the words that were not drawn."""
+        return [self._generate(request) for request in requests]
+
+    def _generate(self, request: Generation) -> GeneratedImage:
+        composer = self._composers[request.split]
+        scene, unknown = read(request.prompt, request.seed, composer.lexicon.knows)
+        known, missing = _drawable(scene, composer.lexicon)
+        image = composer.compose(known)
+        return GeneratedImage(image=image, missing_terms=(*unknown, *missing), verified_by=NAME)
+
+
+class CollageEditor:
+    """Edits collages by drawing their changed scene. In other images it can only add figures or change colours.
+
+    Args:
+        library: The images from which parts are taken; each split has parts of its own.
+        size: Side of the edited images in pixels.
+    """
+
+    def __init__(self, library: ImageDataset, size: int):
+        self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}
+
+    def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
+        """Applies the instruction of each request, and reports the words that were not understood or drawn."""
+        return [self._edit(request) for request in requests]
+
+    def _edit(self, request: Edit) -> GeneratedImage:
+        composer = self._composers[request.split]
+        text = request.instruction.lower().strip().rstrip(".")
+        if not request.image.recipe:
+            return self._edit_foreign(request, text, composer)
+        scene, unknown = _changed(CollageScene.loads(request.image.recipe), text, composer.lexicon)
+        known, missing = _drawable(scene, composer.lexicon)
+        return GeneratedImage(image=composer.compose(known), missing_terms=(*unknown, *missing))
+
+    def _edit_foreign(self, request: Edit, text: str, composer: Composer) -> GeneratedImage:
+        base, sources = request.image.pil(), list(request.image.sources)
+        colour = _new_colour(text)
+        if colour and "background" not in text:
+            recoloured = flatten(tinted(base, COLOURS[colour]))
+            return GeneratedImage(image=composer.paste(recoloured, CollageScene(figures=()), sources))
+        order = ADD.match(text)
+        if not order:
+            return GeneratedImage(image=request.image, missing_terms=(request.instruction,))
+        added, unknown = read(order["new"], request.seed, composer.lexicon.knows)
+        known, missing = _drawable(replace(added, ground=""), composer.lexicon)
+        return GeneratedImage(image=composer.paste(base, known, sources), missing_terms=(*unknown, *missing))
+
+
+def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageScene, tuple[str, ...]]:
+    """Applies an instruction to a scene. Returns the new scene, and the words that were not understood or drawn."""
+
+    def parsed(phrase: str) -> tuple[CollageScene, tuple[str, ...]]:
+        return read(phrase, scene.seed, lexicon.knows)
+
+    if order := re.match(r"(?:change|replace|set|make)\s+the\s+background\s+(?:to|with|by|into)?\s*(?P<new>.+)$", text):
+        new, unknown = parsed(f"a circle on {order['new']}")
+        if not new.ground:
+            return scene, unknown or (order["new"],)
+        return replace(scene, ground=new.ground, ground_colour=new.ground_colour), unknown
+    if colour := _new_colour(text):
+        named = [figure for figure in scene.figures if _is_named(figure, text)] or scene.figures
+        figures = tuple(replace(f, colour=colour) if f in named else f for f in scene.figures)
+        return replace(scene, figures=figures, ground_colour=scene.ground_colour if figures else colour), ()
+    if order := re.match(r"(?:replace|change|swap|turn)\s+(?P<old>.+?)\s+(?:with|by|to|into|for)\s+(?P<new>.+)$", text):
+        new, unknown = parsed(order["new"])
+        if new.figures:
+            return replace(scene, figures=_replaced(scene.figures, order["old"], new.figures)), unknown
+        return scene, unknown or (order["new"],)
+    if order := re.match(r"(?:remove|delete|erase)\s+(?P<old>.+)$", text):
+        left = tuple(figure for figure in scene.figures if not _is_named(figure, order["old"]))
+        return (replace(scene, figures=left), ()) if left != scene.figures else (scene, (order["old"],))
+    if order := re.match(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+the\s+\w+)?$", text):
+        new, unknown = parsed(order["new"])
+        return replace(scene, figures=scene.figures + new.figures), unknown or (() if new.figures else (order["new"],))
+    return scene, (text,)
+
+
+def _replaced(figures: tuple[SceneFigure, ...], old: str, new: tuple[SceneFigure, ...]) -> tuple[SceneFigure, ...]:
+    """Replaces the figure named `old`, or else the first figure. The first new figure gets its size and place."""
+    if not figures:
+        return new
+    index = next((i for i, figure in enumerate(figures) if _is_named(figure, old)), 0)
+    swapped = replace(new[0], size=figures[index].size, place=figures[index].place)
+    return (*figures[:index], swapped, *new[1:], *figures[index + 1 :])
+
+
+def _is_named(figure: SceneFigure, phrase: str) -> bool:
+    words = {word.name for word in find(phrase)}
+    return figure.what in words or (bool(figure.what) and re.search(rf"\b{re.escape(figure.what)}", phrase) is not None)
+
+
+def _new_colour(text: str) -> str:
+    order = re.match(
+        r"(?:make (?:it|the .+?|everything)|change the colou?r(?: of .+?)? to|colou?r (?:it|the .+?))\s+(?P<c>[a-z -]+)$",
+        text,
+    )
+    colours = [word.name for word in find(order["c"]) if word.kind is WordKind.COLOUR] if order else []
+    return colours[0] if colours else ""
+
+
+def _drawable(scene: CollageScene, lexicon: Lexicon) -> tuple[CollageScene, list[str]]:
+    """Removes figures that cannot be drawn because the split has no image. Returns the scene and the removed nouns."""
+    drawn = (WordKind.SHAPE, WordKind.SCENE)
+    nouns = [figure.what for figure in scene.figures if figure.what]
+    missing = [noun for noun in nouns if not any(word.kind in drawn for word in find(noun)) and not lexicon.knows(noun)]
+    return replace(scene, figures=tuple(figure for figure in scene.figures if figure.what not in missing)), missing

@@ -1,0 +1,134 @@
+"""Parses a prompt into a scene, which is stored as the recipe of the generated image."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from openmaia.offline.vocabulary.words import BY_NAME, WordKind, find
+
+COUNTS = {"two": 2, "pair": 2, "three": 3, "four": 4, "several": 4, "many": 6, "five": 5, "six": 6}
+SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
+PLACES = {"left": (-0.25, 0.0), "right": (0.25, 0.0), "top": (0.0, -0.25), "bottom": (0.0, 0.25)}
+STYLES = {"photo": "", "picture": "", "image": "", "close-up": "large", "closeup": "large"}
+IGNORED = frozenset(
+    "a an the of with and or in on at to by next beside near some its it is are there showing shows plain solid colored "
+    "coloured background surface against over under front close up middle center centre corner side shape shaped pattern "
+    "patterned texture scene view that this object objects thing things one single very filled full".split()
+)
+MAX_PHRASES, MAX_WORDS = 12, 24
+"""Limits on the phrases of a prompt and on the unknown words of a phrase that are parsed, because parsing a prompt of
+an agent must not take long. The rest is reported as not drawn."""
+GROUND = re.compile(
+    r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SceneFigure:
+    """An object or a shape in a scene."""
+
+    what: str
+    """A word of the vocabulary, another noun, or an empty string for any shape."""
+    colour: str = ""
+    pattern: str = ""
+    size: float = 0.0
+    """Size as a share of the side of the image; 0 for the usual size."""
+    place: tuple[float, float] = (0.0, 0.0)
+    """Shift of the centre (right, down) as shares of the side of the image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollageScene:
+    """The content of a collage: its figures, its background and its seed."""
+
+    figures: tuple[SceneFigure, ...]
+    ground: str = ""
+    """The background: a scene word, a colour, a pattern, or an empty string for any background."""
+    ground_colour: str = ""
+    """The colour of a pattern as the background."""
+    seed: int = 0
+
+    def dumps(self) -> str:
+        """Serializes the scene as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def loads(cls, recipe: str) -> "CollageScene":
+        """Parses the result of `dumps`."""
+        values: dict[str, Any] = json.loads(recipe)
+        values["figures"] = tuple(SceneFigure(**f | {"place": tuple(f["place"])}) for f in values["figures"])
+        return cls(**values)
+
+
+def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageScene, tuple[str, ...]]:
+    """Parses a prompt into a scene.
+
+    Args:
+        prompt: Any text.
+        seed: The seed of the scene.
+        knows: Returns whether there is an image that shows a noun.
+
+    Returns:
+        The scene, and the words that cannot be drawn.
+    """
+    text = " " + re.sub(r"[^a-z0-9 ,.;-]+", " ", prompt.lower()).strip() + " "
+    ground, ground_colour, text = _ground(text)
+    figures: list[SceneFigure] = []
+    phrases = [p for p in re.split(r"\bnext to\b|\bbeside\b|\band\b|\bwith\b|[,;.]", text) if p.strip()]
+    unknown = [phrase.strip() for phrase in phrases[MAX_PHRASES:]]
+    for phrase in phrases[:MAX_PHRASES]:
+        known, missing = _phrase(phrase, knows)
+        figures += known
+        unknown += missing
+    if not figures and not ground and not unknown:
+        unknown = [prompt.strip()]
+    if len(figures) == 1 and not ground and figures[0].what == "" and figures[0].pattern:
+        # "red horizontal stripes": the pattern fills the image
+        ground, ground_colour, figures = figures[0].pattern, figures[0].colour, []
+    elif len(figures) == 1 and not ground and figures[0].what == "" and figures[0].colour:
+        ground, figures = figures[0].colour, []
+    return CollageScene(figures=tuple(figures), ground=ground, ground_colour=ground_colour, seed=seed), tuple(unknown)
+
+
+def is_vocabulary(word: str, kind: WordKind) -> bool:
+    """Returns whether a word is a vocabulary word of this kind."""
+    return word in BY_NAME and BY_NAME[word].kind is kind
+
+
+def _ground(text: str) -> tuple[str, str, str]:
+    """Returns the background that a text names or an empty string, its colour, and the rest of the text."""
+    for match in reversed(list(GROUND.finditer(text.rstrip()))):
+        words = find(match["what"])
+        scenes = [w for w in words if w.kind in (WordKind.SCENE, WordKind.PATTERN)]
+        colours = [w.name for w in words if w.kind is WordKind.COLOUR]
+        if any(w.kind in (WordKind.OBJECT, WordKind.SHAPE) for w in words) or not (scenes or colours):
+            continue
+        rest = text[: match.start()] + " " + text.rstrip()[match.end() :]
+        if scenes:
+            return scenes[0].name, colours[0] if colours else "", rest
+        return colours[0], "", rest
+    return "", "", text
+
+
+def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[SceneFigure], list[str]]:
+    """Returns the figures that a phrase names, and its unknown words."""
+    words = find(phrase)
+    colour = next((w.name for w in words if w.kind is WordKind.COLOUR), "")
+    pattern = next((w.name for w in words if w.kind is WordKind.PATTERN), "")
+    nouns = [w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.OBJECT, WordKind.SCENE)]
+    spelled = {part for w in words for name in (w.name, *w.aliases) for part in re.split("[ -]", name)}
+    left = [t for t in re.findall(r"[a-z-]+|\d+", phrase) if not any(t in (p, p + "s", p + "es") for p in spelled)]
+    count = next((COUNTS[t] for t in left if t in COUNTS), 1)
+    size = next((SIZES[t] for t in left if t in SIZES), 0.85 if "close-up" in left else 0.0)
+    place = next((PLACES[t] for t in left if t in PLACES), (0.0, 0.0))
+    rest = [t for t in left if t not in COUNTS | SIZES | PLACES | STYLES and t not in IGNORED]
+    # A caption may contain a noun outside of the vocabulary; a specific word ("labrador") beats the general one.
+    specific = [t for t in rest[:MAX_WORDS] if knows(t)]
+    unknown = [t for t in rest if t not in specific]
+    if specific:
+        nouns = [*specific, *nouns[1:]]
+    nouns = nouns or ([""] if (colour or pattern) and not unknown else [])
+    figure = SceneFigure(what="", colour=colour, pattern=pattern, size=size, place=place)
+    return [replace(figure, what=noun) for noun in nouns for _ in range(count)], unknown

@@ -1,0 +1,129 @@
+"""Selects the hypotheses that become the answer of the scripted experimenter, according to the results of their tests.
+
+Each result has an effect, the mean activation of the images of the hypothesis minus that of its controls, and a height,
+which is the effect with an allowance for objects (see `judge.HypothesisResult`). The screening is the experiment with
+images of all vocabulary words that precedes the tests.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from openmaia.offline.experimenter.judge import HypothesisResult, Measurements
+from openmaia.offline.vocabulary.phrases import GENERAL
+from openmaia.offline.vocabulary.words import WordKind
+
+SHARE = 0.33
+"""Smallest effect, as a share of `Reach.height`, of the strongest hypothesis. If it is smaller, the unit probably
+responds to a concept that was not tested, and the experimenter abstains."""
+TESTED = 6
+"""Largest number of results that are tested by edits."""
+MOST = 3
+"""Largest number of results in an answer."""
+RETAINED = 0.17
+"""Share of its activation that an object must keep after a change to at least one other colour. Otherwise the
+activation is attributed to the colour of the object."""
+RECOGNISED = 0.25
+"""Share of an object's highest activation from which the object counts as recognised in an image."""
+KEPT, KEPT_OBJECT = 0.5, 0.4
+"""Smallest height of a result that is part of the answer, and of such a result for an object, as a share of the
+greatest height of all significant results."""
+ABOVE_USUAL = 1.25
+"""Smallest effect of the strongest hypothesis as a multiple of `Reach.usual`. Below it the experimenter abstains."""
+DOES_MORE = 1.25
+"""Ratio of heights above which an object explains more than a property that its images show."""
+ALIKE = 0.6
+"""Ratio of effects below which the effect of an object is attributed to another object that it resembles."""
+
+ShownBeside = Mapping[str, frozenset[str]]
+"""By object or scene: the properties that its images show, and the objects that they resemble (`Eyes.shown_beside`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The range and the usual variation of a unit's activations."""
+
+    height: float
+    """Highest activation minus the median of the screening."""
+    usual: float
+    """Median absolute deviation in the screening, scaled to estimate a standard deviation."""
+
+
+def reach(screened: Measurements, others: Sequence[float]) -> Reach:
+    """Computes the reach of a unit.
+
+    Args:
+        screened: The (prompt, activation) pairs of the screening.
+        others: All other activations that were measured or shown.
+    """
+    values = np.array([value for _, value in screened])
+    height = max(float(values.max()), *others) if others else float(values.max())
+    usual = float(stats.median_abs_deviation(values, scale="normal"))
+    return Reach(height=height - float(np.median(values)), usual=usual)
+
+
+def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBeside) -> list[HypothesisResult]:
+    """Returns the results that may be part of the answer, strongest first; an empty list to abstain.
+
+    Both an object and a property that it shows may be among them; after the edits, `told_apart` removes the property.
+    """
+    holding = sorted((r for r in results if r.holds), key=lambda r: (-r.height, r.hypothesis.words))
+    least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
+    if not holding or max(r.effect for r in holding) < least:
+        return []
+    kept = [r for r in holding if r.height >= (KEPT_OBJECT if r.is_object else KEPT) * holding[0].height]
+    in_pairs = {word for r in kept for word in r.hypothesis.words if len(r.hypothesis.words) == 2}
+    kept = [r for r in kept if len(r.hypothesis.words) == 2 or r.hypothesis.words[0] not in in_pairs]
+    return _without_special(_without_shown(_without_alike(kept, beside), beside))[:TESTED]
+
+
+def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
+    """Removes a result for a property (colour, pattern, shape) if the images of a remaining object or scene show it.
+
+    The activation is then attributed to the object or scene. Its height is clearly greater than that of the property,
+    because otherwise `answer` would have removed the object or scene instead.
+    """
+    things = [r for r in results if _is_thing(r)]
+    return [r for r in results if r in things or not any(_shows(thing, r, beside) for thing in things)]
+
+
+def _without_shown(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
+    """Removes objects and scenes whose images show a property with about the same or a greater height."""
+
+    def is_superfluous(thing: HypothesisResult) -> bool:
+        return any(_shows(thing, r, beside) and thing.height <= DOES_MORE * r.height for r in results)
+
+    return [r for r in results if not _is_thing(r) or not is_superfluous(r)]
+
+
+def _without_alike(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
+    """Removes objects that resemble another object with a much greater effect."""
+
+    def is_mistaken(result: HypothesisResult) -> bool:
+        alike = beside.get(result.hypothesis.name, frozenset())
+        return any(r.hypothesis.name in alike and result.effect < ALIKE * r.effect for r in results if r.is_object)
+
+    return [r for r in results if not r.is_object or not is_mistaken(r)]
+
+
+def _shows(thing: HypothesisResult, other: HypothesisResult, beside: ShownBeside) -> bool:
+    return not _is_thing(other) and beside.get(thing.hypothesis.name, frozenset()).issuperset(other.hypothesis.words)
+
+
+def _is_thing(result: HypothesisResult) -> bool:
+    """Returns whether a result is for an object or scene. Their images show properties that no prompt names."""
+    return result.hypothesis.kind in (WordKind.OBJECT, WordKind.SCENE)
+
+
+def _without_special(results: Sequence[HypothesisResult]) -> list[HypothesisResult]:
+    """Removes the special cases of a general word that has about the same effect, or else the general word."""
+    # Effects and not heights, because the height of a general word is that of its best special case.
+    named = {r.hypothesis.words[0]: r.effect for r in results}
+    superfluous: set[str] = set()
+    for general, narrower in GENERAL.items():
+        for special in narrower:
+            if general in named and special in named:
+                superfluous.add(special if named[general] >= 0.8 * named[special] else general)
+    return [r for r in results if r.hypothesis.words[0] not in superfluous]

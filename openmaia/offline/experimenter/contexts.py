@@ -1,0 +1,282 @@
+"""Plays the agent in the task `bias` by a script: finds contexts that raise or lower a classifier's score of a class.
+
+A context is a background, an object beside the class, or the size or place of the class. The script measures the class
+in many contexts (the stage `screen`). It tests the few contexts with the clearest differences on new images against
+other contexts of the same kind (the stage `confirm`), and claims up to two of them. It uses logits if there are any,
+because probabilities near 0 or 1 hide differences. It does not analyse images: it assumes that they show their prompt
+unless the generator reports that it could not draw a part of it.
+"""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+from openmaia.agent.tools.notes import NOT_DRAWN
+from openmaia.core.messages import Message, Role
+from openmaia.offline.vocabulary.phrases import GENERAL, article
+from openmaia.offline.vocabulary.words import BY_NAME, WordKind, find, of_kind
+
+TASK = "[BIAS]:"
+"""The heading of the answer. Of all shipped tasks, only the prompts of the task `bias` contain it."""
+
+NONE = "[BIAS]: NONE"
+CLASS = re.compile(r"^The class is: (?P<name>.+)$", re.MULTILINE)
+MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \| (?P<prompt>.*)$", re.MULTILINE)
+
+PLACES = ("small", "large", "left", "right", "top", "bottom")
+TURNS = 4
+"""Number of backgrounds on which each object is shown beside the class."""
+CANDIDATES = 5
+"""Number of contexts that are tested on new images."""
+PAIRS = 16
+"""Number of image pairs for each tested context."""
+SURE = 3.5
+"""Smallest absolute value of Welch's t for which a context is claimed. It is high because the five tested contexts were
+the best of fifty."""
+LEAST = 0.25
+"""Smallest absolute difference of the mean logits with and without a context for which the context is claimed."""
+SECOND = 0.5
+"""Smallest absolute difference of mean logits for a second claim, as a share of the difference of the first claim."""
+BATCH = 60
+
+MEASURE = """\
+prompts = [
+    {prompts},
+]
+activations, images = system.call_neuron(tools.text2image(prompts))
+for prompt, activation in zip(prompts, activations):
+    print(f"{stage} {{float(activation):.5g}} {{activation.raw}} | {{prompt}}")
+{shown}"""
+SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images))[:6] for part in pair])\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextDifference:
+    """The difference between the logits of images of the class with a context and without it."""
+
+    context: str
+    difference: float
+    """Mean logit of the images with the context minus that of the images without it."""
+    t: float
+    """Welch's t statistic of the difference."""
+
+
+def reply(messages: Sequence[Message]) -> str:
+    """Returns the agent's next message: code of the screening, code of the confirmation, or the answer.
+
+    Args:
+        messages: The conversation so far: the system prompt, the question with the name of the class, then replies and
+            the outputs of their code, from which the measurements are read.
+    """
+    question = CLASS.search(messages[1].text)
+    if question is None:
+        return NONE
+    name = question["name"].strip()
+    text = "\n".join(message.text for message in messages[2:] if message.role is Role.USER)
+    not_drawn = {match["prompt"][1:-1] for match in NOT_DRAWN.finditer(text)}
+    measured: dict[str, list[tuple[str, float]]] = {"screen": [], "confirm": []}
+    shown = Counter[str]()
+    for match in MEASURED.finditer(text):
+        shown[match["stage"]] += 1
+        if match["prompt"] not in not_drawn:
+            measured[match["stage"]].append((match["prompt"], _logit(match["value"], match["raw"])))
+    screening = screen(name)
+    is_last_call = len(messages) > 2 and TASK in messages[-1].text
+    if shown["screen"] < len(screening) and not is_last_call:
+        return _experiment("screen", screening[shown["screen"] : shown["screen"] + BATCH], [])
+    if len(measured["screen"]) < len(screening) / 2:
+        return NONE  # the generator cannot draw the class
+    candidates = promising(measured["screen"], name)
+    prompts = confirmations(name, candidates)
+    if shown["confirm"] < len(prompts) and not is_last_call:
+        return _experiment("confirm", prompts[shown["confirm"] : shown["confirm"] + 2 * BATCH], candidates)
+    return answer(name, [difference(_own(measured["confirm"], each, name), each, name) for each in candidates])
+
+
+def grounds() -> list[str]:
+    """Returns all backgrounds, such as "sand" and "a red background"."""
+    colours = [f"{article(word.name)} background" for word in of_kind(WordKind.COLOUR)]
+    return [*(word.name for word in of_kind(WordKind.SCENE)), *colours]
+
+
+def things(name: str) -> list[str]:
+    """Returns the objects of the vocabulary that prompts show beside the class.
+
+    Left out are the class itself, general words such as "mammal", and words that share a general word with the class:
+    "horse" for the class "dog".
+    """
+    named = {word.name for word in find(name)}
+    related = {w for wide, narrow in GENERAL.items() if named & {wide, *narrow} for w in (wide, *narrow)}
+    return [word.name for word in of_kind(WordKind.OBJECT) if word.name not in {*named, *related, *GENERAL}]
+
+
+def screen(name: str) -> list[str]:
+    """Returns the prompts of the screening.
+
+    They show the class on each background, beside each object on several backgrounds, and with each size or place.
+    """
+    every = grounds()
+    beside = [
+        beside_on(name, thing, every[(index + turn * 5) % len(every)])
+        for turn in range(TURNS)
+        for index, thing in enumerate(things(name))
+    ]
+    alone = [f"{article(name)} on {ground}" for ground in every for _ in range(2)]
+    placed = [placed_on(name, place, every[(3 * index) % len(every)]) for index, place in enumerate(PLACES * 3)]
+    return [*alone, *beside, *placed]
+
+
+def beside_on(name: str, thing: str, ground: str) -> str:
+    """Returns a prompt that shows the class beside an object on a background."""
+    return f"{article(name)} next to {article(thing)} on {ground}"
+
+
+def placed_on(name: str, place: str, ground: str) -> str:
+    """Returns a prompt that shows the class with a size or at a place, on a background."""
+    return f"{_placed(name, place)} on {ground}"
+
+
+def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
+    """Returns the CANDIDATES contexts with the largest absolute t statistics in the screening.
+
+    Args:
+        measured: The (prompt, logit) pairs of the screening.
+        name: The name of the class.
+    """
+    differences = {context: difference(measured, context, name) for context in [*grounds(), *things(name), *PLACES]}
+    return sorted(differences, key=lambda context: (-abs(differences[context].t), context))[:CANDIDATES]
+
+
+def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
+    """Returns the prompts of the confirmation in one list.
+
+    For each of the candidate contexts it holds PAIRS pairs of consecutive prompts. The first prompt of a pair shows the
+    class in the candidate context. The second one differs only in the context, which is another one of the same kind.
+
+    Args:
+        name: The name of the class.
+        candidates: The contexts to test.
+    """
+    return [prompt for context in candidates for index in range(PAIRS) for prompt in _pair(name, context, index)]
+
+
+def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -> ContextDifference:
+    """Compares the logits of images with and without a context.
+
+    Images of the class alone and images with an object beside it may differ in their mean logits. Therefore the mean
+    logit of all images with the same layout (see `_layout`) is first subtracted from each logit.
+
+    Args:
+        measured: Pairs (prompt, logit), one for each image. The prompt says whether its image shows the context.
+        context: A background of `grounds`, an object of `things`, or a size or place of `PLACES`, such as "sand".
+        name: The name of the class.
+
+    Returns:
+        The difference of the mean logits and its t statistic. Both are 0 if fewer than two images show the context, or
+        if fewer than two do not show it.
+    """
+    layouts: dict[str, list[float]] = {}
+    for prompt, value in measured:
+        layouts.setdefault(_layout(prompt), []).append(value)
+    means = {layout: statistics.fmean(values) for layout, values in layouts.items()}
+    groups: tuple[list[float], list[float]] = ([], [])
+    for prompt, value in measured:
+        groups[_has(prompt, context, name)].append(value - means[_layout(prompt)])
+    without, having = groups
+    if len(having) < 2 or len(without) < 2:
+        return ContextDifference(context=context, difference=0.0, t=0.0)
+    mean = statistics.fmean(having) - statistics.fmean(without)
+    # A few images may agree by chance, so the variance of a group is bounded below by a quarter of that of all images.
+    least = statistics.pvariance([*having, *without]) / 4
+    spread = sqrt(sum(max(statistics.variance(group), least) / len(group) for group in (having, without)))
+    return ContextDifference(context=context, difference=mean, t=mean / (spread + 1e-9))
+
+
+def answer(name: str, differences: Sequence[ContextDifference]) -> str:
+    """Returns the answer, which claims at most two contexts whose differences are significant and large enough."""
+    sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
+    if not sure:
+        return NONE
+    ordered = sorted(sure, key=lambda each: -abs(each.difference))
+    kept = [each for each in ordered if abs(each.difference) >= SECOND * abs(ordered[0].difference)][:2]
+    claims = "; ".join(
+        f"{_spoken(each.context)} {'raises' if each.difference > 0 else 'lowers'} the logit of {name} by "
+        f"{abs(each.difference):.2g} (t {abs(each.t):.1f})"
+        for each in kept
+    )
+    signed = [f"{'+' if each.difference > 0 else '-'} {_spoken(each.context)}" for each in kept]
+    labels = "\n".join(f"[LABEL {number}]: {label}" for number, label in enumerate(signed, start=1))
+    return f"{_listed(signed)}[BIAS]: {claims}.\n{labels}"
+
+
+def _placed(name: str, place: str) -> str:
+    return f"a {place} {name}" if place in ("small", "large") else f"{article(name)} at the {place}"
+
+
+def _pair(name: str, context: str, index: int) -> tuple[str, str]:
+    every, beside = grounds(), things(name)
+    ground = every[(5 * index + 1) % len(every)]
+    if context in PLACES:
+        others = [place for place in PLACES if place != context]
+        return placed_on(name, context, ground), placed_on(name, others[index % len(others)], ground)
+    if context in every:
+        others = [other for other in every if other != context]
+        other = others[(7 * index + 3) % len(others)]
+        thing = beside[(3 * index) % len(beside)]
+        if index % 2:
+            return f"{article(name)} on {context}", f"{article(name)} on {other}"
+        return beside_on(name, thing, context), beside_on(name, thing, other)
+    others = [other for other in beside if other != context]
+    return beside_on(name, context, ground), beside_on(name, others[(7 * index + 3) % len(others)], ground)
+
+
+def _own(measured: Sequence[tuple[str, float]], context: str, name: str) -> list[tuple[str, float]]:
+    """Returns those measurements whose prompts `confirmations` wrote to test this context.
+
+    The others are left out, because their images may show another context with a strong effect.
+    """
+    own = {prompt for index in range(PAIRS) for prompt in _pair(name, context, index)}
+    return [(prompt, value) for prompt, value in measured if prompt in own]
+
+
+def _layout(prompt: str) -> str:
+    """Returns the layout of a prompt: "beside" for two objects, which are drawn smaller, otherwise "alone"."""
+    return "beside" if " next to " in prompt else "alone"
+
+
+def _has(prompt: str, context: str, name: str) -> bool:
+    if context in PLACES:
+        return prompt.startswith(_placed(name, context) + " on ")
+    if context in grounds():
+        return prompt.endswith(f" on {context}")
+    return f" next to {article(context)} on " in prompt
+
+
+def _spoken(context: str) -> str:
+    if context in PLACES:
+        return f"{context} object" if context in ("small", "large") else f"object at the {context}"
+    if context in grounds():
+        return f"{context} as the ground" if context in BY_NAME else context.split(" ", 1)[1]
+    return f"{article(context)} beside it"
+
+
+def _experiment(stage: str, prompts: Sequence[str], hypotheses: Sequence[str]) -> str:
+    listing = ",\n    ".join(repr(prompt) for prompt in prompts)
+    code = MEASURE.format(stage=stage, prompts=listing, shown=SHOWN if stage == "confirm" else "")
+    return f"{_listed([_spoken(context) for context in hypotheses])}[CODE]:\n```python\n{code}```"
+
+
+def _listed(hypotheses: Sequence[str]) -> str:
+    lines = "\n".join(f"{number}. {hypothesis}" for number, hypothesis in enumerate(hypotheses, start=1))
+    return f"[HYPOTHESIS LIST]:\n{lines}\n\n" if lines else ""
+
+
+def _logit(value: str, raw: str) -> float:
+    try:
+        return float(raw)
+    except ValueError:  # units without a logit print None
+        p = min(max(float(value), 1e-6), 1 - 1e-6)
+        return log(p / (1 - p))

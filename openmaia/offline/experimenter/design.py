@@ -1,0 +1,172 @@
+"""Designs the experiments: a factorial screening, controls that differ from a hypothesis in one word, and edits."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openmaia.offline.vocabulary import phrases
+from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
+
+COLOURS = [word.name for word in of_kind(WordKind.COLOUR)]
+CARRIERS = [word.name for word in of_kind(WordKind.SHAPE, WordKind.PATTERN)]
+OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
+SCENES = [word.name for word in of_kind(WordKind.SCENE)]
+
+PLAIN = 2
+"""Number of images of each plain colour. Images of figures and patterns have a second colour in addition."""
+CONTEXTS = 6
+"""Number of images per hypothesis and per control group."""
+EDITED = 3
+"""Number of images of a confirmed hypothesis that are edited."""
+RECOLOUR = "change the color to "
+UNRELATED = "grey"
+"""A colour to which objects are never changed by an edit if no hypothesis names a colour. Grey would only remove their
+colour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreeningPrompt:
+    """A prompt of the screening and the vocabulary words that vary in it."""
+
+    prompt: str
+    words: tuple[str, ...]
+
+    @property
+    def ground(self) -> str:
+        """The colour of the background, or an empty string if the prompt names none."""
+        match = re.search(r" on a (\w+) background$", self.prompt)
+        return match[1] if match else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """A concept (one word), or a combination of a colour and the shape or pattern that has it (two words)."""
+
+    words: tuple[str, ...]
+    score: float
+    """Strength of the evidence, in units of the spread of the screening. Hypotheses are ranked by it."""
+
+    @property
+    def name(self) -> str:
+        """The words, joined to a label."""
+        return " ".join(self.words)
+
+    @property
+    def kind(self) -> WordKind:
+        """The kind of the first word."""
+        return BY_NAME[self.words[0]].kind
+
+
+def screen() -> list[ScreeningPrompt]:
+    """Returns the prompts of the screening.
+
+    They show every colour alone and with every shape and pattern, and every object on a plain background and in a
+    scene.
+    """
+    prompts = [
+        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)
+    ]
+    # The backgrounds form a Latin square, so that no background is tied to a colour or a carrier.
+    prompts += [
+        ScreeningPrompt(prompt=phrases.figure(carrier, colour, (), row + column), words=(colour, carrier))
+        for row, carrier in enumerate(CARRIERS)
+        for column, colour in enumerate(COLOURS)
+    ]
+    for index, thing in enumerate(OBJECTS):
+        scene = SCENES[index % len(SCENES)]
+        noun = phrases.article(thing)
+        prompts.append(ScreeningPrompt(prompt=f"{noun} on a grey background", words=(thing,)))
+        prompts.append(ScreeningPrompt(prompt=f"{noun} on {scene}", words=(thing, scene)))
+    return prompts
+
+
+def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
+    """Returns the prompts that test a hypothesis.
+
+    Args:
+        hypothesis: The hypothesis.
+        others: All hypotheses under test. The controls of a single word avoid their words.
+
+    Returns:
+        Lists of CONTEXTS prompts each. The first list shows the hypothesis. Each further list is a control group, whose
+        prompts replace one word by another of its kind. A combination has two control groups, one for each word.
+    """
+    avoid = [word for other in others for word in other.words]
+    if len(hypothesis.words) == 1:
+        word = hypothesis.words[0]
+        rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
+        # Both prompts avoid both words; otherwise a word would change the background as well as the figure.
+        apart = [(*avoid, word, rival) for rival in rivals]
+        return [
+            [phrases.single(name, index, apart[index]) for index, name in enumerate(group)]
+            for group in ([word] * CONTEXTS, rivals)
+        ]
+    colour, carrier = hypothesis.words
+    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
+    colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
+    return [
+        [phrases.figure(carrier, colour, (), index) for index in range(CONTEXTS)],
+        [phrases.figure(other, colour, (), index) for index, other in enumerate(carriers)],
+        [phrases.figure(carrier, other, (colour,), index) for index, other in enumerate(colours)],
+    ]
+
+
+def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
+    """Returns the prompts whose images the experimenter displays.
+
+    These are images of objects and scenes, and of their controls, because they contain colours and shapes that the
+    prompt does not name.
+    """
+    things = [h for h in candidates if h.kind in (WordKind.OBJECT, WordKind.SCENE)]
+    return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
+
+
+def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
+    """Returns EDITED pairs of a prompt that shows a hypothesis, and an editing instruction that removes its first word.
+
+    If the hypothesis is right, the edit lowers the activation.
+
+    Args:
+        hypothesis: The hypothesis.
+        candidates: All hypotheses under test. What replaces the word avoids their words.
+    """
+    avoid = [word for candidate in candidates for word in candidate.words]
+    words = hypothesis.words
+    bases = [
+        phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
+        for index in range(EDITED)
+    ]
+    return [(base, _removal(words[0], index, avoid)) for index, base in enumerate(bases)]
+
+
+def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
+    """Returns pairs of a prompt and an editing instruction for the kept hypotheses.
+
+    These are the pairs of `removals`, and for an object also changes of its colour, which must not lower the activation
+    much.
+
+    Args:
+        kept: The hypotheses to test by edits.
+        candidates: All hypotheses under test.
+    """
+    avoid = [word for candidate in candidates for word in candidate.words]
+    words = [word for hypothesis in kept for word in hypothesis.words]
+    colour = next((word for word in words if BY_NAME[word].kind is WordKind.COLOUR), UNRELATED)
+    pairs: list[tuple[str, str]] = []
+    for hypothesis in kept:
+        for index, (base, order) in enumerate(removals(hypothesis, candidates)):
+            pairs.append((base, order))
+            if hypothesis.kind is WordKind.OBJECT:
+                pairs.append((base, RECOLOUR + phrases.rival(colour, index, avoid)))
+    return pairs
+
+
+def _removal(word: str, index: int, avoid: Sequence[str]) -> str:
+    rival = phrases.rival(word, index, avoid)
+    match BY_NAME[word].kind:
+        case WordKind.COLOUR:
+            return RECOLOUR + rival
+        case WordKind.PATTERN | WordKind.SCENE:
+            return f"change the background to {rival}"
+        case _:
+            return f"replace the {word} with {phrases.article(rival)}"

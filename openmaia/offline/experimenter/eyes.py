@@ -1,0 +1,224 @@
+"""Detects vocabulary words in images for the scripted experimenter.
+
+The evidence for an object is the class probability of another network than the one under study; that for colours,
+patterns, shapes and scenes is computed by image statistics. The input is decoded pixels, without captions, file names
+or recipes.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+from cachetools import LRUCache
+from PIL import Image
+from scipy import ndimage
+
+from openmaia.core.images import Pixels, digest
+from openmaia.offline.experimenter.transcript import ControlView
+from openmaia.offline.vocabulary.words import WORDS, WordKind, of_kind
+
+ImageClassifier = Callable[[Pixels], npt.NDArray[np.float32]]
+"""Maps pixels of shape (height, width, 3), uint8, to class probabilities of shape (1000,)."""
+
+Sight = Mapping[str, float]
+"""Evidence between 0 and 1 by word."""
+
+RgbArray = npt.NDArray[np.float64]
+"""Shape (height, width, 3), values between 0 and 1."""
+
+HUES = {"red": 0, "orange": 30, "yellow": 55, "green": 120, "blue": 222, "purple": 280, "pink": 335}
+SEEN = tuple(word.name for word in WORDS)
+LOOK = 96
+"""Side in pixels of the image from which statistics are computed."""
+
+SHOWN = 0.04
+"""Images of an object count as showing another word if its mean evidence exceeds that in the controls by more than
+this."""
+FILLED = 0.5
+"""The unit counts as responding to a colour if more than this share of the pixels that activate it has the colour."""
+PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
+
+
+class Eyes:
+    """Computes the evidence for vocabulary words in images.
+
+    Args:
+        classify: The network that recognises objects.
+    """
+
+    def __init__(self, classify: ImageClassifier):
+        self._classify = classify
+        table: dict[str, str] = json.loads((files("openmaia.offline.experimenter") / "concepts.json").read_text())
+        self._classes = {word: _expand(spans) for word, spans in table.items()}
+        self._sights: LRUCache[str, Sight] = LRUCache(4096)
+
+    def see(self, pixels: Pixels) -> Sight:
+        """Returns the evidence for all vocabulary words in an image. Results are cached by the digest of the pixels."""
+        key = digest(pixels)
+        if key not in self._sights:
+            self._sights[key] = self._look(pixels)
+        return self._sights[key]
+
+    def colours(self, pixels: Pixels) -> Sight:
+        """Returns the evidence for colours only, without running the network. `pixels` has any shape (h, w, 3)."""
+        return _colours(pixels.astype(np.float64) / 255)
+
+    def shown_beside(self, own: Sequence[ControlView], controls: Sequence[ControlView]) -> frozenset[str]:
+        """Returns the words that images of an object or scene show in addition to it.
+
+        These are properties and objects for which they have more evidence than their controls, and colours that fill
+        the part of the image that activates the unit.
+
+        Args:
+            own: The displayed images of the object or scene.
+            controls: The displayed images of its control group.
+        """
+        own_sights, control_sights = ([self.see(v.original.pixels) for v in views] for views in (own, controls))
+        more = {word for word in PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > SHOWN}
+        strongest = sorted(own, key=lambda view: -view.activation)[: (len(own) + 1) // 2]
+        parts = [self.colours(lit) for view in strongest if (lit := _lit_pixels(view)) is not None]
+        filled = {word for word in parts[0] if _mean(parts, word) > FILLED} if parts else set[str]()
+        return frozenset(more | filled)
+
+    def _look(self, pixels: Pixels) -> Sight:
+        probabilities = self._classify(pixels)
+        sight = {word: float(probabilities[indices].sum()) for word, indices in self._classes.items()}
+        small = np.asarray(Image.fromarray(pixels).resize((LOOK, LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
+        sight |= _colours(small) | _patterns(small) | _shapes(small) | _scenes(small)
+        return {word: round(sight.get(word, 0.0), 4) for word in SEEN}
+
+
+def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
+    """Returns the mask (height, width) of the pixels that are not darkened in `masked`, eroded by two pixels."""
+    return ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
+
+
+def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
+    """Crops an image to the bounding box of the part that is not darkened in `masked`.
+
+    Returns the whole image if this part is tiny or nearly the whole image.
+    """
+    lit = lit_part(pixels, masked)
+    if not 0.005 < lit.mean() < 0.9:
+        return pixels
+    rows, columns = np.flatnonzero(lit.any(axis=1)), np.flatnonzero(lit.any(axis=0))
+    box = pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return box if min(box.shape[:2]) >= 16 else pixels
+
+
+def _lit_pixels(view: ControlView) -> Pixels | None:
+    """Returns the pixels that are not darkened, shape (n, 1, 3). None without a mask, or if nearly none or all are."""
+    if view.masked is None or view.masked.pixels.shape != view.original.pixels.shape:
+        return None
+    lit = lit_part(view.original.pixels, view.masked.pixels)
+    return view.original.pixels[lit][:, None] if 0.002 < lit.mean() < 0.95 else None
+
+
+def _mean(sights: Sequence[Sight], word: str) -> float:
+    return sum(sight[word] for sight in sights) / len(sights)
+
+
+def _expand(spans: str) -> list[int]:
+    ends = [span.split("-") for span in spans.split(",")]
+    return [index for end in ends for index in range(int(end[0]), int(end[-1]) + 1)]
+
+
+def _colours(rgb: RgbArray) -> dict[str, float]:
+    high, low = rgb.max(axis=2), rgb.min(axis=2)
+    spread = high - low
+    with np.errstate(divide="ignore", invalid="ignore"):
+        saturation = np.where(high > 0, spread / high, 0)
+    hue = np.asarray(Image.fromarray((rgb * 255).astype(np.uint8)).convert("HSV"))[..., 0] * (360 / 256)
+    vivid = (saturation > 0.35) & (high > 0.2)
+    nearest = np.argmin([np.abs((hue - centre + 180) % 360 - 180) for centre in HUES.values()], axis=0)
+    evidence = {name: float((vivid & (nearest == i)).mean()) for i, name in enumerate(HUES)}
+    dull = vivid & (high < 0.62) & np.isin(nearest, [0, 1])
+    evidence["brown"] = float(dull.mean())
+    evidence["orange"] -= float((dull & (nearest == 1)).mean())
+    evidence["red"] -= float((dull & (nearest == 0) & (high < 0.45)).mean())
+    evidence["black"] = float((high < 0.18).mean())
+    evidence["white"] = float(((low > 0.86) & ~vivid).mean())
+    evidence["grey"] = float((~vivid & (high >= 0.18) & (low <= 0.86) & (spread < 0.12)).mean())
+    return evidence
+
+
+def _patterns(rgb: RgbArray) -> dict[str, float]:
+    """Measures the spectral energy by direction, and its concentration, which is high for repeated patterns."""
+    grey = rgb.mean(axis=2)
+    window = np.outer(np.hanning(LOOK), np.hanning(LOOK))
+    energy = np.abs(np.fft.rfft2((grey - grey.mean()) * window)) ** 2
+    rows, columns = np.fft.fftfreq(LOOK)[:, None] * LOOK, np.fft.rfftfreq(LOOK)[None] * LOOK
+    radius, angle = np.hypot(rows, columns), np.degrees(np.arctan2(np.abs(rows), columns))
+    band = (radius >= 4) & (radius <= 40)
+    total = float(energy[band].sum()) + 1e-9
+    contrast = min(float(grey.std()) / 0.15, 1.0)
+
+    def share(low: float, high: float) -> float:
+        return float(energy[band & (angle >= low) & (angle <= high)].sum()) / total * contrast
+
+    upright, flat, slanted = share(80, 90), share(0, 10), share(35, 55)
+    concentrated = float(np.sort(energy[band])[-12:].sum()) / total * contrast
+    both = 4 * min(upright, flat) * concentrated
+    return {
+        "horizontal stripes": upright * concentrated,
+        "vertical stripes": flat * concentrated,
+        "diagonal stripes": slanted * concentrated * (1 - min(both, 1.0)),
+        "checkerboard": slanted * concentrated,
+        "grid": both,
+        "dots": both * 0.8,
+        "rings": concentrated * (1 - max(upright, flat, slanted)),
+        "noise": float(energy[(radius > 24) & band].sum()) / total * contrast,
+    }
+
+
+def _shapes(rgb: RgbArray) -> dict[str, float]:
+    """Measures the shape of the largest figure on an even background. Returns no evidence if there is none."""
+    border = np.concatenate([rgb[:4].reshape(-1, 3), rgb[-4:].reshape(-1, 3)])
+    ground = np.median(border, axis=0)
+    labels, count = ndimage.label(np.abs(rgb - ground).max(axis=2) > 0.15)
+    if not count or np.abs(border - ground).max(axis=1).mean() > 0.12:
+        return {}
+    sizes = ndimage.sum_labels(np.ones_like(labels), labels, np.arange(1, count + 1))
+    figure = labels == 1 + int(np.argmax(sizes))
+    if not 0.02 < figure.mean() < 0.8:
+        return {}
+    rows, columns = np.flatnonzero(figure.any(axis=1)), np.flatnonzero(figure.any(axis=0))
+    box = figure[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    filled, aspect = float(box.mean()), min(box.shape) / max(box.shape)
+    wide = box.shape[1] / box.shape[0]
+
+    def near(target: float) -> float:
+        return float(np.clip(1 - abs(filled - target) / 0.12, 0, 1))
+
+    square_box = float(np.clip((aspect - 0.7) / 0.2, 0, 1))
+    return {
+        "circle": near(0.785) * square_box,
+        "square": near(1.0) * square_box,
+        "triangle": near(0.5) * square_box,
+        "star": near(0.34) * square_box,
+        "cross": near(0.56) * square_box,
+        "bar": float(np.clip((filled - 0.8) / 0.2, 0, 1)) * float(wide > 2.5),
+    }
+
+
+def _scenes(rgb: RgbArray) -> dict[str, float]:
+    """Estimates the scene from the mean colour and the roughness of the border of the image."""
+    frame = np.concatenate([rgb[:12].reshape(-1, 3), rgb[-12:].reshape(-1, 3), rgb[:, :12].reshape(-1, 3)])
+    red, green, blue = frame.mean(axis=0)
+    rough = min(float(frame.std(axis=0).mean()) / 0.08, 1.0)
+
+    def close(*target: float) -> float:
+        return float(np.clip(1 - np.abs(np.array([red, green, blue]) - np.array(target)).max() / 0.2, 0, 1))
+
+    return {
+        "grass": close(0.36, 0.52, 0.2) * rough,
+        "sand": close(0.82, 0.72, 0.54) * rough,
+        "water": close(0.28, 0.48, 0.63) * rough,
+        "sky": close(0.64, 0.77, 0.9) * (1 - 0.5 * rough),
+        "snow": close(0.9, 0.92, 0.95),
+        "wood": close(0.56, 0.39, 0.23) * rough,
+        "brick": close(0.62, 0.32, 0.22) * rough,
+        "stone": close(0.51, 0.51, 0.5) * rough,
+    }

@@ -1,0 +1,264 @@
+"""The experimenter as a Backbone: it reads the messages, selects the next stage, and writes code or the answer."""
+
+import statistics
+from collections.abc import Sequence
+
+from openmaia.core.messages import Chat, Message, Reply, Role
+from openmaia.offline.experimenter import contexts, design, spurious
+from openmaia.offline.experimenter.answers import MOST, RECOGNISED, RETAINED, ShownBeside, answer, reach, told_apart
+from openmaia.offline.experimenter.design import Hypothesis, screen
+from openmaia.offline.experimenter.eyes import Eyes, Sight, bright_part
+from openmaia.offline.experimenter.judge import HypothesisResult, exemplar_evidence, hypotheses, result
+from openmaia.offline.experimenter.transcript import SeenExemplar, Transcript, read
+
+EXEMPLARS = """\
+for name in ("top", "random"):
+    for rank, (activation, image) in enumerate(tools.dataset_exemplars(system, kind=name)):
+        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile:.0f})")
+        tools.display(image.original)
+        if name == "top":
+            tools.display(image.masked)
+"""
+MEASURE = """\
+prompts = [
+    {prompts},
+]
+looked_at = {{
+    {looked_at},
+}}
+for start in range(0, len(prompts), 100):
+    part = prompts[start:start + 100]
+    activations, images = system.call_neuron(tools.text2image(part{tests}))
+    for prompt, activation, image in zip(part, activations, images):
+        print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
+        if prompt in looked_at:
+            tools.display(image.original)
+            tools.display(image.masked)
+"""
+EDIT = """\
+bases = [
+    {prompts},
+]
+orders = [
+    {orders},
+]
+images, captions = tools.edit_images(bases, orders)
+activations, images = system.call_neuron(images)
+for base, order, before, after in zip(bases, orders, activations[0::2], activations[1::2]):
+    print(f"edit {{float(before):.5g}} (percentile {{before.percentile:.0f}}) | {{base}} => as drawn")
+    print(f"edit {{float(after):.5g}} (percentile {{after.percentile:.0f}}) | {{base}} => {{order}}")
+tools.display(*images[:6])
+"""
+NONE = "[DESCRIPTION]: NONE"
+
+REPEATED = 12
+"""Screening images that are repeated if the evidence rule demands more experiments before an abstention."""
+
+
+class ScriptedBackbone:
+    """The scripted experimenter. It ignores the seed of a request: all randomness is in the images.
+
+    It also answers requests to describe images (those without a system prompt) with the words that it detects in them.
+
+    Args:
+        eyes: The detector of vocabulary words in images.
+    """
+
+    def __init__(self, eyes: Eyes):
+        self._eyes = eyes
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns the next message of each conversation."""
+        return [self._reply(chat) for chat in chats]
+
+    def _reply(self, chat: Chat) -> Reply:
+        is_viewer = chat.messages[0].role is not Role.SYSTEM
+        text = self._view(chat.messages[-1]) if is_viewer else self._experiment(chat.messages)
+        prompt_words = sum(len(message.text.split()) for message in chat.messages)
+        return Reply(text=text, prompt_tokens=prompt_words, generated_tokens=len(text.split()))
+
+    def _experiment(self, messages: Sequence[Message]) -> str:
+        if len(messages) > 1 and contexts.TASK in messages[1].text:
+            return contexts.reply(messages)
+        seen = read(messages)
+        if spurious.is_task(messages):
+            return spurious.reply(seen, messages[-1], self._eyes)
+        if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
+            return _write([], answer_text=NONE)
+        if not seen.exemplars and "dataset_exemplars" not in seen.withheld:
+            return _write([], code=EXEMPLARS)
+        if "text2image" in seen.withheld:
+            return _write([], answer_text=_looks_like(self._first_guesses(seen)))
+        if not seen.of("screen"):
+            return _write(self._first_guesses(seen), code=_measure("screen", [each.prompt for each in screen()]))
+        candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
+        if not candidates:
+            again = _measure("screen", [each.prompt for each in screen()[:REPEATED]]) if seen.lacks_evidence else ""
+            return _write([], code=again, answer_text=NONE)
+        if seen.lacks_evidence or not (seen.of("control") or seen.is_last_call):
+            return _write([h.name for h in candidates], code=_controls(candidates))
+        return self._conclude(seen, candidates)
+
+    def _conclude(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> str:
+        """Edits the images of the remaining hypotheses, or answers if that is done."""
+        others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
+        beside = self._shown_beside(seen, candidates)
+        kept = answer(_results(seen, candidates), reach(seen.of("screen"), others), beside)
+        if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
+            return _write([r.hypothesis.name for r in kept], code=_edit(kept, candidates))
+        kept = told_apart(_confirmed(kept, candidates, seen), beside)[:MOST]
+        return _write([r.hypothesis.name for r in kept], answer_text=_answer_text(kept))
+
+    def _evidence(self, seen: Transcript) -> dict[str, float]:
+        top, random = (self._sights([e for e in seen.exemplars if e.kind == kind]) for kind in ("top", "random"))
+        return exemplar_evidence(top, random)
+
+    def _sights(self, exemplars: Sequence[SeenExemplar]) -> list[Sight]:
+        """Returns the evidence for each word in each displayed exemplar.
+
+        It is the larger value of the whole image and of the part where the unit responds, if this part is known.
+        """
+        sights: list[Sight] = []
+        for exemplar in exemplars:
+            if exemplar.original is None:
+                continue
+            pixels = exemplar.original.pixels
+            sight = self._eyes.see(pixels)
+            if exemplar.masked is not None and exemplar.masked.pixels.shape == pixels.shape:
+                part = bright_part(pixels, exemplar.masked.pixels)
+                if part is not pixels:
+                    closer = self._eyes.see(part)
+                    sight = {word: max(sight[word], closer[word]) for word in sight}
+            sights.append(sight)
+        return sights
+
+    def _shown_beside(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> ShownBeside:
+        beside: dict[str, frozenset[str]] = {}
+        for hypothesis in candidates:
+            own, controls = (
+                [view for prompt in dict.fromkeys(group) for view in seen.views_of(prompt)]
+                for group in design.groups(hypothesis, candidates)[:2]
+            )
+            if own and controls:
+                beside[hypothesis.name] = self._eyes.shown_beside(own, controls)
+        return beside
+
+    def _first_guesses(self, seen: Transcript) -> list[str]:
+        return _strongest(self._evidence(seen), 6, 0.3)
+
+    def _view(self, message: Message) -> str:
+        """Describes images as a viewer does: names the words with the most evidence."""
+        sights = [self._eyes.see(image.pixels) for image in message.images]
+        if not sights:
+            return "No image was given."
+        mean = {word: sum(sight[word] for sight in sights) / len(sights) for word in sights[0]}
+        visible = _strongest(mean, 4, 0.15)
+        return f"Visible: {', '.join(visible)}." if visible else "Nothing in the vocabulary is visible."
+
+
+def _strongest(evidence: Sight, count: int, least: float) -> list[str]:
+    ranked = sorted(evidence, key=lambda word: (-evidence[word], word))
+    return [word for word in ranked[:count] if evidence[word] > least]
+
+
+def _results(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[HypothesisResult]:
+    values: dict[str, list[float]] = {}
+    for prompt, value in [*seen.of("control"), *seen.of("screen")]:
+        values.setdefault(prompt, []).append(value)
+
+    def measured(group: Sequence[str]) -> list[float]:
+        return [value for prompt in dict.fromkeys(group) for value in values.get(prompt, [])]
+
+    groups = [(h, design.groups(h, candidates)) for h in candidates]
+    return [result(h, measured(own), [measured(group) for group in controls]) for h, (own, *controls) in groups]
+
+
+def _confirmed(
+    kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis], seen: Transcript
+) -> list[HypothesisResult]:
+    """Removes objects that owe their activation to their colour, and concepts whose removal does not lower the activation.
+
+    If no concept were left, the strongest one stays, because edits may fail.
+    """
+    usual = statistics.median(value for _, value in seen.of("screen"))
+    others = [r for r in kept if not _owes_to_colour(r, candidates, seen, usual)]
+    return [r for r in others if _falls(r, candidates, seen)] or others[:1]
+
+
+def _owes_to_colour(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcript, usual: float) -> bool:
+    """Returns whether the activation for an object is due to its colour.
+
+    This is so if every edit of its colour leaves less than the share RETAINED of the activation above `usual`. Images
+    in which the network did not recognise the object before the edit do not count.
+
+    Args:
+        r: The result of the hypothesis.
+        candidates: All hypotheses under test.
+        seen: What the investigation has shown so far.
+        usual: The median activation of the screening.
+    """
+    if not r.is_object:
+        return False
+    bases = {base for base, _ in design.removals(r.hypothesis, candidates)}
+    edits = [edit for edit in seen.edits if edit.base in bases and edit.order.startswith(design.RECOLOUR)]
+    best = max((edit.before - usual for edit in edits), default=0.0)
+    recognised = [edit for edit in edits if edit.before - usual > RECOGNISED * best]
+    return best > 0 and all(edit.after - usual < RETAINED * (edit.before - usual) for edit in recognised)
+
+
+def _falls(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcript) -> bool:
+    """Returns whether the edits that remove the concept lower the activation on average. True without such edits."""
+    removals = design.removals(r.hypothesis, candidates)
+    edits = [edit for edit in seen.edits if (edit.base, edit.order) in removals]
+    return not edits or sum(edit.before - edit.after for edit in edits) > 0
+
+
+def _controls(candidates: Sequence[Hypothesis]) -> str:
+    """Returns the code that measures the images of all hypotheses and of their control groups.
+
+    It marks each image with the name of the hypothesis that it tests, or with `not NAME` if it is a control.
+    """
+    shots = [
+        (prompt, f"not {h.name}" if number else h.name)
+        for h in candidates
+        for number, group in enumerate(design.groups(h, candidates))
+        for prompt in group
+    ]
+    tests = f"tests = [\n    {_listing([test for _, test in shots])},\n]\n"
+    looked_at = design.looked_at(candidates)
+    return tests + _measure("control", [prompt for prompt, _ in shots], looked_at, ", tests[start:start + 100]")
+
+
+def _measure(stage: str, prompts: Sequence[str], looked_at: Sequence[str] = (), tests: str = "") -> str:
+    return MEASURE.format(stage=stage, prompts=_listing(prompts), looked_at=_listing(looked_at or [""]), tests=tests)
+
+
+def _edit(kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis]) -> str:
+    pairs = design.edits([r.hypothesis for r in kept], candidates)
+    return EDIT.format(prompts=_listing([base for base, _ in pairs]), orders=_listing([order for _, order in pairs]))
+
+
+def _listing(items: Sequence[str]) -> str:
+    return ",\n    ".join(repr(item) for item in items)
+
+
+def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> str:
+    listed = "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1))
+    body = f"[CODE]:\n```python\n{code}```" if code else answer_text
+    return f"[HYPOTHESIS LIST]:\n{listed}\n\n{body}" if listed else body
+
+
+def _looks_like(guesses: Sequence[str]) -> str:
+    """Returns the answer if no image can be generated: the word with the most evidence in the exemplars."""
+    if not guesses:
+        return NONE
+    return f"[DESCRIPTION]: The pictures that excite the unit most show {guesses[0]}.\n[LABEL 1]: {guesses[0]}"
+
+
+def _answer_text(kept: Sequence[HypothesisResult]) -> str:
+    if not kept:
+        return NONE
+    names = [r.hypothesis.name for r in kept]
+    effects = ", ".join(f"{r.hypothesis.name}: {r.effect:+.3g} above matched controls" for r in kept)
+    labels = "\n".join(f"[LABEL {n}]: {name}" for n, name in enumerate(names, start=1))
+    return f"[DESCRIPTION]: The unit responds to {' and to '.join(names)} ({effects}).\n{labels}"

@@ -1,0 +1,159 @@
+"""Derives hypotheses from the screening, and tests them by controlled measurements."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from openmaia.offline.experimenter.design import COLOURS, Hypothesis, ScreeningPrompt
+from openmaia.offline.experimenter.eyes import Sight
+from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind
+
+Measurements = Sequence[tuple[str, float]]
+"""Pairs (prompt, activation)."""
+ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
+"""Pairs (words that vary in the prompt, activation)."""
+
+SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 8, WordKind.SCENE: 1}
+PAIRS = 4
+"""Largest number of tested hypotheses of each kind, and of combinations. Without these limits, yellow objects would
+take up all tests of a unit for yellow."""
+MORE_OBJECTS = 6
+"""Additional objects that are tested if a colour is among the strongest words, because its objects rank first."""
+LEAST = 0.8
+"""Score that a hypothesis must exceed to be tested, in units of the spread of the screening."""
+LEVEL = 0.03
+"""Significance level of the controlled tests, one-sided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HypothesisResult:
+    """The result of the controlled test of a hypothesis."""
+
+    hypothesis: Hypothesis
+    effect: float
+    """Mean activation of its images minus that of its control group with the highest mean activation."""
+    height: float
+    """The effect, for objects computed with the upper third of their activations, because a network does not recognise
+    every drawn object."""
+    p: float
+    """One-sided p-value of Welch's t-test."""
+    holds: bool
+    """Whether the effect is positive and significant at LEVEL."""
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the hypothesis is about an object."""
+        return self.hypothesis.kind is WordKind.OBJECT
+
+
+def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str, float]:
+    """Compares the evidence for each word in the top exemplars with that in random images.
+
+    Returns:
+        The difference of the means by word, in pooled standard deviations, between -2 and 4; 0 without exemplars.
+    """
+    if not top or not random:
+        return {word.name: 0.0 for word in WORDS}
+    evidence: dict[str, float] = {}
+    for word in WORDS:
+        high, low = (np.array([sight[word.name] for sight in sights]) for sights in (top, random))
+        spread = float(np.sqrt((high.var() + low.var()) / 2)) + 0.05
+        evidence[word.name] = float(np.clip((high.mean() - low.mean()) / spread, -2, 4))
+    return evidence
+
+
+def hypotheses(
+    prompts: Sequence[ScreeningPrompt], measured: Measurements, evidence: Mapping[str, float]
+) -> list[Hypothesis]:
+    """Returns the strongest words according to the screening and the exemplars, then the strongest combinations.
+
+    Args:
+        prompts: The prompts of the screening.
+        measured: All measurements. Those of other prompts are ignored.
+        evidence: The result of `exemplar_evidence`.
+    """
+    known = {each.prompt: each for each in prompts}
+    screened = [(known[prompt], value) for prompt, value in measured if prompt in known]
+    rows = [(each.words, value) for each, value in screened]
+    if not rows:
+        return []
+    values = np.array([value for _, value in rows])
+    scale = float(stats.median_abs_deviation(values, scale="normal")) + 0.1 * float(values.std()) + 1e-6
+    singles = [
+        Hypothesis(words=(word,), score=effect / scale + 0.5 * evidence.get(word, 0.0))
+        for word, effect in _main_effects(rows).items()
+    ]
+    ranked = sorted(singles, key=_rank)
+    crowded = any(h.kind is WordKind.COLOUR and h.score > ranked[0].score / 2 for h in ranked)
+    places = SINGLES | {WordKind.OBJECT: SINGLES[WordKind.OBJECT] + MORE_OBJECTS * crowded}
+    best = [h for kind, count in places.items() for h in [h for h in ranked if h.kind is kind][:count]]
+    pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:PAIRS]
+    return [h for h in sorted(best, key=_rank) + pairs if h.score > LEAST]
+
+
+def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> HypothesisResult:
+    """Tests whether the activations of a hypothesis exceed those of its strongest control group.
+
+    There is one control group for each changed word, so that a combination has to exceed each of its parts. The test is
+    Welch's t-test (scipy.stats.ttest_ind_from_stats). A hypothesis without enough measurements does not hold.
+    """
+    groups = [group for group in controls if len(group) > 1]
+    if len(own) < 2 or not groups:
+        return HypothesisResult(hypothesis=hypothesis, effect=0.0, height=0.0, p=1.0, holds=False)
+    strongest = max(groups, key=lambda group: float(np.mean(group)))
+    effect = float(np.mean(own) - np.mean(strongest))
+    upper = sorted(own)[-max(len(own) // 3, 1) :] if hypothesis.kind is WordKind.OBJECT else own
+    height = float(np.mean(upper) - np.mean(strongest))
+    spread = float(np.std(own) + np.std(strongest))
+    if spread > 1e-6 * (abs(effect) + 1e-6):
+        first, second = ((float(np.mean(g)), float(np.std(g, ddof=1)), len(g)) for g in (own, strongest))
+        p = float(stats.ttest_ind_from_stats(*first, *second, equal_var=False, alternative="greater").pvalue)
+    else:
+        p = 0.0 if effect > 0 else 1.0
+    return HypothesisResult(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < LEVEL)
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[float, tuple[str, ...]]:
+    return -hypothesis.score, hypothesis.words
+
+
+def _main_effects(rows: ScreeningRows) -> dict[str, float]:
+    """Returns for each word the mean activation of its images minus the median of images of the same sort.
+
+    The sorts are plain colours, drawings, objects on a plain background, and objects in scenes. A word that occurs in
+    several sorts gets the mean over them.
+    """
+    sorts: dict[tuple[WordKind, int], list[tuple[tuple[str, ...], float]]] = {}
+    for words, value in rows:
+        sorts.setdefault((BY_NAME[words[0]].kind, len(words)), []).append((words, value))
+    effects: dict[str, list[float]] = {}
+    for group in sorts.values():
+        middle = float(np.median([value for _, value in group]))
+        for word in dict.fromkeys(word for words, _ in group for word in words):
+            effects.setdefault(word, []).append(float(np.mean([v for words, v in group if word in words])) - middle)
+    return {word: float(np.mean(values)) for word, values in effects.items()}
+
+
+def _combinations(rows: ScreeningRows, grounds: Sequence[str], scale: float) -> list[Hypothesis]:
+    """Scores combinations of a colour and a shape or pattern by their excess over both words in other combinations.
+
+    The value of a pair is the mean of its own drawing and of all drawings that show both words, including those with
+    the colour as the background.
+    """
+    drawn = [
+        (*words, ground, value)
+        for (words, value), ground in zip(rows, grounds, strict=True)
+        if len(words) == 2 and words[0] in COLOURS
+    ]
+    scored: list[Hypothesis] = []
+    for colour, carrier, _, value in drawn:
+        row = [v for c, k, _, v in drawn if c == colour and k != carrier]
+        column = [v for c, k, ground, v in drawn if k == carrier and colour not in (c, ground)]
+        both = [v for c, k, ground, v in drawn if k == carrier and colour in (c, ground)]
+        if len(row) > 1 and len(column) > 1:
+            own = (value + float(np.mean(both))) / 2
+            excess = own - max(float(np.mean(row)), float(np.mean(column)))
+            scored.append(Hypothesis(words=(colour, carrier), score=excess / scale))
+    return sorted(scored, key=_rank)

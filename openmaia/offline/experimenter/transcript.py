@@ -1,0 +1,139 @@
+"""Reads the measurements and the displayed images out of the messages of an investigation.
+
+The scripted experimenter prints its measurements in a fixed format, and the outputs come back to it as messages.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from openmaia.agent.tools.notes import NOT_DRAWN
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Message, Role
+
+EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
+MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) \(.*?\) \| (?P<key>.*)$", re.MULTILINE)
+VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
+
+SENT_BACK = "[EVIDENCE]:"
+WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class SeenExemplar:
+    """A dataset image with its printed activation, and its displayed renderings, as in `ControlView`."""
+
+    kind: str
+    activation: float
+    original: EncodedImage | None = None
+    masked: EncodedImage | None = None
+
+
+@dataclass(slots=True)
+class ControlView:
+    """A displayed control image; in the masked one everything outside of the unit's response is darkened."""
+
+    activation: float
+    original: EncodedImage
+    masked: EncodedImage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditEffect:
+    """The activations before and after an edit."""
+
+    base: str
+    """The prompt of the image."""
+    order: str
+    """The instruction."""
+    before: float
+    after: float
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What an investigation has shown so far."""
+
+    exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
+    views: dict[str, list[ControlView]] = field(default_factory=dict[str, list[ControlView]])
+    """Displayed control images by prompt."""
+    measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
+    """Pairs (key, activation) by stage: `screen`, `control` or `edit`. The key is a prompt, and for an edit
+    `PROMPT => INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
+    not_drawn: set[str] = field(default_factory=set[str])
+    """Prompts that the generator could not draw completely."""
+    withheld: frozenset[str] = frozenset()
+    """Tools that are not available."""
+    replies: int = 0
+    sent_back: int = 0
+    """Number of answers that were rejected for lack of evidence."""
+    lacks_evidence: bool = False
+    """Whether the latest message rejects an answer for lack of evidence."""
+    is_last_call: bool = False
+    """Whether the latest message demands the final answer."""
+
+    def views_of(self, prompt: str) -> list[ControlView]:
+        """Returns the displayed images of a prompt; none if it was not drawn completely."""
+        return [] if prompt in self.not_drawn else self.views.get(prompt, [])
+
+    @property
+    def edits(self) -> list[EditEffect]:
+        """The edits, each with the activations before and after it.
+
+        They are paired by their order: the experiment prints each image directly before its edited version.
+        """
+        return [
+            EditEffect(base=key.partition(" => ")[0], order=key.partition(" => ")[2], before=before, after=after)
+            for (as_drawn, before), (key, after) in pairwise(self.of("edit"))
+            if as_drawn.endswith(" => as drawn") and not key.endswith(" => as drawn")
+        ]
+
+    def of(self, stage: str) -> list[tuple[str, float]]:
+        """Returns the measurements of a stage, without prompts that were not drawn completely."""
+        rows = self.measured.get(stage, [])
+        return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
+
+
+def read(messages: Sequence[Message]) -> Transcript:
+    """Reads a conversation: the system prompt, the question, then replies and observations."""
+    transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
+    withheld = WITHHELD.search(messages[0].text) if messages else None
+    transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
+    observations = [message for message in messages[2:] if message.role is Role.USER]
+    for message in observations:
+        _observe(message, transcript)
+    last = messages[-1].text if transcript.replies else ""
+    transcript.sent_back = sum(SENT_BACK in message.text for message in observations)
+    transcript.lacks_evidence = SENT_BACK in last
+    transcript.is_last_call = "[DESCRIPTION]" in last
+    return transcript
+
+
+def _observe(message: Message, transcript: Transcript) -> None:
+    view = prompt = ""
+    for part in message.parts:
+        if isinstance(part, EncodedImage):
+            _attach(part, view, prompt, transcript)
+            continue
+        for match in EXEMPLAR.finditer(part):
+            transcript.exemplars.append(SeenExemplar(kind=match["kind"], activation=float(match["value"])))
+        for match in MEASURED.finditer(part):
+            transcript.measured.setdefault(match["stage"], []).append((match["key"], float(match["value"])))
+            prompt = match["key"] if match["stage"] == "control" else ""
+        transcript.not_drawn.update(match["prompt"][1:-1] for match in NOT_DRAWN.finditer(part))
+        label = VIEW.search(part)
+        view = label["view"] if label else ""
+
+
+def _attach(image: EncodedImage, view: str, prompt: str, transcript: Transcript) -> None:
+    """Stores an image with the control of this prompt, or with the latest exemplar."""
+    if prompt and view == "masked":
+        transcript.views[prompt][-1].masked = image
+    elif prompt:
+        activation = transcript.measured["control"][-1][1]
+        transcript.views.setdefault(prompt, []).append(ControlView(activation, image))
+    elif transcript.exemplars and view == "masked":
+        transcript.exemplars[-1].masked = image
+    elif transcript.exemplars:
+        transcript.exemplars[-1].original = image

@@ -1,0 +1,62 @@
+"""A viewer without a language model: a classifier and image statistics, put into words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from openmaia.core.images import Pixels
+from openmaia.core.messages import Chat, Reply
+from openmaia.offline.experimenter.eyes import Eyes, ImageClassifier, bright_part, lit_part
+from openmaia.offline.vocabulary.words import WordKind, of_kind
+
+CLASSES = 3
+"""Largest number of classes that are named for an image."""
+LEAST_PROBABILITY = 0.08
+LEAST_EVIDENCE = 0.25
+"""Smallest evidence for a colour, a pattern, a shape or a scene that is named."""
+
+PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.PATTERN, WordKind.SHAPE, WordKind.SCENE)]
+
+
+class EyesViewer:
+    """Names what a classifier recognises in images, and their colours, patterns, shapes and scenes.
+
+    Args:
+        classify: The classifier. It must not be the network under study.
+        labels: The names of its classes.
+    """
+
+    def __init__(self, classify: ImageClassifier, labels: Sequence[str]):
+        self._classify, self._labels, self._eyes = classify, labels, Eyes(classify)
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns a description of the images of each chat.
+
+        If a chat shows an image and its masked rendering, the part that the mask does not darken is described, too.
+        """
+        return [Reply(text=self._describe([i.pixels for m in chat.messages for i in m.images])) for chat in chats]
+
+    def _describe(self, images: Sequence[Pixels]) -> str:
+        if len(images) == 2 and _is_masked(*images):
+            part = bright_part(*images)
+            if part is images[0]:
+                return f"{self._words(images[0])}; the unit responds to no small part of it."
+            return f"{self._words(images[0])}; where the unit responds: {self._words(part)}."
+        return f"{'; '.join(map(self._words, images))}."
+
+    def _words(self, pixels: Pixels) -> str:
+        probabilities = self._classify(pixels)
+        best = [int(i) for i in np.argsort(-probabilities, kind="stable")[:CLASSES]]
+        classes = [f"{self._labels[i]} ({probabilities[i]:.2f})" for i in best if probabilities[i] >= LEAST_PROBABILITY]
+        sight = self._eyes.see(pixels)
+        properties = sorted(
+            (word for word in PROPERTIES if sight[word] >= LEAST_EVIDENCE), key=lambda word: -sight[word]
+        )
+        return ", ".join([*classes, *(f"{word} ({sight[word]:.2f})" for word in properties[:3])]) or "nothing clear"
+
+
+def _is_masked(original: Pixels, masked: Pixels) -> bool:
+    """Whether the second image is the first one, darkened in places."""
+    return (
+        original.shape == masked.shape and bool(lit_part(original, masked).any()) and bool((masked <= original).all())
+    )

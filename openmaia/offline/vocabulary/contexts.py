@@ -1,0 +1,136 @@
+"""Writes pairs of prompts that test a claim: that a context, such as snow, changes a classifier's score of a class.
+
+This is done by rules over the vocabulary. The first prompt of a pair shows the class in the claimed context, and the
+second shows it in another context of the same kind. Both name equally many objects. Only the part that the claim names
+differs: `next to a ball` becomes `next to a drum`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openmaia.apps.bias.contexts import ClaimedContext, ContextPrompts, with_seeds
+from openmaia.offline.vocabulary.phrases import article, rival
+from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
+
+PLACES = {
+    "small": ("small", "tiny", "far away"),
+    "large": ("large", "big", "close-up", "close up", "closeup"),
+    "left": ("left",),
+    "right": ("right",),
+    "top": ("top",),
+    "bottom": ("bottom",),
+}
+"""Sizes and places that the collage generator understands, with their synonyms."""
+GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
+"""Backgrounds of both prompts if the claim names none."""
+PLAIN = ("grey", "white", "brown")
+SUBSTITUTES = ("cup", "flower", "guitar", "building", "road sign", "fish")
+"""Objects that replace the class in images without the class."""
+
+
+class RuleContextWriter:
+    """A ContextWriter without a language model.
+
+    It recognises vocabulary words, sizes and places in the text of a context. If there are none, the prompt is
+    `a CLASS, CONTEXT`, and the generator reports whether it can draw that.
+    """
+
+    name = "rules (no language model)"
+
+    def write(
+        self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
+    ) -> list[ContextPrompts]:
+        """Returns n pairs of prompts, with the claimed context and with another one.
+
+        Args:
+            name: The name of the class.
+            context: The claimed context.
+            n: The number of pairs.
+            run_seed: The seed from which the seeds of the images are derived.
+            absent: Whether all prompts show another object instead of the class.
+        """
+        parts = _ContextParts.read(name, context.text)
+        subjects = [_substitute(name, index) for index in range(n)] if absent else [name] * n
+        pairs = [
+            (parts.prompt(s, index), parts.rivals(name, index).prompt(s, index)) for index, s in enumerate(subjects)
+        ]
+        return with_seeds(pairs, run_seed, absent)
+
+
+def is_exact_name(name: str) -> bool:
+    """Returns whether the vocabulary distinguishes a class from related classes.
+
+    It does not if the name of the class is a synonym of a more general word: a lion is drawn as any big cat.
+    """
+    return all(word.name in name.lower() for word in find(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ContextParts:
+    """The parts of a context that prompts can name. Parts that the context does not mention are empty."""
+
+    ground: str = ""
+    """The background: a scene, a pattern or a colour."""
+    thing: str = ""
+    """An object or shape beside the class."""
+    colour: str = ""
+    """The colour of this object or shape."""
+    place: str = ""
+    """The size or the place of the class, a key of PLACES."""
+    rest: str = ""
+    """The whole text if none of its words is known."""
+
+    @classmethod
+    def read(cls, name: str, text: str) -> "_ContextParts":
+        own = {word.name for word in find(name)}
+        words = [word for word in find(text) if word.name not in own]
+        thing = next((word.name for word in words if word.kind in (WordKind.OBJECT, WordKind.SHAPE)), "")
+        colours = [word.name for word in words if word.kind is WordKind.COLOUR]
+        tint = next((colour for colour in colours if _qualifies(colour, thing, words, text)), "")
+        grounds = [word.name for word in words if word.kind in (WordKind.SCENE, WordKind.PATTERN)]
+        ground = (*grounds, *(colour for colour in colours if colour != tint), "")[0]
+        lower = text.lower()
+        place = next((key for key, ways in PLACES.items() if any(re.search(rf"\b{w}\b", lower) for w in ways)), "")
+        known = bool(thing or ground or place)
+        return cls(ground=ground, thing=thing, colour=tint, place=place, rest="" if known else text)
+
+    def prompt(self, name: str, index: int) -> str:
+        if self.rest:
+            return f"{article(name)}, {self.rest}"
+        ground = self.ground or GROUNDS[index % len(GROUNDS)]
+        is_colour = BY_NAME[ground].kind is WordKind.COLOUR
+        thing = f" next to {article(f'{self.colour} {self.thing}'.strip())}" if self.thing else ""
+        return f"{_placed(name, self.place)}{thing} on {f'{article(ground)} background' if is_colour else ground}"
+
+    def rivals(self, name: str, index: int) -> "_ContextParts":
+        """Returns the context with every part that it mentions replaced by the index-th other word of the same kind."""
+        if self.rest:
+            return _ContextParts(ground=PLAIN[index % len(PLAIN)])
+        own = [word.name for word in find(name)]
+        avoid = (*own, *filter(None, (self.thing, self.ground, self.colour)))
+        places = [place for place in PLACES if place != self.place]
+        return _ContextParts(
+            ground=rival(self.ground, index, avoid) if self.ground else "",
+            thing=rival(self.thing, index, avoid) if self.thing else "",
+            colour=rival(self.colour, index, avoid) if self.colour else "",
+            place=places[index % len(places)] if self.place else "",
+        )
+
+
+def _qualifies(colour: str, thing: str, words: Sequence[Word], text: str) -> bool:
+    """Returns whether a colour belongs to the thing, as in `a red ball`, and not to the background."""
+    spellings = next(((word.name, *word.aliases) for word in words if word.name == thing), ())
+    return any(re.search(rf"\b{colour}\s+{re.escape(spelling)}", text.lower()) for spelling in spellings)
+
+
+def _placed(name: str, place: str) -> str:
+    if place in ("small", "large"):
+        return f"a {place} {name}"
+    return f"{article(name)} at the {place}" if place else article(name)
+
+
+def _substitute(name: str, index: int) -> str:
+    own = {word.name for word in find(name)} | {name}
+    left = [other for other in SUBSTITUTES if other not in own]
+    return left[index % len(left)]

@@ -1,0 +1,91 @@
+"""Writes prompts that show a vocabulary word in several contexts, and selects other words for the same contexts."""
+
+from collections.abc import Sequence
+
+from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
+
+GENERAL = {
+    "mammal": ("dog", "horse", "cow", "sheep", "pig", "big cat", "monkey", "rodent"),
+    "bird": ("chicken", "penguin"),
+    "fruit": ("apple", "citrus"),
+    "vehicle": ("car",),
+    "tool": ("wrench",),
+}
+"""The special cases of general words of the vocabulary, by general word."""
+
+
+def article(noun: str) -> str:
+    """Returns a noun with its indefinite article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def figure(carrier: str, colour: str, avoid: Sequence[str] = (), index: int = 0) -> str:
+    """Returns a prompt for a coloured pattern, or for a coloured shape on a neutral background.
+
+    Args:
+        carrier: The pattern or shape.
+        colour: Its colour.
+        avoid: Colours that the background must not have.
+        index: Selects one of the remaining backgrounds.
+    """
+    if BY_NAME[carrier].kind is WordKind.PATTERN:
+        return f"{colour} {carrier}"
+    return f"{article(colour)} {carrier} on a {_ground((*avoid, colour), index)} background"
+
+
+def _ground(avoid: Sequence[str], index: int) -> str:
+    """Returns the index-th neutral colour that is not in `avoid`."""
+    left = _left(("grey", "white", "black", "brown"), avoid)
+    return left[index % len(left)]
+
+
+def _left(names: Sequence[str], avoid: Sequence[str]) -> list[str]:
+    """Returns the names that are not in `avoid`, or all names if none is left."""
+    return [name for name in names if name not in avoid] or list(names)
+
+
+def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
+    """Returns a prompt that shows a vocabulary word together with other words, its context.
+
+    The context of an object is a background, that of a colour a shape, and so on. Words of the same kind have the same
+    list of contexts. Prompts for two of them with the same `index`, and with both words in `avoid`, differ only in the
+    word.
+
+    Args:
+        word: The vocabulary word.
+        index: Selects the context, modulo their number.
+        avoid: Words that the context must not contain, as far as others are left.
+    """
+    kind = BY_NAME[word].kind
+    # No patterns, because a pattern has two colours, and the second one would be in every image.
+    carriers = _left(("circle", "square", "star", "triangle", "cross"), avoid)
+    inks = _left(("blue", "black", "yellow", "red", "green", "purple"), avoid)
+    match kind:
+        case WordKind.COLOUR:
+            return figure(carriers[index % len(carriers)], word, avoid, index)
+        case WordKind.PATTERN | WordKind.SHAPE:
+            return figure(word, inks[index % len(inks)], avoid, index)
+        case WordKind.SCENE:
+            things = _left(("circle", "dog", "cup", "bird"), avoid)
+            return f"{article(things[index % len(things)])} on {word}"
+        case _:
+            grounds = _left(("grey", "grass", "sand", "water", "white"), avoid)
+            ground = grounds[index % len(grounds)]
+            plain = BY_NAME[ground].kind is WordKind.COLOUR
+            return f"{article(word)} on {f'a {ground} background' if plain else ground}"
+
+
+def rival(word: str, index: int, avoid: Sequence[str]) -> str:
+    """Returns another word of the same kind, which `index` selects.
+
+    It is neither in `avoid` nor related to `word` or a word in `avoid`, unless all words of the kind are.
+    """
+    close = {*avoid, word}
+    for general, narrower in GENERAL.items():
+        if close & {general, *narrower}:
+            close |= {general, *narrower}
+    if BY_NAME[word].kind is WordKind.COLOUR:
+        close.add(_ground((*avoid, word), index))  # it would change the background as well as the figure
+    same = [w.name for w in of_kind(BY_NAME[word].kind) if w.name != word]
+    others = _left(same, tuple(close))
+    return others[(index * 5 + 2) % len(others)]

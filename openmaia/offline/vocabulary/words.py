@@ -1,0 +1,104 @@
+"""The closed vocabulary of the offline services: words, their kinds and their synonyms.
+
+The collage generator maps words to images that show them. The experimenter's module `eyes` maps pixels to evidence that
+a word is visible.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+
+class WordKind(StrEnum):
+    """The kind of thing that a word names."""
+
+    COLOUR = "colour"
+    PATTERN = "pattern"
+    SHAPE = "shape"
+    OBJECT = "object"
+    SCENE = "scene"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A word of the vocabulary with its synonyms."""
+
+    name: str
+    kind: WordKind
+    aliases: tuple[str, ...] = ()
+
+
+def _words(kind: WordKind, table: str) -> tuple[Word, ...]:
+    rows = (row.split(",") for row in table.split(";"))
+    return tuple(
+        Word(name=row[0].strip(), kind=kind, aliases=tuple(alias.strip() for alias in row[1:])) for row in rows
+    )
+
+
+WORDS: tuple[Word, ...] = (
+    *_words(WordKind.COLOUR, "red; orange; yellow; green; blue; purple, violet; pink; brown; black; white; grey, gray"),
+    *_words(
+        WordKind.PATTERN,
+        "horizontal stripes, horizontal lines, horizontally striped; vertical stripes, vertical lines, vertically striped;"
+        "diagonal stripes, diagonal lines, diagonally striped; checkerboard, checkered, checks; dots, dotted, polka dots;"
+        "grid, mesh, net; rings, concentric circles; noise, grainy, speckles",
+    ),
+    *_words(
+        WordKind.SHAPE,
+        "circle, disc, disk, round shape; square, box shape; triangle, triangular shape; star; cross; bar",
+    ),
+    *_words(
+        WordKind.OBJECT,
+        "bird; chicken, hen, rooster; penguin; fish; insect; dog, fox; horse, donkey, zebra; cow, bull, bison;"
+        "sheep, goat, ram; pig, boar; big cat, lion, tiger; monkey, ape, gorilla; rodent, rabbit, mouse; mammal, animal;"
+        "lizard, frog, reptile; apple; citrus, orange fruit, lemon; fruit; vegetable; flower, blossom; tree, plant;"
+        "guitar, violin, string instrument; drum; ball; car, automobile; vehicle; tool; wrench, pliers; cup, mug, teapot;"
+        "gravestone, tombstone; planet; road sign, traffic sign; building, monument, tower",
+    ),
+    *_words(
+        WordKind.SCENE,
+        "grass, meadow, lawn; sand, beach, desert; water, sea; sky; snow; wood; brick, brick wall; stone, rock",
+    ),
+)
+
+BY_NAME: Mapping[str, Word] = {word.name: word for word in WORDS}
+
+
+def of_kind(*kinds: WordKind) -> list[Word]:
+    """Returns the words of these kinds in the order of WORDS."""
+    return [word for word in WORDS if word.kind in kinds]
+
+
+def find(text: str) -> list[Word]:
+    """Returns the vocabulary words in a text, each once, in the order of the text.
+
+    Synonyms count as their word. A longer name takes precedence over a name that it contains.
+    """
+    return list(_find(text))
+
+
+@lru_cache(maxsize=4096)
+def _find(text: str) -> tuple[Word, ...]:
+    matches: dict[str, tuple[int, Word]] = {}
+    rest = " " + re.sub(r"[^a-z-]+", " ", text.lower()) + " "
+    for name, expression, word in _NAMES:
+        match = expression.search(rest) if name in rest else None
+        if match:
+            rest = rest[: match.start()] + "_" * len(match[0]) + rest[match.end() :]
+            matches.setdefault(word.name, (match.start(), word))
+    return tuple(word for _, word in sorted(matches.values(), key=lambda item: item[0]))
+
+
+def _names(words: Sequence[Word]) -> list[tuple[str, re.Pattern[str], Word]]:
+    """Compiles all spellings once, because they exceed the cache of the module `re`. The longest come first."""
+    spelled = [
+        (name, re.compile(rf"(?<=[ -]){re.escape(name)}(?:e?s)?(?=[ -])"), word)
+        for word in words
+        for name in (word.name, *word.aliases)
+    ]
+    return sorted(spelled, key=lambda item: -len(item[0]))
+
+
+_NAMES = _names(WORDS)

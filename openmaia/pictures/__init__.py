@@ -1,1 +1,0 @@
-"""Natural pictures for exploring and testing neurons: where they come from and which half each belongs to."""

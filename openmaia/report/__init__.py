@@ -1,5 +1,0 @@
-"""The experiment browser: plain HTML files that need no server and no network."""
-
-from openmaia.report.write import write_report
-
-__all__ = ["write_report"]

@@ -1,0 +1,115 @@
+"""Draws charts of how the agents of a run worked, for the index page of the report, and writes them as files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from openmaia.reporting.figures.agents import AgentStatistics, convergence_table, lengths_table, usage_table
+from openmaia.reporting.figures.charts import count_columns, share_bars
+from openmaia.reporting.figures.style import svg
+from openmaia.reporting.figures.table import DataTable
+from openmaia.runs.files import Files
+
+MAX_TOOLS = 24
+"""Maximum number of tools in a chart. The table has all tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChart:
+    """A chart with the table of its numbers."""
+
+    name: str
+    """The name of its files without suffix."""
+    caption: str
+    note: str
+    """A remark below the chart, such as a median."""
+    svg: Markup
+    table: DataTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCharts:
+    """The charts of how the agents of one run worked, and the folder of the files of these charts."""
+
+    folder: str
+    """The folder relative to report/. It ends with a slash."""
+    charts: tuple[AgentChart, ...]
+    """At most three charts: use of tools, length of conversations, and convergence (see `agent_charts`)."""
+
+
+def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
+    """Draws the charts of one run. A chart without data is left out.
+
+    The first shows the share of investigations that used each tool. The second shows the number of investigations by
+    length of the conversation. The third shows it by convergence: the turn that first listed all final labels as
+    hypotheses.
+
+    Args:
+        statistics: The statistics of the run's agents.
+        folder: The folder of the charts' files, relative to report/, with a slash at its end.
+    """
+    charts = (_usage(statistics), _lengths(statistics), _convergence(statistics)) if statistics.investigations else ()
+    return AgentCharts(folder=folder, charts=tuple(chart for chart in charts if chart is not None))
+
+
+def chart_files(charts: AgentCharts, files: Files) -> None:
+    """Writes each chart as SVG and its numbers as CSV into the folder of the charts."""
+    for chart in charts.charts:
+        files.write(f"report/{charts.folder}{chart.name}.csv", chart.table.csv())
+        files.write(f"report/{charts.folder}{chart.name}.svg", chart.svg.encode())
+
+
+def _usage(statistics: AgentStatistics) -> AgentChart | None:
+    if not statistics.usage:
+        return None
+    shown = dict(list(statistics.usage.items())[:MAX_TOOLS])
+    more = len(statistics.usage) - len(shown)
+    return AgentChart(
+        name="tools",
+        caption="Investigations that used each tool at least once",
+        note=f"of {_investigations(statistics.investigations)}" + (f"; {more} more tools in the table" if more else ""),
+        svg=svg(share_bars(shown), "Share of investigations that used each tool at least once"),
+        table=usage_table(statistics),
+    )
+
+
+def _lengths(statistics: AgentStatistics) -> AgentChart | None:
+    if not statistics.lengths:
+        return None
+    counts = {length.turns: length.investigations for length in statistics.lengths}
+    turns = {turn: str(turn) for turn in range(min(1, *counts), max(counts) + 1)}
+    messages = {length.turns: "–".join(map(str, dict.fromkeys(length.messages))) for length in statistics.lengths}
+    chart = count_columns(counts, {"turns": turns, "messages": messages})
+    return AgentChart(
+        name="length",
+        caption="Length of a conversation",
+        note=f"median {statistics.turns:g} turns, {statistics.messages:g} messages",
+        svg=svg(chart, "Number of investigations by number of turns and messages"),
+        table=lengths_table(statistics),
+    )
+
+
+def _convergence(statistics: AgentStatistics) -> AgentChart | None:
+    if not statistics.converged and not statistics.unlisted:
+        return None
+    turns = {turn: str(turn) for turn in range(1, max([*statistics.converged, 1]) + 1)}
+    chart = count_columns(statistics.converged, {"turn": turns}, ("never", statistics.unlisted))
+    return AgentChart(
+        name="convergence",
+        caption="Turn in which the final hypothesis first appeared",
+        note="; ".join(_convergence_notes(statistics)),
+        svg=svg(chart, "Number of investigations by the turn whose hypotheses first held the final labels"),
+        table=convergence_table(statistics),
+    )
+
+
+def _convergence_notes(statistics: AgentStatistics) -> Iterator[str]:
+    if statistics.convergence is not None:
+        yield f"median turn {statistics.convergence:g}"
+    if statistics.unlisted:
+        yield f"{_investigations(statistics.unlisted)} listed it never in these words"
+
+
+def _investigations(count: int) -> str:
+    return f"{count} investigation{'s' if count != 1 else ''}"

@@ -1,0 +1,101 @@
+"""Collects captions for the images of an investigation: prompts, instructions and measurements."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from openmaia.core.messages import Part
+from openmaia.runs.records import ImageEntry, Record, ToolCall
+
+OWN = "an image that the agent made"
+
+
+@dataclass(frozen=True, slots=True)
+class Captions:
+    """The captions of a record's images. Keys are the names of the images in the agent's code."""
+
+    entries: dict[str, ImageEntry] = field(default_factory=dict[str, ImageEntry])
+    """The last record of each image in a call of a tool, with its activation and mask."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """The prompt or the editing instruction of each image."""
+    measured: set[str] = field(default_factory=set[str])
+    """Names of images that were passed to `call_neuron` or `edit_images`, which return new entries for them."""
+
+    @classmethod
+    def of(cls, record: Record) -> "Captions":
+        """Collects the captions from the calls of all turns."""
+        captions = cls()
+        for call in (call for turn in record.turns for call in turn.calls):
+            captions.entries.update((entry.id, entry) for entry in call.entries)
+            texts = captions._texts(call.name, arguments(call))
+            captions.texts.update((entry.id, text) for entry, text in zip(call.entries, texts, strict=False))
+            if call.name in ("call_neuron", "edit_images"):
+                captions.measured.update(references(arguments(call)))
+        return captions
+
+    def _texts(self, name: str, values: Sequence[Any]) -> Iterator[str]:
+        """Yields captions for the entries of a call. Some may be missing, because agents may pass any arguments."""
+        first, second = (_as_list(values[n]) if n < len(values) else [] for n in (0, 1))
+        match name:
+            case "text2image":
+                yield from (str(prompt) for prompt in first)
+            case "call_neuron":
+                yield from (self._text(image) for image in first)
+            case "edit_images":
+                for image, instruction in zip(first, second, strict=False):
+                    yield self._text(image)
+                    yield f"{self._text(image)} → {instruction}"
+            case "dataset_exemplars":
+                yield from (f"{kind} {n + 1}" for kind in first for n in range(len(self.entries)))
+            case _:
+                pass
+
+    def _text(self, image: Any) -> str:
+        if isinstance(image, str):
+            return image
+        names = list(references([image]))
+        return self.texts.get(names[0], "") if names else OWN
+
+
+def arguments(call: ToolCall) -> list[Any]:
+    """Returns the positional arguments of a call; an empty list if they are no JSON."""
+    try:
+        return _as_list(json.loads(call.arguments))
+    except ValueError:
+        return []
+
+
+def references(value: Any) -> Iterator[str]:
+    """Yields the names of all images in a call's arguments, also in nested lists.
+
+    Args:
+        value: The parsed JSON arguments. An image is a dictionary whose key `image` holds its name.
+    """
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, list):
+            remaining.extend(reversed(cast(list[Any], item)))
+        elif isinstance(item, dict):
+            name = cast(dict[str, Any], item).get("image")
+            if isinstance(name, str):
+                yield name
+
+
+def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
+    """Yields the label of each image that the calls displayed: the text in square brackets that was shown before it.
+
+    The label is empty if there is no such text.
+    """
+    for call in calls:
+        before: Part = ""
+        for part in call.shown:
+            if not isinstance(part, str):
+                is_label = isinstance(before, str) and before.startswith("[") and before.endswith("]")
+                yield str(before) if is_label else ""
+            before = part
+
+
+def _as_list(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else [value]

@@ -1,0 +1,99 @@
+"""Prepares the turns of a record for the page of a unit."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
+from openmaia.reporting.browser.highlight import Piece, python
+from openmaia.reporting.browser.observation import Block, MeasuredImages, ToolUse, Viewer, tool_uses
+from openmaia.runs.records import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HypothesisChanges:
+    """The hypotheses of a turn, compared with the previous list of hypotheses."""
+
+    current: tuple[tuple[str, bool], ...]
+    """Each hypothesis, and whether it is new."""
+    dropped: tuple[str, ...]
+    """The previous hypotheses that are no longer in the list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnView:
+    """What the page of a unit shows of one turn: a reply of the agent, and the output of its experiment."""
+
+    turn: Turn
+    prose: tuple[tuple[str, str], ...]
+    """The reply without code and list of hypotheses, as pairs of section name and text."""
+    code: tuple[Piece, ...]
+    code_lines: int
+    hypotheses: HypothesisChanges
+    blocks: tuple[Block, ...]
+    """The output of the experiment."""
+    measured: tuple[MeasuredImages, ...]
+    """The images that were measured but not displayed."""
+    used: tuple[ToolUse, ...]
+    """The calls of tools."""
+
+    @property
+    def images(self) -> int:
+        """The number of images of all calls."""
+        return sum(use.images for use in self.used)
+
+
+def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
+    """Prepares the turns of an investigation, in order, for the page of its unit. `viewer` makes the images."""
+    before: tuple[str, ...] = ()
+    for turn in turns:
+        yield TurnView(
+            turn=turn,
+            prose=tuple(_sections(turn)),
+            code=python(turn.code),
+            code_lines=turn.code.count("\n") + 1,
+            hypotheses=_changes(before, turn.hypotheses),
+            blocks=tuple(viewer.blocks(turn)),
+            measured=tuple(viewer.measured(turn)),
+            used=tuple(tool_uses(turn.calls)),
+        )
+        before = turn.hypotheses or before
+
+
+def _changes(before: Sequence[str], now: Sequence[str]) -> HypothesisChanges:
+    """Compares lists of hypotheses, ignoring blanks and case. If the new list is empty, none counts as dropped."""
+    known, kept = ({_normalised(text) for text in texts} for texts in (before, now))
+    return HypothesisChanges(
+        current=tuple((text, _normalised(text) not in known) for text in now),
+        dropped=tuple(text for text in before if _normalised(text) not in kept) if now else (),
+    )
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _sections(turn: Turn) -> Iterator[tuple[str, str]]:
+    """Yields name and text of each section of the reply, without the code and the parsed list of hypotheses."""
+    prose = _prose(turn)
+    marks = list(headings(DESCRIBED).finditer(prose))
+    start = prose[: marks[0].start()] if marks else prose
+    if start.strip():
+        yield "", start.strip()
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        text = prose[mark.end() : following.start() if following else None].strip()
+        is_listed = mark["name"].upper().startswith("HYPOTHES") and turn.hypotheses
+        if text and not is_listed:
+            yield mark["name"].lower(), text
+
+
+def _prose(turn: Turn) -> str:
+    """Returns the reply without its code and the fence around it."""
+    before, code, after = turn.reply.partition(turn.code) if turn.code else (turn.reply, "", "")
+    if not code:
+        return turn.reply
+    fences = list(FENCE.finditer(before))
+    if fences and not before[fences[-1].end() :].strip():
+        before = before[: fences[-1].start()]
+        after = re.sub(r"^\s*(```+|~~~+)[ \t]*(\n|$)", "", after)
+    return f"{before.rstrip()}\n\n{after.lstrip()}"

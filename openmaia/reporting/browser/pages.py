@@ -1,0 +1,98 @@
+"""Renders pages as HTML. All values are escaped, except our style sheet, our script and the SVG of our figures."""
+
+import base64
+import hashlib
+import importlib.resources
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, cast
+
+import jinja2
+from markupsafe import Markup
+
+from openmaia.reporting.figures.table import TableCell
+
+PACKAGE = "openmaia.reporting.browser"
+APPLICATIONS = "applications"
+"""The folder in report/ for pages of applications. The index links to them under their file names."""
+
+
+def render(template: str, package: str = PACKAGE, *, has_script: bool = False, **values: Any) -> bytes:
+    """Renders a page from a Jinja template.
+
+    Args:
+        template: The name of the template.
+        package: The package that contains the template. The template may also use templates of this package.
+        has_script: Whether the page may run the script of this package. The template gets it as `script`.
+        values: The variables of the template.
+    """
+    script = Markup(_source("script.js") if has_script else "")
+    values |= {"style": Markup(_source("style.css")), "script": script, "policy": _policy(script)}
+    return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
+
+
+@cache
+def design() -> str:
+    """Returns a hash of all templates. It is part of the cache keys of pages, which depend on the templates."""
+    files = sorted((importlib.resources.files(PACKAGE) / "templates").iterdir(), key=lambda file: file.name)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+@cache
+def _environment(package: str) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in dict.fromkeys((package, PACKAGE))]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = cast(dict[str, Callable[..., str]], environment.filters)  # pyright: ignore[reportUnknownMemberType]
+    filters |= {"number": _number, "score": _score, "signed": _signed, "duration": _duration, "cell": _cell}
+    return environment
+
+
+def _policy(script: str) -> str:
+    """Returns the content security policy. It forbids network access, and all scripts and styles except ours."""
+    scripts = f"'sha256-{_digest(script)}'" if script else "'none'"
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{_digest(_source('style.css'))}'; "
+        f"script-src {scripts}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _source(name: str) -> str:
+    return (importlib.resources.files(PACKAGE) / "templates" / name).read_text(encoding="utf-8")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}".replace("-", "−")
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:+.2f}".replace("-", "−")
+
+
+def _cell(cell: TableCell) -> str:
+    if isinstance(cell, float):
+        return "" if math.isnan(cell) else f"{cell:.3g}".replace("-", "−")
+    return "" if cell is None else str(cell)
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return "< 0.01 s" if seconds < 0.01 else f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,190 @@
+"""Prepares the content of the index page: a row for each investigation, and the numbers of each run."""
+
+import urllib.parse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from markupsafe import Markup
+
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
+from openmaia.evaluation.analysis.selective import RiskCoverage
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.reporting.figures.agents import AgentStatistics, agents
+from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
+from openmaia.reporting.figures.style import svg
+from openmaia.reporting.totals import Costs, costs
+from openmaia.runs.files import safe
+from openmaia.runs.run import InvestigationId, Run
+
+STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitRow:
+    """One investigation on the index page."""
+
+    run: str
+    investigation: InvestigationId
+    stop: str
+    """How the investigation ended, or its state if it has not ended: one of STOPS."""
+    cause: str
+    """The reason of its end or failure; empty if there is none."""
+    page: str
+    """The path of its page, relative to report/."""
+    header: dict[str, Any]
+    """The summary of its record; empty if it has no record."""
+    scores: dict[str, Any]
+    """The scores of its evaluation; empty if it is not evaluated."""
+    damage: str = ""
+    """The reason why the record cannot be shown; empty if it can."""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the investigation."""
+        return self.investigation.unit
+
+    @property
+    def name(self) -> str:
+        """The unit's layer and index, and the number of the replicate unless it is 0."""
+        replicate = f" #{self.investigation.replicate}" if self.investigation.replicate else ""
+        return f"{self.unit.layer}/{self.unit.index}{replicate}"
+
+    @property
+    def href(self) -> str:
+        """The percent-encoded address of its page, relative to the index; empty without a record."""
+        return urllib.parse.quote(self.page) if self.header else ""
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the evaluation; empty if it is `tested` or `abstained`, or if there is no evaluation."""
+        outcome = self.scores.get("outcome")
+        return "" if outcome in (None, "tested", "abstained") else str(outcome)
+
+    @property
+    def difference(self) -> float | None:
+        """The AUC on the unit's own images minus that on other units' images; None if either is missing."""
+        own, other = self.scores.get("auc"), self.scores.get("auc_other")
+        return None if own is None or other is None else own - other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """The numbers of a run. Numbers that cannot be computed are None."""
+
+    name: str
+    rows: tuple[UnitRow, ...]
+    counts: dict[str, int]
+    """The number of investigations in each state of STOPS."""
+    own: float | None
+    """Mean AUC on the units' own images."""
+    other: float | None
+    """Mean AUC on other units' images."""
+    evaluated: int
+    """Number of evaluated investigations."""
+    difference: Interval | None
+    """Mean of `own` minus `other`, paired by unit."""
+    backbones: tuple[str, ...]
+    targets: tuple[str, ...]
+    is_collage: bool
+    generator: str
+    agents: AgentStatistics
+    pairs: Markup
+    """The chart of both AUCs of each unit; empty if there are none."""
+    costs: Costs
+    """The costs of the finished investigations."""
+    reliability: Reliability
+    coverage: Markup
+    """The chart of risk-coverage curves; empty if there are none."""
+    confirmed: Interval | None
+    """Mean AUC of the test that the agent loop itself makes of each answer, on new images; None without tests."""
+    evidence: Counter[str]
+    """The number of answers by whether the requirements on their experiments are met (met, missing, unverified)."""
+
+
+def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
+    """Returns a row for each planned investigation, in the order of the plan, followed by those of earlier plans.
+
+    Args:
+        run: The run.
+        name: The name of the run in this report.
+        folder: The folder of the run's unit pages, relative to report/.
+    """
+    headers = {_investigation(header): header for header in run.headers()}
+    failures, running, scores = run.failures(), run.running(), run.scores()
+
+    def row(investigation: InvestigationId) -> UnitRow:
+        header = headers.get(investigation, {})
+        unfinished = "failed" if investigation in failures else "running" if investigation in running else "pending"
+        return UnitRow(
+            run=name,
+            investigation=investigation,
+            stop=str(header.get("stop", unfinished)),
+            cause=str(header["cause"]) if header else failures.get(investigation, ""),
+            page=f"{folder}{safe(investigation.unit.target)}/{safe(investigation.unit.layer)}/{investigation.unit.index}-{investigation.replicate}.html",
+            header=header,
+            scores=scores.get(investigation, {}),
+        )
+
+    return tuple(
+        row(investigation) for investigation in dict.fromkeys([*run.plan(), *sorted(headers), *sorted(failures)])
+    )
+
+
+def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
+    """Computes the numbers of a run from its rows and its evaluations."""
+    config = run.config()
+    done = [row for row in unit_rows if row.header]
+    scored = [row for row in done if row.scores]
+    paired = [row for row in scored if row.difference is not None]
+    whole = run_scores(run, config["evaluate"]["bootstrap"]) if scored else None
+    others = [row.scores["auc_other"] for row in paired]
+    reliable = read_reliability(run)
+    return RunSummary(
+        name=name,
+        rows=tuple(unit_rows),
+        counts={stop: sum(row.stop == stop for row in unit_rows) for stop in STOPS},
+        own=whole.measures["auc"].mean if whole else None,
+        other=fmean(others) if others else None,
+        evaluated=len(scored),
+        difference=whole.difference if whole and paired else None,
+        backbones=tuple(sorted({row.header["backbone"] for row in done})),
+        targets=tuple(sorted({row.unit.target for row in unit_rows})),
+        is_collage=config["generator"]["kind"] == "collage",
+        generator=config["generator"]["kind"],
+        agents=agents([row.header for row in done]),
+        pairs=_pairs(paired),
+        costs=costs([row.header for row in done]),
+        reliability=reliable,
+        coverage=_coverage(reliable.selective),
+        confirmed=_confirmed(done),
+        evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
+    )
+
+
+def _confirmed(done: Sequence[UnitRow]) -> Interval | None:
+    values = [row.header["confirm_auc"] for row in done if row.header["confirm_auc"] is not None]
+    return mean_interval(values, 2000) if values else None
+
+
+def _pairs(paired: Sequence[UnitRow]) -> Markup:
+    if not paired:
+        return Markup()
+    pairs = [
+        ScorePair(label=row.name, link=row.href, own=row.scores["auc"], other=row.scores["auc_other"]) for row in paired
+    ]
+    titles = {pair.link: f"{pair.label}: own {pair.own:.2f}, another unit's {pair.other:.2f}" for pair in pairs}
+    return svg(score_pairs(pairs), "AUC on own images and on another unit's images, a row for each unit", titles)
+
+
+def _coverage(curves: Sequence[RiskCoverage]) -> Markup:
+    return svg(risk_coverage_chart(curves), "Risk over coverage") if curves else Markup()
+
+
+def _investigation(header: dict[str, Any]) -> InvestigationId:
+    unit = Unit(target=header["target"], layer=header["layer"], index=header["index"])
+    return InvestigationId(unit=unit, replicate=header["replicate"])

@@ -1,0 +1,82 @@
+"""Prepares the rows of a contact sheet: the top exemplars of units, each plain and darkened outside the unit's mask."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from PIL import Image
+
+from openmaia.core.errors import StoreError
+from openmaia.core.images import Pixels, darken_outside, upsample
+from openmaia.core.services import Exemplar, UnitState
+from openmaia.core.units import Unit
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.reporting.browser.thumbnails import Thumbnails
+
+COLUMNS = 10
+SIDE = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemplarTile:
+    """An exemplar. Its images are data URIs, which are empty if the page would become too large."""
+
+    activation: float
+    plain: str
+    masked: str | None
+    """The image darkened outside the mask; None if the layer has no activation maps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemplarStrip:
+    """The row of a unit on a contact sheet."""
+
+    unit: Unit
+    href: str
+    """The address of the unit's page; empty if it has none."""
+    state: UnitState = "ok"
+    threshold: float = 0.0
+    top: float | None = None
+    """The highest activation of an exemplar; None without exemplars."""
+    tiles: tuple[ExemplarTile, ...] = ()
+    damage: str = ""
+    """The reason why the exemplars cannot be shown; empty if they can."""
+
+
+def exemplar_strips(
+    store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
+) -> Iterator[ExemplarStrip]:
+    """Yields a row for each unit, with its address in `links`. Units are read one at a time to save memory."""
+    for unit in units:
+        href = links.get(unit, "")
+        try:
+            yield _strip(store, unit, thumbnails, href)
+        except (StoreError, ValueError) as error:  # an image that cannot be decoded is a ValueError
+            yield ExemplarStrip(unit=unit, href=href, damage=str(error))
+
+
+def _strip(store: ExemplarStore, unit: Unit, thumbnails: Thumbnails, href: str) -> ExemplarStrip:
+    exemplars = store.read(unit)
+    shown = exemplars.of_kind("top")[:COLUMNS]
+    return ExemplarStrip(
+        unit=exemplars.unit,
+        href=href,
+        state=exemplars.state,
+        threshold=exemplars.threshold,
+        top=shown[0].activation if shown else None,
+        tiles=tuple(_tile(exemplar, exemplars.threshold, thumbnails) for exemplar in shown),
+    )
+
+
+def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> ExemplarTile:
+    pixels = exemplar.image.pixels
+    plain, masked = thumbnails.of(_small(pixels)), None
+    if exemplar.map is not None:
+        mask = upsample(exemplar.map, *pixels.shape[:2]) > threshold
+        masked = thumbnails.of(_small(darken_outside(pixels, mask)))
+    return ExemplarTile(activation=exemplar.activation, plain=plain, masked=masked)
+
+
+def _small(pixels: Pixels) -> Image.Image:
+    image = Image.fromarray(pixels)
+    image.thumbnail((SIDE, SIDE))
+    return image

@@ -1,0 +1,85 @@
+"""Converts images to small data URIs, so that a browser can show pages with hundreds of images."""
+
+import base64
+import io
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from openmaia.core.images import EncodedImage, decode
+from openmaia.reporting.browser.captions import arguments
+from openmaia.runs.records import Record
+
+PREFIX = "data:image/webp;base64,"
+TOP, TOP_SIDE = 4, 64
+
+
+class Thumbnails:
+    """Makes the data URIs of one page, up to a maximum total size."""
+
+    def __init__(self, allowance: int):
+        """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
+        self.left = allowance
+
+    def uri(self, image: EncodedImage | None, side: int, mask: bytes | None = None) -> str:
+        """Returns the data URI of an image, reduced in size.
+
+        Args:
+            image: The image; None if it was not stored.
+            side: The maximum width and height in pixels.
+            mask: A mask as packed bits. Outside of it the image is darkened to a quarter.
+
+        Returns:
+            The data URI; empty if the image was not stored, is damaged, or the allowance is used up.
+        """
+        if image is None or not image.data or self.left <= 0:
+            return ""
+        try:
+            decoded = decode(image.data)
+        except ValueError:
+            return ""
+        return self.of(_darkened(decoded, _unpacked(mask, decoded.size), side))
+
+    def of(self, image: Image.Image) -> str:
+        """Returns the data URI of an image that is already small; empty if the allowance is used up."""
+        if self.left <= 0:
+            return ""
+        uri = _encoded(image)
+        self.left -= len(uri)
+        return uri
+
+
+def top(record: Record, thumbnails: Thumbnails) -> tuple[str, ...]:
+    """Returns data URIs of the unit's top exemplars; empty if the agent did not request them."""
+    for call in (call for turn in record.turns for call in turn.calls):
+        if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
+            entries = call.entries[:TOP]
+            uris = (thumbnails.uri(record.images.get(entry.original), TOP_SIDE, entry.mask) for entry in entries)
+            return tuple(uri for uri in uris if uri)
+    return ()
+
+
+def _unpacked(mask: bytes | None, size: tuple[int, int]) -> npt.NDArray[np.uint8] | None:
+    """Returns the mask as zeros and ones, (height, width); None without a mask, or if its size does not fit."""
+    width, height = size
+    if mask is None or len(mask) != height * ((width + 7) // 8):
+        return None
+    rows = np.frombuffer(mask, dtype=np.uint8).reshape(height, -1)
+    return np.unpackbits(rows, axis=1, count=width)
+
+
+def _darkened(image: Image.Image, mask: npt.NDArray[np.uint8] | None, side: int) -> Image.Image:
+    """Shrinks the image and then darkens it outside the mask. This order is faster and gives smooth edges."""
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.BILINEAR)
+    if mask is None:
+        return small
+    share = Image.fromarray(mask * np.uint8(255)).resize(small.size, Image.Resampling.BOX)
+    return Image.composite(small, small.point([value // 4 for value in range(256)] * 3), share)
+
+
+def _encoded(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=62, method=1)
+    return PREFIX + base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,99 @@
+"""Counts what the agents of a run did: malformed replies, failed experiments, tokens. This serves to compare models."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from openmaia.agent.evidence import experiments_that_measured
+from openmaia.agent.investigation import CUT, SET_ASIDE
+from openmaia.agent.tasks.grammar import parse
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import AnswerFormat
+from openmaia.runs.records import Record, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConduct:
+    """How the agents of a run worked: numbers of malformed replies, failed experiments, tokens and more.
+
+    All numbers are totals over the finished investigations of the run. A turn is one reply of the agent and the
+    experiment (a code block) that it contains, if any.
+    """
+
+    investigations: int
+    """Number of finished investigations."""
+    ended: Mapping[str, int]
+    """Number of investigations by the way in which they ended, a value of `Stop`, such as "answer" or "limit"."""
+    unmeasured: int
+    """Number of investigations in which no experiment measured an image."""
+    turns: int
+    """Number of turns."""
+    empty: int
+    """Turns with neither an experiment nor an answer."""
+    cut: int
+    """Turns whose reply repeated itself and was cut off."""
+    set_aside: int
+    """Turns with an answer beside an experiment, which was set aside."""
+    sent_back: int
+    """Answers that were sent back to the agent, because they lacked evidence that the task demands."""
+    forgiven: Mapping[str, int]
+    """How often each deviation from the reply format was tolerated, by its description, the most frequent first."""
+    experiments: int
+    """Turns with an experiment."""
+    tracebacks: int
+    """Experiments that ended with an exception."""
+    stopped: int
+    """Experiments with any `Turn.status` but "ok" and "error": a timeout, too much memory, or a lost process."""
+    images: int
+    """Images in the outputs of the experiments."""
+    prompt_tokens: int
+    generated_tokens: int
+    seconds: float
+    """Duration of all turns, including waiting times."""
+
+
+def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
+    """Counts what the agents of a run did.
+
+    Args:
+        records: The records of the finished investigations. They are read one at a time.
+        answer: The format of answers in the task of the run.
+    """
+    total: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    forgiven: Counter[str] = Counter()
+    seconds = 0.0
+    for record in records:
+        ended[record.stop.value] += 1
+        total["unmeasured"] += not experiments_that_measured(record.turns)
+        total["sent_back"] += record.evidence.sent_back
+        for turn in record.turns:
+            total.update(_counts(turn, answer))
+            forgiven.update(turn.forgiven)
+            seconds += turn.seconds
+    names = (
+        "unmeasured turns empty cut set_aside sent_back experiments tracebacks stopped images prompt_tokens "
+        "generated_tokens"
+    ).split()
+    return AgentConduct(
+        investigations=ended.total(),
+        ended=dict(ended),
+        forgiven=dict(forgiven.most_common()),
+        seconds=seconds,
+        **{name: total[name] for name in names},
+    )
+
+
+def _counts(turn: Turn, answer: AnswerFormat) -> dict[str, int]:
+    return {
+        "turns": 1,
+        "empty": not turn.code and parse(turn.reply, answer).description is None,
+        "cut": CUT in turn.forgiven,
+        "set_aside": SET_ASIDE in turn.forgiven,
+        "experiments": bool(turn.code),
+        "tracebacks": turn.status == "error",
+        "stopped": bool(turn.code) and turn.status not in ("ok", "error"),
+        "images": sum(isinstance(part, EncodedImage) for part in turn.observation),
+        "prompt_tokens": turn.prompt_tokens,
+        "generated_tokens": turn.generated_tokens,
+    }

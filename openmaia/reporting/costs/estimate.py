@@ -1,0 +1,231 @@
+"""Predicts the duration of a sweep (all investigations of a run) and of its evaluation by simulating its services.
+
+The interval of the prediction comes from the spread of the recorded investigations.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.config.models import SERVED
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, Trace, simulate
+from openmaia.reporting.costs.workload import Workload
+
+STEADY = 4000
+"""Maximum number of simulated investigations, unless four times the concurrency is more. The duration of larger sweeps
+is extrapolated from the middle half of the simulation."""
+
+SLACK = 1e-9
+"""Tolerance in sums of GPUs, because fractions of a GPU do not add up exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedUse:
+    """The predicted use of one service in a sweep and its evaluation."""
+
+    pool: SimulatedPool
+    requests: float
+    """Number of requests."""
+    hours: float
+    """Replica-hours that are spent on requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The predicted duration and costs of a sweep."""
+
+    units: int
+    """Number of investigations."""
+    at_once: int
+    """Number of concurrent investigations."""
+    seconds: float
+    """Duration of the investigations and of their evaluation."""
+    interval: tuple[float, float]
+    """95 % interval of `seconds` (normal approximation). Both ends equal `seconds` without at least two records."""
+    evaluation: float
+    """The part of `seconds` in which descriptions are evaluated."""
+    serial: float | None
+    """Duration if each of the GPUs holds all models and runs one investigation at a time; None without GPUs."""
+    bottleneck: str
+    """The service that limits the throughput; empty if the number of concurrent investigations limits it."""
+    services: Mapping[str, PredictedUse]
+    tokens: Sequence[float]
+    """Numbers of prompt tokens, of cached prompt tokens, and of generated tokens."""
+
+    @property
+    def gpus(self) -> float:
+        """The number of GPUs of all replicas."""
+        return sum(use.pool.replicas * use.pool.gpus for use in self.services.values())
+
+
+def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
+    """Predicts a sweep by simulating its investigations. The evaluation follows in full batches.
+
+    The interval treats records and units as samples: the duration is proportional to the mean load of the bottleneck.
+    Loading of models, exemplars and failures are not included.
+
+    Args:
+        work: The sample from which investigations are drawn.
+        pools: The replicas of each service.
+        units: The number of investigations.
+        at_once: The number of concurrent investigations.
+        tested: The number of pairs of images that test each description, evaluate.n.
+    """
+    chosen = np.random.default_rng(0).integers(len(work.traces), size=min(units, max(STEADY, 4 * at_once)))
+    ends, queues = simulate([work.traces[int(index)] for index in chosen], pools, at_once)
+    scale, quarter, seconds = units / len(chosen), len(chosen) // 4, ends[-1]
+    if units > len(chosen):
+        seconds += (units - len(chosen)) * (ends[-quarter] - ends[quarter]) / (len(chosen) - 2 * quarter)
+    tests = _tests(pools, tested)
+    testing = units * max((n * pools[s].per_request / pools[s].replicas for s, n in tests.items()), default=0.0)
+    load = _load(work, pools) | {"": _alone(work.traces, pools) / at_once}
+    bottleneck = max(load, key=lambda part: load[part][chosen].sum())
+    each, spread = load[bottleneck], 0.0
+    if work.seconds and len(each) > 1:
+        spread = float(1.96 * each.std(ddof=1) / each.mean() * math.sqrt(1 / len(each) + 1 / units))
+    gpus = sum(pool.replicas * pool.gpus for pool in pools.values())
+    single = {service: replace(pool, replicas=1) for service, pool in pools.items()}
+    serial = _alone(work.traces, single).mean() + _alone([list(tests.items())], single)[0]
+    return Prediction(
+        units=units,
+        at_once=at_once,
+        seconds=seconds + testing,
+        interval=(seconds * max(1 - spread, 0.0) + testing, seconds * (1 + spread) + testing),
+        evaluation=testing,
+        serial=float(serial) * units / gpus if gpus else None,
+        bottleneck=bottleneck,
+        services={
+            service: PredictedUse(
+                pool=pool,
+                requests=queues[service].requests * scale + tests.get(service, 0) * units,
+                hours=(queues[service].busy * scale + tests.get(service, 0) * units * pool.per_request) / 3600,
+            )
+            for service, pool in pools.items()
+        },
+        tokens=list(work.tokens[chosen].sum(axis=0) * scale),
+    )
+
+
+def _tests(pools: SimulatedPools, tested: int) -> dict[str, float]:
+    """Returns the number of requests to each service in the evaluation of one description.
+
+    Its positive and neutral images are generated once, and measured twice: for the unit and as controls of another
+    unit.
+
+    Args:
+        pools: The services of the sweep.
+        tested: The number of positive images, and of neutral images.
+    """
+    return {service: n for service, n in (("generator", 2.0 * tested), ("target", 4.0 * tested)) if service in pools}
+
+
+def _load(work: Workload, pools: SimulatedPools) -> dict[str, npt.NDArray[np.float64]]:
+    """Returns for each service the replica-seconds of each investigation divided by the number of replicas, (n,).
+
+    Replica-seconds are the recorded ones, or those of full batches if none are recorded.
+    """
+    asked = {s: np.array([sum(amount for name, amount in trace if name == s) for trace in work.traces]) for s in pools}
+    spent = {s: np.array(work.seconds[s]) if work.seconds else asked[s] * pools[s].per_request for s in pools}
+    return {service: spent[service] / pool.replicas for service, pool in pools.items()}
+
+
+def _alone(traces: Sequence[Trace], pools: SimulatedPools) -> npt.NDArray[np.float64]:
+    """Returns the duration of each investigation if it is the only one, (n,), in seconds."""
+    return np.diff(simulate(traces, pools, at_once=1)[0], prepend=0.0)
+
+
+def enough_at_once(work: Workload, pools: SimulatedPools, units: int) -> int:
+    """Returns how many investigations to run concurrently so that all replicas are busy, but at most `units`.
+
+    It is twice the number of calls that fill one batch of every replica.
+    """
+    calls = 0.0
+    for service, pool in pools.items():
+        sizes = [amount for trace in work.traces for name, amount in trace if name == service]
+        calls += pool.replicas * max(1.0, pool.max_batch / np.mean(sizes)) if sizes else 0.0
+    return max(1, min(units, math.ceil(2 * calls)))
+
+
+def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Prediction:
+    """Predicts a sweep with the division of GPUs among services that is the fastest.
+
+    Args:
+        config: The config of the sweep.
+        work: The sample from which investigations are drawn.
+        units: The number of investigations.
+        gpus: The number of GPUs. If it is None, the pools have min_replicas to max_replicas replicas, as far as the
+            GPUs of the config's job suffice.
+
+    Raises:
+        UsageError: The GPUs do not suffice for the smallest pools.
+    """
+    pools: dict[str, SimulatedPool] = {}
+    most: dict[str, float] = {}
+    for role, timed in work.timed.items():
+        settings, served = getattr(config.pools, role), role == "backbone" and config.backbone.kind in SERVED
+        batch = config.backbone.concurrency if served else settings.max_batch
+        pools[role] = replace(timed, replicas=settings.min_replicas, max_batch=batch, gpus=settings.num_gpus)
+        most[role] = max(settings.min_replicas, settings.max_replicas)
+        if gpus is not None and (timed.gpus or settings.num_gpus):
+            pools[role] = replace(pools[role], replicas=1) if settings.num_gpus else timed
+            most[role] = math.inf
+    available = (config.job.nodes * config.job.gpus or math.inf) if gpus is None else gpus
+    asked = {service: float(load.mean()) for service, load in _load(work, pools).items()}
+    investigating = {service: seconds * pools[service].replicas for service, seconds in asked.items() if seconds}
+    testing = {service: n * pools[service].per_request for service, n in _tests(pools, config.evaluate.n).items()}
+    pools = balanced(investigating, testing, pools, most, available)
+    at_once = max(1, min(units, config.ray.investigations)) if gpus is None else enough_at_once(work, pools, units)
+    return predict(work, pools, units=units, at_once=at_once, tested=config.evaluate.n)
+
+
+def balanced(
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    pools: SimulatedPools,
+    most: Mapping[str, float],
+    gpus: float,
+) -> dict[str, SimulatedPool]:
+    """Adds replicas so that the total time of two stages is minimal: the investigations and the evaluation.
+
+    The time of a stage is the maximum over services of replica-seconds divided by the number of replicas. For one stage
+    it is optimal to add replicas to the busiest service until no more GPUs are left. Continuing in the same way for the
+    second stage from each state of the first one finds the optimum of the sum.
+
+    Args:
+        first: The replica-seconds of each service in the first stage.
+        second: The same for the second stage.
+        pools: The smallest pools.
+        most: The maximum number of replicas of each service.
+        gpus: The number of GPUs.
+
+    Returns:
+        The pools with added replicas.
+
+    Raises:
+        UsageError: The GPUs do not suffice for the smallest pools.
+    """
+    left = gpus - sum(pool.replicas * pool.gpus for pool in pools.values())
+    if left < -SLACK:
+        needed = ", ".join(f"{service} {pool.replicas} x {pool.gpus:g}" for service, pool in pools.items() if pool.gpus)
+        raise UsageError(f"{gpus:g} GPUs do not hold {needed}; give more, or a smaller pools.<service>.num_gpus")
+
+    def path(work: Mapping[str, float], counts: dict[str, int], left: float) -> Iterator[tuple[dict[str, int], float]]:
+        yield counts, left
+        while work:
+            busiest = max(work, key=lambda service: work[service] / counts[service])
+            if counts[busiest] >= most[busiest] or pools[busiest].gpus > left + SLACK:
+                return
+            counts, left = counts | {busiest: counts[busiest] + 1}, left - pools[busiest].gpus
+            yield counts, left
+
+    def seconds(counts: Mapping[str, int]) -> float:
+        return sum(max((work[service] / counts[service] for service in work), default=0.0) for work in (first, second))
+
+    start = {service: pool.replicas for service, pool in pools.items()}
+    best = min((list(path(second, *state))[-1][0] for state in path(first, start, left)), key=seconds)
+    return {service: replace(pool, replicas=best[service]) for service, pool in pools.items()}

@@ -1,0 +1,174 @@
+"""Determines how investigations use the services, from the records of a run or from assumed rates in a YAML file."""
+
+import importlib.resources
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from openmaia.config.loading import differing_keys, to_dict
+from openmaia.config.machine import POOLS
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.selection import count
+from openmaia.core.services import ServiceUsage
+from openmaia.reporting.costs.simulation import SimulatedPool, Trace
+from openmaia.runs.files import Files
+from openmaia.runs.records import Turn
+from openmaia.runs.run import Run
+
+LARGEST = 2000
+"""Number of investigations that are drawn from rates, and maximum number that are read from records."""
+
+TOOLS = ("generator", "editor", "target", "backbone")
+"""The assumed order of calls in a turn: images are generated, edited, measured, and then described."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A sample of investigations, from which a sweep is simulated."""
+
+    traces: Sequence[Trace]
+    """The steps of each investigation."""
+    tokens: npt.NDArray[np.float64]
+    """(n, 3): numbers of prompt tokens, cached prompt tokens and generated tokens of each investigation."""
+    timed: Mapping[str, SimulatedPool]
+    """For each service a pool with the known times of its batches. Its number of GPUs is 0 if it is not known."""
+    source: str
+    """The origin of the numbers, in words."""
+    seconds: Mapping[str, Sequence[float]]
+    """For each service the recorded replica-seconds of each investigation; empty if the traces are not recorded."""
+
+
+def from_rates(path: str = "", seed: int = 0) -> Workload:
+    """Draws investigations from a rates file, whose keys replace those of the built-in table `assumed.yaml`.
+
+    Args:
+        path: The path of the rates file. If it is empty, only the built-in table is used.
+        seed: The seed of the draws.
+
+    Raises:
+        UsageError: The file cannot be read, or contains an unknown key or an invalid value.
+    """
+    table: Any = OmegaConf.create((importlib.resources.files(__package__ or "") / "assumed.yaml").read_text("utf-8"))
+    OmegaConf.set_struct(table, True)
+    try:
+        own: Any = OmegaConf.load(path) if path else {"about": table.about}
+        if "about" not in own:
+            raise ValueError("about is missing; say where the figures come from")
+        rates: Any = OmegaConf.to_container(OmegaConf.merge(table, own))
+        figures = yaml.safe_dump({name: rates[name] for name in rates if name != "about"})
+        if wrong := re.search(r"^ *(?:\w+:|-) +(?!\d).*", figures, re.MULTILINE):
+            raise ValueError(f"{wrong[0].strip()!r}; expected a number of 0 or more")
+        return _drawn(rates, np.random.default_rng(seed))
+    except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError, ValueError) as error:
+        raise UsageError(f"--rates {path} cannot be used: {' '.join(str(error).split())}") from error
+
+
+def _drawn(rates: Any, random: np.random.Generator) -> Workload:
+    per_turn, weights = rates["per_turn"], np.array(rates["turns"]["weights"], float)
+    lengths = random.choice(rates["turns"]["lengths"], size=LARGEST, p=weights / weights.sum())
+
+    def trace(turns: int) -> Trace:
+        steps: list[tuple[str, float]] = []
+        for _ in range(turns):
+            steps += [("backbone", 1), ("", per_turn["sandbox_seconds"])]
+            calls = [(service, per_turn["calls"][service]) for service in TOOLS]
+            steps += [(service, call["requests"]) for service, call in calls if random.random() < call["share"]]
+        return steps
+
+    per_reply = [per_turn["tokens"][name] for name in ("prompt", "cached", "generated")]
+    return Workload(
+        traces=[trace(length) for length in lengths],
+        tokens=np.outer(lengths, per_reply).astype(float),
+        timed={role: SimulatedPool(**rates["services"][role]) for role in POOLS},
+        source=rates["about"],
+        seconds={},
+    )
+
+
+def from_run(run: Run, seed: int = 0) -> Workload:
+    """Reads traces and times from the records of a run.
+
+    The time of a request is its mean over the batches of that run, because records do not tell how it depends on the
+    size of a batch.
+
+    Raises:
+        UsageError: The records contain no service times.
+    """
+    done = sorted(run.done())
+    chosen = np.random.default_rng(seed).permutation(len(done))[:LARGEST]
+    records = [run.record(done[int(index)]) for index in chosen]
+    totals = {role: sum((r.spent.get(role, ServiceUsage()) for r in records), ServiceUsage()) for role in POOLS}
+    timed = {role: SimulatedPool(fixed=0, per_item=t.seconds / t.requests) for role, t in totals.items() if t.requests}
+    if not timed:
+        raise UsageError(f"{run.files.root} has no records with service times; give --rates FILE, or leave it out")
+    counts = [[(turn.prompt_tokens, turn.cached_tokens, turn.generated_tokens) for turn in r.turns] for r in records]
+    return Workload(
+        traces=[[step for turn in record.turns for step in _steps(turn)] for record in records],
+        tokens=np.array([np.sum(turns, axis=0) for turns in counts], float),
+        timed=timed,
+        source=f"measured: {len(records)} records of {run.files.root}",
+        seconds={role: [record.spent.get(role, ServiceUsage()).seconds for record in records] for role in timed},
+    )
+
+
+def _steps(turn: Turn) -> Trace:
+    """Returns the steps of a turn: the reply, the experiment's time without calls, and one call for each service."""
+    requests = {service: float(used.requests) for service, used in turn.spent.items()}
+    own = turn.experiment_seconds - math.fsum(call.seconds for call in turn.calls)
+    reply = [("backbone", 1.0)] if requests.get("backbone") else []
+    requests["backbone"] = requests.get("backbone", 0) - 1
+    calls = [(service, requests[service]) for service in TOOLS if requests.get(service, 0) > 0]
+    return [*reply, *([("", own)] if own > 0 else []), *calls]
+
+
+def pending_units(config: Config) -> tuple[int, str]:
+    """Returns the number of pending investigations, and a sentence about its origin, without loading any model.
+
+    Raises:
+        UsageError: The number of units depends on the size of a layer, which is unknown until the target is loaded.
+    """
+    run = _begun(config)
+    if run is not None and (planned := len(run.plan())):
+        left = len(run.pending())
+        return left, f"{left} of {planned} investigations are pending in {run.files.root}"
+    named = count(config.units, config.target.layers)
+    if named is None:
+        raise UsageError(
+            f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "
+            "loads nothing; give --units NUMBER, or name units of the layers in target.layers, such as units=layer4=0-2047"
+        )
+    times = f" times {config.replicates} replicates" if config.replicates > 1 else ""
+    return named * config.replicates, f"{named} units{times}, from units={config.units[:60]}"
+
+
+def find_workload(config: Config, source: str) -> Workload:
+    """Reads the workload of a run or of a rates file.
+
+    Args:
+        config: The config of the sweep.
+        source: A run directory or a rates file. If it is empty, the records of the config's own run are used, or the
+            built-in table if there are none.
+
+    Raises:
+        UsageError: The source cannot be used.
+    """
+    if source and Files(source).read("config.yaml") is not None:
+        return from_run(Run.open(source))
+    run = None if source else _begun(config)
+    return from_run(run) if run is not None and run.done() else from_rates(source)
+
+
+def _begun(config: Config) -> Run | None:
+    """Returns the run of the config's name if it exists and has the same config; otherwise None."""
+    run = Run(Files(f"{config.paths.runs}/{config.name}"))
+    is_same = run.files.read("config.yaml") is not None and not differing_keys(run.config(), to_dict(config))
+    return run if is_same else None

@@ -1,0 +1,1 @@
+"""Draws figures with matplotlib, and writes tables with pandas."""

@@ -1,0 +1,106 @@
+"""Computes statistics of the agents of a run from the summaries of its records: use of tools, lengths, convergence.
+
+The MAIA paper's second figure shows tools and lengths. The turn of convergence is our own measure.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from openmaia.reporting.figures.table import DataTable
+
+RecordSummary = Mapping[str, Any]
+"""The summary of a record, as `openmaia.runs.summary.summary` returns it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationLength:
+    """The number of investigations with a certain number of turns."""
+
+    turns: int
+    messages: tuple[int, int]
+    """The minimum and maximum number of messages of these investigations."""
+    investigations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatistics:
+    """Statistics of the agents of all finished investigations."""
+
+    investigations: int
+    usage: Mapping[str, float]
+    """For each tool the share of investigations that called it at least once, in descending order."""
+    calls: Mapping[str, int]
+    """The number of calls of each tool."""
+    lengths: tuple[ConversationLength, ...]
+    converged: Mapping[int, int]
+    """For each turn the number of investigations that first listed all final labels as hypotheses in it."""
+    unlisted: int
+    """The number of investigations whose final labels appeared in no list of hypotheses."""
+    turns: float | None
+    """Median number of turns; None without investigations."""
+    messages: float | None
+    """Median number of messages; None if no record has it."""
+    convergence: float | None
+    """Median turn of convergence; None if no investigation converged."""
+
+
+def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
+    """Computes the statistics from the summaries of all records of a run.
+
+    A summary of an earlier version that lacks a field is left out of the statistics of this field.
+    """
+    known = [summary for summary in summaries if summary.get("messages") is not None]
+    turns = [summary["converged"] for summary in known if summary["converged"] is not None]
+    calls = sum((Counter[str](summary["tools"]) for summary in summaries), Counter[str]())
+    return AgentStatistics(
+        investigations=len(summaries),
+        usage=_usage(summaries),
+        calls=dict(sorted(calls.items())),
+        lengths=_lengths(known),
+        converged=dict(sorted(Counter(turns).items())),
+        unlisted=sum(summary["converged"] is None and bool(summary["labels"]) for summary in known),
+        turns=_median([summary["turns"] for summary in summaries]),
+        messages=_median([summary["messages"] for summary in known]),
+        convergence=_median(turns),
+    )
+
+
+def usage_table(statistics: AgentStatistics) -> DataTable:
+    """Returns a table with a row for each tool."""
+    rows = tuple((tool, share, statistics.calls[tool]) for tool, share in statistics.usage.items())
+    return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
+
+
+def lengths_table(statistics: AgentStatistics) -> DataTable:
+    """Returns a table with a row for each number of turns."""
+    rows = tuple((length.turns, *length.messages, length.investigations) for length in statistics.lengths)
+    return DataTable(columns=("turns", "messages_least", "messages_most", "investigations"), rows=rows)
+
+
+def convergence_table(statistics: AgentStatistics) -> DataTable:
+    """Returns a table with a row for each turn of convergence, and one without turn for labels that are in no list."""
+    rows = (*statistics.converged.items(), (None, statistics.unlisted))
+    return DataTable(columns=("turn", "investigations"), rows=rows)
+
+
+def _usage(summaries: Sequence[RecordSummary]) -> dict[str, float]:
+    counts = Counter(tool for summary in summaries for tool in summary["tools"])
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {tool: count / len(summaries) for tool, count in ranked}
+
+
+def _lengths(summaries: Sequence[RecordSummary]) -> tuple[ConversationLength, ...]:
+    by_turns: dict[int, list[int]] = {}
+    for summary in summaries:
+        by_turns.setdefault(summary["turns"], []).append(summary["messages"])
+    return tuple(
+        ConversationLength(turns=turns, messages=(min(messages), max(messages)), investigations=len(messages))
+        for turns, messages in sorted(by_turns.items())
+    )
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

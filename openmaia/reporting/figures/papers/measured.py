@@ -1,0 +1,154 @@
+"""Reads from our runs the numbers for the figures that reproduce those of the MAIA papers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, cast
+
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.analysis.summary import LayerActivations, run_scores
+from openmaia.reporting.figures.agents import RecordSummary
+from openmaia.reporting.figures.papers import published
+from openmaia.runs.run import Run
+
+SYNTHETIC = "synthetic"
+
+TITLES = {
+    "resnet152": "ResNet-152",
+    "dino_vits8": "DINO ViT-S/8",
+    "clip_rn50": "CLIP RN50",
+    SYNTHETIC: "Synthetic units",
+}
+"""The titles of the papers' networks, in the order of the papers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """The numbers of a run for the papers' figures."""
+
+    name: str
+    network: str
+    """A key of `TITLES` if the target is a network of the papers with its default weights; empty otherwise."""
+    target: str
+    backbone: str
+    generator: str
+    tools: str
+    """The name of the agent's set of tools, see `tool_set`."""
+    protocol: str
+    """The word "protocol" and the value of `evaluate.preset` in the config, which selects the test prompts."""
+    levels: LayerActivations
+    """Mean activations on test images that should show the labels (positive) and that should not (neutral)."""
+    summaries: tuple[RecordSummary, ...]
+    """The summaries of all records."""
+    resamples: int
+    """Number of bootstrap resamples."""
+
+    @property
+    def label(self) -> str:
+        """The run's name in charts of activations, which depend on the generator."""
+        return f"{self.backbone}, {self.generator} ({self.name})"
+
+    @property
+    def agent_label(self) -> str:
+        """The run's name in charts about agents."""
+        return f"{self.backbone} ({self.name})"
+
+    @property
+    def title(self) -> str:
+        """The network's name as the papers write it; for any other network, the name of the target with a remark."""
+        return TITLES.get(self.network) or f"{self.target} (not in the papers)"
+
+    def units_of_the_papers(self, layer: str) -> int | None:
+        """Returns how many units of a layer were tested both by this run and by the papers.
+
+        Returns None if the papers did not test the network.
+        """
+        layers = published.units().get(self.network)
+        return None if layers is None else len(layers.get(layer, frozenset()) & set(self.levels.units.get(layer, ())))
+
+    def turns(self) -> Interval:
+        """Returns the mean number of turns of an investigation with its bootstrap interval."""
+        return mean_interval([float(summary["turns"]) for summary in self.summaries], self.resamples)
+
+    def usage(self) -> dict[str, Interval]:
+        """Returns for each tool the share of investigations that called it, with Wilson's interval."""
+        names = sorted({str(tool) for summary in self.summaries for tool in summary["tools"]})
+        return {tool: share([tool in summary["tools"] for summary in self.summaries]) for tool in names}
+
+
+def share(hits: Sequence[bool]) -> Interval:
+    """Returns the share of hits with Wilson's 95 % interval. `hits` must not be empty."""
+    low, high = wilson(fmean(hits), len(hits))
+    return Interval(mean=fmean(hits), low=low, high=high)
+
+
+def measured(run: Run, name: str) -> MeasuredRun:
+    """Reads the numbers of a run. The section `target` of its config may be missing or damaged."""
+    config = run.config()
+    evaluate = config["evaluate"]
+    summaries = tuple(run.headers())
+    configured: object = config.get("target")
+    target = cast(Mapping[str, Any], configured if isinstance(configured, dict) else {})
+    return MeasuredRun(
+        name=name,
+        network=network(target),
+        target=str(target.get("name", "")),
+        backbone=_backbone(config, summaries),
+        generator=_model(config["generator"]),
+        tools=tool_set(config),
+        protocol=f"protocol {evaluate['preset']}",
+        levels=run_scores(run, evaluate["bootstrap"]).activations,
+        summaries=summaries,
+        resamples=evaluate["bootstrap"],
+    )
+
+
+def network(target: Mapping[str, Any]) -> str:
+    """Returns which network of the MAIA papers a target is, as a key of TITLES.
+
+    Args:
+        target: The section `target` of a config.
+
+    Returns:
+        The key; empty for any other network, or if the target does not have the default weights.
+    """
+    kind, name = target.get("kind"), target.get("network")
+    if kind == SYNTHETIC:
+        return SYNTHETIC
+    is_known = kind == "network" and name in published.units() and not target.get("weights")
+    return str(name) if is_known else ""
+
+
+def tool_set(config: Mapping[str, Any]) -> str:
+    """Returns a name for the set of tools that a run gave to its agent.
+
+    Table A5 of the MAIA paper compares three sets of tools. For these, the name begins as in `data/ablation.csv`:
+    "exemplars only" (neither `text2image` nor `edit_images`), "generation only" or "all tools". Any other set is named
+    after the tools that were left out. All names but "exemplars only" also give the generator in brackets.
+
+    Args:
+        config: The config of the run. Its key `without` lists the tools that were left out.
+    """
+    left_out = set(map(str, config.get("without") or ()))
+    generator, editor = _model(config["generator"]), _model(config["editor"])
+    if {"text2image", "edit_images"} <= left_out:
+        return "exemplars only"
+    if left_out == {"dataset_exemplars", "edit_images"}:
+        return f"generation only ({generator})"
+    if left_out == {"edit_images"}:
+        return f"no editing ({generator})"
+    if left_out:
+        return f"without {', '.join(sorted(left_out))} ({generator})"
+    return f"all tools ({generator}; edits by {editor})"
+
+
+def _model(service: Mapping[str, Any]) -> str:
+    model = str(cast(Mapping[str, Any], service["diffusion"])["model"]) if service["kind"] == "diffusers" else ""
+    return model.rstrip("/").rsplit("/", 1)[-1] or str(service["kind"])
+
+
+def _backbone(config: Mapping[str, Any], summaries: Sequence[RecordSummary]) -> str:
+    """Returns the names of the backbones of the records, without remarks in brackets."""
+    names = sorted({str(summary["backbone"]).split(" (", 1)[0] for summary in summaries})
+    return " and ".join(names) or str(config["backbone"]["model"] or config["backbone"]["kind"])

@@ -1,0 +1,172 @@
+"""Draws charts with a row for each estimate: its name at the left, its marks in the middle, its numbers at the right.
+
+Marks of our numbers are filled and have intervals, marks of published numbers are hollow.
+"""
+
+# pyright: reportUnknownMemberType=false
+# The type stubs of matplotlib do not type keyword arguments.
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import blended_transform_factory
+
+from openmaia.reporting.figures import style
+from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, PALE, POSITIVE, SOFT, WHITE, styled
+from openmaia.reporting.figures.table import printable
+
+WIDTH, LEFT, RIGHT, MARGIN, INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
+TOP, FOOT = 36.0, 26.0
+"""Heights of the legend and of the tick labels below an axis."""
+LETTERS = 42
+"""Maximum number of characters of a row's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowMark:
+    """An estimate, drawn as a point or as a bar."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+    colour: str = POSITIVE
+    is_published: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartRow:
+    """A row of a chart, or a heading above rows."""
+
+    label: str
+    note: str = ""
+    """A second line below the label."""
+    text: str = ""
+    """The text at the right end."""
+    marks: tuple[RowMark, ...] = ()
+    spread: tuple[float, float] | None = None
+    """The ends of a pale band behind the marks; None draws no band."""
+    is_joined: bool = False
+    """Whether a line joins the marks."""
+    is_heading: bool = False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all marks of the row are published numbers."""
+        return bool(self.marks) and all(mark.is_published for mark in self.marks)
+
+    @property
+    def numbers(self) -> list[float]:
+        """All numbers that the row's axis has to cover."""
+        return [end for mark in self.marks for end in (mark.value, *(mark.interval or ()))] + list(self.spread or ())
+
+
+@styled()
+def row_chart(
+    panels: Sequence[Sequence[ChartRow]],
+    legend: Sequence[Artist],
+    *,
+    step: float = 20.0,
+    is_bars: bool = False,
+    is_from_zero: bool = True,
+    ticks: Sequence[float] = (),
+    tick_format: str = "{:g}",
+) -> Figure:
+    """Draws panels of rows below each other. Each panel has its own axis.
+
+    Args:
+        panels: The rows of each panel.
+        legend: The entries of the legend.
+        step: Height of a row, in points.
+        is_bars: Whether to draw bars instead of points.
+        is_from_zero: Whether axes must include 0.
+        ticks: Ticks of all axes. If it is empty, each panel gets round ticks that cover its numbers.
+        tick_format: The format string of tick labels.
+    """
+    height = TOP + sum(step * len(rows) + FOOT for rows in panels)
+    figure, top = style.new_figure(WIDTH, height), TOP
+    for rows in panels:
+        bottom = top + step * len(rows)
+        axes = style.add_axes(figure, LEFT, top, RIGHT, height - bottom)
+        top = bottom + FOOT
+        shown = list(ticks) or _round_ticks([0.0] * is_from_zero + [number for row in rows for number in row.numbers])
+        axes.set(xlim=(shown[0], shown[-1]), ylim=(max(len(rows), 1), 0), yticks=[])
+        axes.set_xticks(shown, [tick_format.format(tick).replace("-", "−") for tick in shown])
+        axes.grid(axis="x", clip_on=False)
+        for number, row in enumerate(rows):
+            _write(figure, axes, row, number + 0.5, 8 / step)
+            (_draw_bars if is_bars else _draw_points)(axes, row, number + 0.5)
+    place = (MARGIN / WIDTH, 1 - 9 / height)
+    figure.legend(handles=list(legend), loc="upper left", ncols=max(len(legend), 1), bbox_to_anchor=place, borderpad=0)
+    return figure
+
+
+def point_key(colour: str, is_published: bool, label: str) -> Line2D:
+    """Returns a legend entry for points."""
+    return Line2D([], [], label=label, **_point(colour, is_published))
+
+
+def bar_key(colour: str, is_published: bool, label: str) -> Patch:
+    """Returns a legend entry for bars."""
+    return Patch(label=label, **_bar(colour, is_published))
+
+
+def _point(colour: str, is_published: bool) -> dict[str, Any]:
+    face, marker, size = (WHITE, "s", 7.2) if is_published else (colour, "o", 8.8)
+    edge = 1.5 if is_published else 0.0
+    return {"color": colour, "markerfacecolor": face, "marker": marker, "markersize": size, "markeredgewidth": edge, "linestyle": "none"}  # fmt: skip
+
+
+def _bar(colour: str, is_published: bool) -> dict[str, Any]:
+    hollow = {"facecolor": WHITE, "edgecolor": NEUTRAL, "linestyle": (0, (3, 3)), "linewidth": 1.5}
+    return hollow if is_published else {"facecolor": colour}
+
+
+def _draw_points(axes: Axes, row: ChartRow, y: float) -> None:
+    if row.spread:
+        axes.plot(row.spread, (y, y), color=PALE, linewidth=7)
+    if row.is_joined:
+        axes.plot([mark.value for mark in row.marks], [y] * len(row.marks), color=LINE, linewidth=2)
+    for mark in row.marks:
+        _draw_interval(axes, mark, y, mark.colour, 2.0)
+        axes.plot([mark.value], [y], clip_on=False, zorder=3, **_point(mark.colour, mark.is_published))
+
+
+def _draw_bars(axes: Axes, row: ChartRow, y: float) -> None:
+    for mark in row.marks:
+        axes.barh(y, mark.value, height=0.6, clip_on=False, **_bar(mark.colour, mark.is_published))
+        _draw_interval(axes, mark, y, INK, 1.2)
+
+
+def _draw_interval(axes: Axes, mark: RowMark, y: float, colour: str, width: float) -> None:
+    if mark.interval:
+        low, high = mark.interval
+        error = [[max(mark.value - low, 0.0)], [max(high - mark.value, 0.0)]]
+        axes.errorbar(mark.value, y, xerr=error, fmt="none", ecolor=colour, elinewidth=width, capsize=3, capthick=1.4)
+
+
+def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float) -> None:
+    place = blended_transform_factory(figure.transFigure, axes.transData)
+    left = (MARGIN if row.is_heading else INDENT) / WIDTH
+    colour = SOFT if row.is_published else INK
+    axes.text(1 - MARGIN / WIDTH, y, printable(row.text), transform=place, va="center", ha="right", color=colour)
+    y = y - offset if row.note else y
+    axes.text(left, y, _shortened(row.label), transform=place, va="center", color=colour, weight="bold" if row.is_heading else "normal")  # fmt: skip
+    axes.text(left, y + 2 * offset, printable(row.note), transform=place, va="center", color=SOFT)
+
+
+def _shortened(name: str) -> str:
+    """Shortens a long name by leaving out its middle, because both ends distinguish names."""
+    half = (LETTERS - 3) // 2
+    return printable(name if len(name) <= LETTERS else f"{name[:half]}...{name[-half:]}")
+
+
+def _round_ticks(numbers: Sequence[float]) -> list[float]:
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high if high > low else low + 1.0)
+    return [float(tick) for tick in ticks]

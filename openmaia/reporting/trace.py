@@ -1,0 +1,119 @@
+"""Writes the timeline of a run for Perfetto and Chrome: replies, experiments, calls of tools, and waits for services.
+
+A record holds the start of its investigation (of the last attempt, if it was resumed) and the durations of what
+followed. Turns are therefore drawn one after the other from that start. Calls are drawn one after the other from the
+start of their experiment; the rest of it is the agent's own code, which really ran between them. The test of the answer
+has no duration in the record and is not drawn.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from openmaia.core.services import ServiceUsage
+from openmaia.runs.records import Record, ToolCall, Turn
+from openmaia.runs.run import InvestigationId, Run
+
+TraceEvent = dict[str, Any]
+"""An event of the Trace Event Format: `ph` is `X` for a slice and `M` for a name; `ts` and `dur` are microseconds."""
+
+
+def write_trace(run: Run, stream: BinaryIO) -> int:
+    """Writes the timeline of all records of a run as JSON, one record in memory at a time.
+
+    Returns:
+        The number of investigations.
+    """
+    done = sorted(run.done())
+    separator = b'{"displayTimeUnit":"ms","traceEvents":['
+    for event in _events(run, done):
+        stream.write(separator + b"\n" + json.dumps(event, ensure_ascii=False).encode())
+        separator = b","
+    stream.write(b"\n]}\n" if done else separator + b"]}\n")
+    return len(done)
+
+
+def _events(run: Run, done: Sequence[InvestigationId]) -> Iterator[TraceEvent]:
+    processes: dict[str, int] = {}
+    for position, investigation in enumerate(done):
+        layer = f"{investigation.unit.target}/{investigation.unit.layer}"
+        if layer not in processes:
+            processes[layer] = len(processes) + 1
+            yield _name("process_name", layer, processes[layer], 0)
+        yield from record_events(run.record(investigation), processes[layer], 2 * position + 1)
+
+
+def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
+    """Yields the slices of one investigation. A thread shows what it did, the next one how long services made it wait.
+
+    Threads and processes are rows of the timeline, not those of the operating system.
+
+    Args:
+        record: The record of the investigation.
+        process: The number of the process, one for each layer.
+        thread: The number of the first of the two threads.
+    """
+    number = f"{record.unit.index}" + (f" #{record.replicate}" if record.replicate else "")
+    yield _name("thread_name", number, process, thread)
+    yield _name("thread_name", f"{number}: waits", process, thread + 1)
+    start = _microseconds(record.started)
+    for turn in record.turns:
+        reply, experiment = _microseconds(turn.backbone_seconds), _microseconds(turn.experiment_seconds)
+        told = {"status": turn.status, "prompt_tokens": turn.prompt_tokens, "generated_tokens": turn.generated_tokens}
+        yield _slice(f"turn {turn.index}", process, thread, start, reply + experiment, told)
+        yield _slice("reply", process, thread, start, reply)
+        if experiment:
+            yield _slice("experiment", process, thread, start + reply, experiment)
+            for name, begun, seconds, call in _calls(turn, start + reply, experiment):
+                yield _slice(name, process, thread, begun, seconds, {"error": call.error} if call.error else {})
+        yield from _waits(turn, process, thread + 1, start, reply)
+        start += reply + experiment
+
+
+def _calls(turn: Turn, start: int, experiment: int) -> Iterator[tuple[str, int, int, ToolCall]]:
+    end = start + experiment
+    for call in turn.calls:
+        duration = min(_microseconds(call.seconds), end - start)
+        yield call.name, start, duration, call
+        start += duration
+
+
+def _waits(turn: Turn, process: int, thread: int, start: int, reply: int) -> Iterator[TraceEvent]:
+    """Yields how much longer the reply and the calls of a turn took than the replica time that the turn was charged.
+
+    That is time in queues, time in which the replica worked on other requests of the batch, and transport. If the
+    experiment asked the backbone, too, its share cannot be told from that of the reply, and there is one slice for
+    both. A turn that was charged nothing, as in a notebook, has no slice.
+
+    Args:
+        turn: The turn.
+        process: The number of the process in the timeline.
+        thread: The number of the thread that shows the waits.
+        start: Start of the turn, in microseconds.
+        reply: Duration of the reply, in microseconds.
+    """
+    calls = sum(duration for _, _, duration, _ in _calls(turn, 0, _microseconds(turn.experiment_seconds)))
+    backbone = turn.spent.get("backbone", ServiceUsage())
+    served = _microseconds(backbone.seconds)
+    others = sum(_microseconds(usage.seconds) for service, usage in turn.spent.items() if service != "backbone")
+    if backbone.requests > 1:
+        waits = [("wait of reply and calls", start, reply + calls - served - others)]
+    else:
+        waits = [("wait for the reply", start, reply - served), ("wait of the calls", start + reply, calls - others)]
+    told = {f"{service}_seconds": round(usage.seconds, 6) for service, usage in turn.spent.items()}
+    for name, begun, duration in waits:
+        if told and duration > 0:
+            yield _slice(name, process, thread, begun, duration, told)
+
+
+def _slice(name: str, process: int, thread: int, start: int, duration: int, told: Any = None) -> TraceEvent:
+    event: TraceEvent = {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": start, "dur": duration}
+    return event | ({"args": told} if told else {})
+
+
+def _name(kind: str, name: str, process: int, thread: int) -> TraceEvent:
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -1,0 +1,108 @@
+"""Converts a finished investigation to a point of the W&B history and to a row of the W&B table of units."""
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from PIL import Image
+
+from openmaia.core.units import Unit
+from openmaia.reporting.figures.agents import RecordSummary
+from openmaia.reporting.tracking.series import plain
+from openmaia.runs.records import Record, dumps
+from openmaia.runs.run import InvestigationId
+
+CONDUCT = ("experiments", "tracebacks", "sent_back")
+"""Counts that tell how well the agent works: its experiments, those that raised an exception, and refused answers."""
+NUMBERS = (
+    "turns", "messages", "converged", *CONDUCT, "prompt_tokens", "cached_tokens",
+    "generated_tokens", "seconds",
+)  # fmt: skip
+COST = "gpu_seconds"
+SCORES = ("positive", "neutral", "auc", "auc_other")
+COLUMNS = (
+    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *NUMBERS,
+    COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
+)  # fmt: skip
+
+
+def investigation_of(summary: RecordSummary) -> InvestigationId:
+    """Returns the id of the investigation that a summary describes."""
+    unit = Unit(target=summary["target"], layer=summary["layer"], index=summary["index"])
+    return InvestigationId(unit=unit, replicate=summary["replicate"])
+
+
+def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
+    """Returns the values of a finished investigation for the W&B history, by metric name.
+
+    Args:
+        summary: The summary of the record.
+        number: The position of the investigation in the order of completion, which is the x-axis.
+    """
+    values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
+    values |= {
+        "number": number,
+        COST: _gpu_seconds(summary),
+        "name": _name(summary),
+        "target": _text(summary["target"]),
+        "stop": summary["stop"],
+    }
+    values["labels"] = _text("; ".join(summary["labels"]))
+    for tool, count in summary["tools"].items():
+        key = f"tools/{plain(tool)}"
+        values[key] = values.get(key, 0) + count
+    return {f"unit/{field}": value for field, value in values.items()}
+
+
+def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
+    """Returns the table row of an investigation, in the order of `COLUMNS`.
+
+    Args:
+        summary: The summary of the record.
+        scores: The evaluation scores by name; empty if the investigation is not evaluated.
+        image: The thumbnail of the exemplars, or None.
+    """
+    tools: Mapping[str, int] = summary["tools"]
+    values: dict[str, Any] = {
+        **summary,
+        **{field: scores.get(field) for field in (*SCORES, "outcome")},
+        "exemplars": image,
+        "unit": _name(summary),
+        COST: _gpu_seconds(summary),
+        "labels": "; ".join(summary["labels"]),
+        "tool_calls": sum(tools.values()),
+        "calls_by_tool": dumps(dict(tools)),
+    }
+    cells = [values.get(field) for field in COLUMNS]
+    return [_text(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def thumbnail(record: Record) -> Image.Image | None:
+    """Returns an image of the unit's highest exemplars side by side, or None if the agent requested no exemplars."""
+    from openmaia.reporting.browser.thumbnails import PREFIX, Thumbnails, top  # the browser loads matplotlib
+
+    uris = top(record, Thumbnails(1_000_000))
+    images = [Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX)))) for uri in uris]
+    if not images:
+        return None
+    sheet = Image.new("RGB", (sum(image.width for image in images), max(image.height for image in images)), "white")
+    left = 0
+    for image in images:
+        sheet.paste(image, (left, 0))
+        left += image.width
+    return sheet
+
+
+def _gpu_seconds(summary: RecordSummary) -> float:
+    return sum(usage["gpu_seconds"] for usage in summary["spent"].values())
+
+
+def _name(summary: RecordSummary) -> str:
+    replicate = f" #{summary['replicate']}" if summary["replicate"] else ""
+    return _text(f"{summary['layer']}/{summary['index']}{replicate}")
+
+
+def _text(value: str) -> str:
+    """Replaces characters that are not printable, such as control characters and lone surrogates, except newlines."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in value)

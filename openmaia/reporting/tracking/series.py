@@ -1,0 +1,93 @@
+"""Computes time series of a run, such as rates and shares, from counters that only grow."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+TOKENS = ("prompt_tokens", "cached_tokens", "generated_tokens")
+GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
+"""Pool statistics that are shown unchanged, with the names of their series."""
+
+Counters = Mapping[str, Mapping[str, float]]
+"""The statistics of each pool of replicas since it started, by the name of the pool and of the statistic."""
+
+
+def plain(name: str) -> str:
+    """Converts a name to a part of a metric name. Special characters are replaced, because W&B interprets them."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
+
+
+class LiveSeries:
+    """Computes the series of stages, failures and pools of a run. Times are in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, tuple[float, int]] = {}
+        self._stages: dict[str, tuple[int, int]] = {}
+        self._failures: Counter[str] = Counter()
+        self._before: tuple[float, Counters] = (0.0, {})
+        self._now = self._before
+
+    def progress(self, stage: str, done: int, total: int, time: float) -> None:
+        """Sets the progress of a stage, such as the investigations, at a time."""
+        self._starts.setdefault(plain(stage), (time, done))
+        self._stages[plain(stage)] = (done, total)
+
+    def failed(self, cause: str) -> None:
+        """Counts a failed investigation by the type of its error: the text before the first colon of `cause`."""
+        kind = cause.partition(":")[0].strip()
+        self._failures[plain(kind) if kind.isidentifier() else "other"] += 1
+
+    def sample(self, counters: Counters, time: float) -> None:
+        """Sets the statistics of the pools at a time."""
+        self._now = (time, counters)
+
+    def values(self, time: float) -> dict[str, float]:
+        """Returns the current values of all series, by metric name.
+
+        Rates of pools refer to the time since the sample that the previous call used. Rates of stages refer to the time
+        since the start of the stage.
+        """
+        values = {f"{stage}/{key}": value for stage in self._stages for key, value in self._stage(stage, time).items()}
+        values |= {f"failures/{kind}": count for kind, count in self._failures.items()}
+        if self._now is not self._before:
+            for role in self._now[1]:
+                values |= {f"pools/{plain(role)}/{key}": value for key, value in self._pool(role).items()}
+            self._before = self._now
+        return values
+
+    def _stage(self, stage: str, time: float) -> dict[str, float]:
+        (began, before), (done, total) = self._starts[stage], self._stages[stage]
+        values: dict[str, float] = {"done": done, "total": total}
+        if time > began:
+            values["per_minute"] = 60 * (done - before) / (time - began)
+        if done > before and done < total:
+            values["eta_minutes"] = (total - done) / values["per_minute"]
+        return values
+
+    def _pool(self, role: str) -> dict[str, float]:
+        """Returns the gauges and the rates of a pool.
+
+        `occupancy` is the mean size of a batch as a share of the largest, `utilisation` the share of the replicas' time
+        in which they had work, `hit_share` the share of requests that the cache answered or that joined an equal
+        request.
+        """
+        old, new = self._before[1].get(role), self._now[1][role]
+        seconds = self._now[0] - self._before[0]
+        values = {shown: new[name] for name, shown in GAUGES.items() if name in new}
+        if old is None or seconds <= 0:
+            return values
+
+        def growth(name: str) -> float:
+            """Returns the growth of a counter. If it decreased, the pool was restarted and the counter began at 0."""
+            return new.get(name, 0) - (old.get(name, 0) if new.get(name, 0) >= old.get(name, 0) else 0)
+
+        values["requests_per_second"] = growth("requests") / seconds
+        if batches := growth("batches"):
+            values["batch"] = growth("batched") / batches
+            values["occupancy"] = growth("batch_fill") / batches
+        if replicas := new.get("replicas"):
+            values["utilisation"] = min(1.0, growth("busy_seconds") / (seconds * replicas))
+        hits = growth("cache_hits") + growth("cache_joined")
+        if lookups := hits + growth("cache_misses"):
+            values["hit_share"] = hits / lookups
+        return values | {f"{name}_per_second": growth(name) / seconds for name in TOKENS if new.get(name)}

@@ -1,0 +1,205 @@
+"""Sends a run to Weights & Biases: values of each unit, time series of stages and pools, and a table with thumbnails.
+
+If a configured tracker cannot start, the run does not begin. Later failures of wandb never stop the run: the run only
+appends to lists in memory, and a thread passes these on to wandb, which sends them from a separate process.
+"""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from PIL import Image
+
+from openmaia.agent.loop import InvestigationResult
+from openmaia.config.schema import Config
+from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
+from openmaia.reporting.figures.agents import RecordSummary, agents
+from openmaia.reporting.tracking import rows
+from openmaia.reporting.tracking.series import Counters, LiveSeries, plain
+from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
+from openmaia.runs.run import InvestigationId, Run
+
+INTERRUPT_SECONDS = 5.0
+"""Longest wait in seconds for W&B if the run is interrupted. The process must end within 15 seconds then."""
+THUMBNAILS = 500
+"""Largest number of table rows with a thumbnail."""
+FIRST_TABLE = 10
+"""Number of units at which the table is logged first. It is logged again only when the number has doubled and at the
+end, because W&B stores every version."""
+
+
+@contextmanager
+def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tracker | None]":
+    """Context manager that starts the configured tracker and closes it at the end. Yields None if none is configured.
+
+    Args:
+        config: The config of the run.
+        run: The run.
+        say: Receives a message about the first problem of the tracker.
+
+    Raises:
+        UsageError: If the settings are invalid or the tracker cannot start.
+    """
+    tracking = config.tracking
+    for key, value, known in (
+        ("kind", tracking.kind, ("none", "wandb")),
+        ("mode", tracking.mode, ("online", "offline", "disabled")),
+    ):
+        if value not in known:
+            raise UsageError(f"tracking.{key}={value!r} is unknown; give one of {', '.join(known)}")
+    if tracking.kind == "none" or tracking.mode == "disabled":
+        yield None
+        return
+    try:
+        tracker = Tracker(config, run, say)
+    except Exception as error:
+        raise UsageError(
+            f"tracking.kind=wandb, tracking.mode={tracking.mode}: W&B could not be started: {_cause(error)}. "
+            "Log in (wandb login, or WANDB_API_KEY), or give tracking.mode=offline or tracking.kind=none"
+        ) from error
+    seconds = INTERRUPT_SECONDS
+    try:
+        yield tracker
+        seconds = tracking.finish_seconds
+    finally:
+        tracker.close(seconds)
+
+
+class Tracker:
+    """Collects the events of a run. A thread passes them on to wandb.
+
+    Only `close` waits, and no method raises exceptions. The constructor raises an exception if wandb cannot start.
+    """
+
+    def __init__(self, config: Config, run: Run, say: Callable[[str], None]):
+        self._run, self._say, self._every = run, say, config.tracking.every
+        self._lock, self._over, self._has_failed = threading.Lock(), threading.Event(), False
+        self._series = LiveSeries()
+        self._folder = run.files.local or Path(tempfile.mkdtemp(prefix="openmaia-tracking-"))
+        self._wandb = WandbRun(config, run, self._folder)
+        told, new = (run.headers(), []) if self._wandb.is_resumed else ([], run.headers())
+        self._new: list[RecordSummary] = list(new)
+        self._summaries: dict[InvestigationId, RecordSummary] = {rows.investigation_of(one): one for one in told}
+        self._thumbnails: dict[InvestigationId, Image.Image | None] = {}
+        self._next_table = FIRST_TABLE
+        self._thread = threading.Thread(target=self._follow, name="tracking", daemon=True)
+        self._thread.start()
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Sets the progress of a stage, such as the investigations."""
+        with self._lock:
+            self._series.progress(stage, done, total, time.time())
+
+    def ended(self, result: InvestigationResult) -> None:
+        """Adds the result of an investigation that ended: its summary, or the cause of its failure."""
+        with self._lock:
+            if result.summary is None:
+                self._series.failed(result.cause)
+            else:
+                self._new.append(result.summary)
+
+    def sample(self, counters: Counters) -> None:
+        """Sets the current statistics of the pools of replicas."""
+        with self._lock:
+            self._series.sample(counters, time.time())
+
+    def close(self, seconds: float) -> None:
+        """Passes on the remaining data and finishes the W&B run. Gives up after the given number of seconds."""
+        self._over.set()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._report(f"W&B did not take everything within {seconds:g} s; `wandb sync` sends {self._folder}/wandb")
+            end_service()
+
+    def _follow(self) -> None:
+        while not self._over.wait(self._every):
+            self._try(self._tell)
+        self._try(self._tell)
+        self._try(self._tell_scores)
+        if not self._try(self._wandb.finish):
+            end_service()
+
+    def _try(self, work: Callable[[], object]) -> bool:
+        try:
+            work()
+        except Exception as error:  # wandb raises many types
+            self._report(_cause(error))
+            return False
+        return True
+
+    def _report(self, problem: str) -> None:
+        """Reports a problem to the user if it is the first one, because later ones usually have the same cause."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._say(f"tracking: {problem}; the run goes on, and its directory has everything")
+
+    def _tell(self) -> None:
+        now = time.time()
+        with self._lock:
+            new, self._new = self._new, []
+            values = self._series.values(now)
+        for summary in new:
+            if (investigation := rows.investigation_of(summary)) not in self._summaries:
+                self._summaries[investigation] = summary
+                self._wandb.log(rows.unit_point(summary, len(self._summaries)))
+        hours = (now - self._wandb.began) / 3600
+        self._wandb.log({"run/hours": hours, **values, **self._agents(), **self._turns()})
+        if len(self._summaries) >= self._next_table and not self._over.is_set():
+            self._next_table = 2 * len(self._summaries)
+            self._tell_table({})
+
+    def _tell_scores(self) -> None:
+        if self._summaries:
+            self._tell_table(self._run.scores())
+
+    def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
+        cells = [
+            rows.table_cells(summary, scores.get(investigation, {}), self._thumbnail(investigation))
+            for investigation, summary in self._summaries.items()
+        ]
+        self._wandb.log_table(rows.COLUMNS, cells)
+
+    def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:
+        if investigation not in self._thumbnails and len(self._thumbnails) < THUMBNAILS:
+            self._thumbnails[investigation] = None
+            with suppress(StoreError, OSError):  # the record is damaged or was removed
+                self._thumbnails[investigation] = rows.thumbnail(self._run.record(investigation))
+        return self._thumbnails.get(investigation)
+
+    def _turns(self) -> dict[str, float]:
+        """Returns the numbers of completed turns: in total, in running investigations, and in the longest of these.
+
+        The turns of an investigation are missing between the publication of its record and the call of `ended`. The
+        result is empty if the journal cannot be read.
+        """
+        try:
+            begun = self._run.turns_begun()
+        except (StoreError, OSError):
+            return {}
+        running = [turns for investigation, turns in begun.items() if investigation not in self._summaries]
+        ended = sum(int(summary["turns"]) for summary in self._summaries.values())
+        values = {
+            "completed": ended + sum(running),
+            "of_running": sum(running),
+            "longest_running": max(running, default=0),
+        }
+        return {f"turns/{key}": float(value) for key, value in values.items()}
+
+    def _agents(self) -> dict[str, float]:
+        statistics = agents(list(self._summaries.values()))
+        values: dict[str, float | None] = {f"used/{plain(tool)}": share for tool, share in statistics.usage.items()}
+        values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
+        if summaries := self._summaries.values():
+            values |= {f"{name}_per_unit": mean(one[name] for one in summaries) for name in rows.CONDUCT}
+        values |= {"turns": statistics.turns, "messages": statistics.messages, "converged": statistics.convergence}
+        return {f"agents/{key}": value for key, value in values.items() if value is not None}
+
+
+def _cause(error: Exception) -> str:
+    cause = error.message if isinstance(error, OpenMaiaError) else f"{type(error).__name__}: {error}"
+    return " ".join(cause.split())

@@ -1,0 +1,158 @@
+"""Creates and updates a run in Weights & Biases. Only this module and workspace.py import wandb."""
+
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+from PIL import Image
+
+from openmaia.config.loading import to_dict
+from openmaia.config.schema import Config
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.reporting.tracking.series import plain
+from openmaia.runs.run import Run
+
+STATE = "tracking/wandb.json"
+"""File in the run directory with the id and the first start of the W&B run. A resumed run continues that W&B run."""
+INSTALL = "python -m pip install 'wandb>=0.31,<0.32' 'wandb-workspaces>=0.4.13,<0.5'"
+HIDDEN = ("paths", "tracking", "address", "base_url")
+"""Config keys that are not sent to W&B: paths of files, and addresses, which may contain credentials."""
+_ENVIRONMENT = threading.Lock()
+
+
+def read_state(run: Run) -> tuple[str, float] | None:
+    """Reads the id of the W&B run and the time of its first start, in seconds since the epoch.
+
+    Returns:
+        The id and the time, or None if the run was not tracked.
+
+    Raises:
+        StoreError: If the file is damaged.
+    """
+    state = run.files.read_json(STATE, "remove it to start a new W&B run")
+    if state is None:
+        return None
+    try:
+        return plain(str(state["id"])), float(state["began"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise StoreError(f"{run.files.path(STATE)} is damaged; remove it to start a new W&B run ({error!r})") from error
+
+
+class WandbRun:
+    """A W&B run. A resumed run continues the same W&B run."""
+
+    def __init__(self, config: Config, run: Run, folder: Path):
+        """Starts or continues the W&B run.
+
+        Args:
+            config: The config of the run.
+            run: The run.
+            folder: The folder for the local files of wandb.
+
+        Raises:
+            UsageError: If wandb is not installed, or there is no account in online mode.
+        """
+        try:
+            import wandb
+        except ImportError as error:
+            raise UsageError(f"wandb is not installed ({error}); install it: {INSTALL}") from error
+        tracking, state = config.tracking, read_state(run)
+        if tracking.mode == "online" and not wandb.login(prompt=False, verify=False):
+            raise UsageError("there is no account")
+        self.is_resumed = state is not None
+        run_id, self.began = state or (f"{plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
+        self._step, self._folder = 0, folder / "wandb"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._run: Any = wandb.init(
+            id=run_id,
+            resume="allow",
+            reinit="create_new",
+            mode="offline" if tracking.mode == "offline" else "online",
+            project=tracking.project,
+            entity=tracking.entity or None,
+            name=tracking.name or config.name,
+            tags=list(tracking.tags),
+            config=_visible(to_dict(config)),
+            dir=folder,
+            settings=wandb.Settings(
+                console="off",
+                silent=True,
+                disable_git=True,
+                disable_job_creation=True,
+                save_code=False,
+                x_disable_stats=True,
+                init_timeout=tracking.start_seconds,
+                finish_timeout=tracking.finish_seconds,
+            ),
+        )
+        for part in ("pools", "agents", "failures", "investigations", "turns", "evaluation", "exemplars"):
+            self._run.define_metric(f"{part}/*", step_metric="run/hours")
+        self._run.define_metric("unit/*", step_metric="unit/number")
+        run.files.write(STATE, json.dumps({"id": run_id, "began": self.began}).encode())
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Logs values by metric name.
+
+        The W&B step must grow with each call. It is the elapsed time in tenths of a second, so that it also grows in a
+        resumed run.
+        """
+        self._step = max(self._step + 1, int(10 * (time.time() - self.began)))
+        self._run.log(dict(values), step=self._step)
+
+    def log_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Logs the table of units, which replaces the previous version."""
+        import wandb
+
+        table: Any = wandb.Table(columns=list(columns))
+        for row in rows:
+            table.add_data(*(wandb.Image(cell) if isinstance(cell, Image.Image) else cell for cell in row))
+        with _data_folder(self._folder):
+            self.log({"units": table})
+
+    def finish(self) -> None:
+        """Waits until wandb has sent all data, or has stored them in offline mode."""
+        self._run.finish()
+
+
+def end_service() -> None:
+    """Kills the service process of wandb after a failure.
+
+    Otherwise Python would wait without limit at exit if the service hangs, or print a traceback if it has died.
+    """
+    import wandb
+
+    for children in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            for pid in children.read_text().split():
+                if Path(f"/proc/{pid}/comm").read_text().strip() == "wandb-core":
+                    os.kill(int(pid), signal.SIGKILL)
+    with suppress(Exception, SystemExit):
+        wandb.teardown()
+
+
+def _visible(values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    section = cast(dict[str, Any], values)
+    return {key: _visible(value) for key, value in section.items() if key not in HIDDEN}
+
+
+@contextmanager
+def _data_folder(folder: Path) -> Generator[None]:
+    """Context manager that makes wandb store the files of tables in a folder. This needs an environment variable."""
+    with _ENVIRONMENT:
+        before = os.environ.get("WANDB_DATA_DIR", "")
+        os.environ["WANDB_DATA_DIR"] = str(folder)
+        try:
+            yield
+        finally:
+            os.environ["WANDB_DATA_DIR"] = before
+            if not before:
+                del os.environ["WANDB_DATA_DIR"]

@@ -1,0 +1,1 @@
+"""Run directories: records of finished investigations, journals of running ones, the driver's lease, and progress."""

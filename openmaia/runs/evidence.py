@@ -1,0 +1,174 @@
+"""Evidence for an agent's answer: the requirements on its experiments, and the test of its labels on new images.
+
+Both are independent of what the agent claims: requirements are checked against recorded tool calls, and the loop runs
+the test itself after the answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import ServiceUsage
+
+
+class CheckState(StrEnum):
+    """Whether a requirement is met."""
+
+    MET = "met"
+    MISSING = "missing"
+    UNVERIFIED = "unverified"
+    """The requirement cannot be checked, because no call names the hypothesis that it tests, or the answer does not
+    list the hypotheses that survive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceCheck:
+    """The result of checking one requirement, which demands a minimum number of experiments, images or controls."""
+
+    what: str
+    """Name of the requirement, for example `experiments` or `controls`."""
+    wanted: int
+    """The number that is required."""
+    found: int
+    """The number that was found; for images and controls, the smallest number of any surviving hypothesis."""
+    state: CheckState
+    detail: str = ""
+    """The result in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HypothesisEvidence:
+    """The images that an investigation measured for one surviving hypothesis, that is, one that the answer keeps.
+
+    The agent's calls name the hypothesis that an image tests, or of which it is a negative control.
+    """
+
+    hypothesis: str
+    images: int
+    """Number of different images measured for the hypothesis."""
+    controls: int
+    """Number of different images measured as its negative controls."""
+    mean: float | None
+    """Mean activation of the images, None without images."""
+    control_mean: float | None
+    """Mean activation of the controls, None without controls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Whether the experiments of an investigation meet the requirements of its task, and what was measured in them."""
+
+    checks: tuple[EvidenceCheck, ...] = ()
+    """One result for each requirement; empty if nothing was required."""
+    tested: tuple[HypothesisEvidence, ...] = ()
+    """The measurements for each hypothesis that the answer keeps."""
+    sent_back: int = 0
+    """Number of answers that were refused for lack of evidence."""
+
+    @property
+    def state(self) -> str:
+        """The worst state of any check, or "" if nothing was required."""
+        states = {check.state for check in self.checks}
+        order = (CheckState.MISSING, CheckState.UNVERIFIED, CheckState.MET)
+        return next((state.value for state in order if state in states), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationSample:
+    """One measured image of a confirmation: an image of a label, or a near miss.
+
+    A near miss shows the same scene with one thing changed, so that the label does not describe it.
+    """
+
+    label: str
+    prompt: str
+    """The prompt from which the image was generated."""
+    near_miss: str = ""
+    """The thing that a near miss shows instead of the label, "" for an image of the label itself."""
+    control: str = ""
+    """How the near miss was chosen, in words. "" for an image of the label itself."""
+    seed: int
+    digest: str
+    """Key of the image in `Confirmation.images`."""
+    activation: float
+    percentile: float
+    """Share of dataset images, in percent, that excite the unit less."""
+    missing_terms: tuple[str, ...] = ()
+    """Terms of the prompt that the generator knows to be missing in the image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The result of the test that follows an answer: activations on new images of the labels and on near misses."""
+
+    samples: tuple[ConfirmationSample, ...]
+    spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
+    """Cost of the test by service."""
+    images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
+    """Images by digest."""
+
+    def of(self, label: str | None = None) -> tuple[list[float], list[float]]:
+        """Returns the activations on a label's images and on its near misses.
+
+        Images that lack terms of their prompt are excluded.
+
+        Args:
+            label: The label, or None for all labels.
+        """
+        drawn = [s for s in self.samples if not s.missing_terms and label in (None, s.label)]
+        return [s.activation for s in drawn if not s.near_miss], [s.activation for s in drawn if s.near_miss]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tested labels."""
+        return tuple(dict.fromkeys(sample.label for sample in self.samples))
+
+    def auc(self, label: str | None = None) -> float | None:
+        """Returns the probability that an image of the label excites the unit more than a near miss.
+
+        This is the area under the ROC curve; ties count half (Hanley and McNeil 1982). None if there are no images of
+        the label, or no near misses.
+
+        Args:
+            label: The label, or None for all labels.
+        """
+        own, near = self.of(label)
+        if not own or not near:
+            return None
+        pairs = np.subtract.outer(np.asarray(own), np.asarray(near))
+        return float(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+
+    @property
+    def worst(self) -> tuple[str, float] | None:
+        """The label with the lowest AUC, and its AUC. None if no AUC is known."""
+        known = [(auc, label) for label in self.labels if (auc := self.auc(label)) is not None]
+        return (min(known)[1], min(known)[0]) if known else None
+
+
+def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
+    """Converts the value to JSON types, without images. Returns None for None."""
+    if value is None:
+        return None
+    if isinstance(value, Confirmation):
+        value = replace(value, images={})
+    return {name: part for name, part in asdict(value).items() if name != "images"}
+
+
+def evidence_of(values: Mapping[str, Any]) -> Evidence:
+    """Restores evidence that `plain` converted."""
+    checks = (EvidenceCheck(**check | {"state": CheckState(check["state"])}) for check in values["checks"])
+    tested = (HypothesisEvidence(**hypothesis) for hypothesis in values["tested"])
+    return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=values["sent_back"])
+
+
+def confirmation_of(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> Confirmation:
+    """Restores a confirmation that `plain` converted. `images` are its images by digest."""
+    samples = (
+        ConfirmationSample(**sample | {"missing_terms": tuple(sample["missing_terms"])}) for sample in values["samples"]
+    )
+    spent = {service: ServiceUsage(**usage) for service, usage in values["spent"].items()}
+    return Confirmation(samples=tuple(samples), spent=spent, images=images)

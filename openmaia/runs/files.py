@@ -1,0 +1,181 @@
+"""Files below one root, on a local disk or an object store. Writing is atomic: no incomplete file is ever visible."""
+
+import json
+import os
+import shutil
+import tempfile
+import urllib.parse
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from openmaia.core.errors import StoreError, UsageError
+
+IN_MEMORY = 16 * 2**20
+"""Bytes of a file for an object store that are collected in memory; more of it is on the local disk."""
+
+
+def safe(name: str) -> str:
+    """Encodes any name as one path component. Special characters and leading dots are percent-encoded."""
+    quoted = urllib.parse.quote(name, safe=" ,=+@")
+    return "%2E" + quoted[1:] if quoted.startswith(".") else quoted
+
+
+def unsafe(component: str) -> str:
+    """Decodes a name that `safe` encoded."""
+    return urllib.parse.unquote(component)
+
+
+class Files:
+    """Reads and writes files by their names relative to a root.
+
+    Args:
+        root: A local path, or a URL that pyarrow reads, such as s3://bucket/runs.
+
+    Raises:
+        UsageError: No file system is known for the URL.
+    """
+
+    def __init__(self, root: str):
+        self.root = root
+        if "://" in root:
+            try:
+                self._fs, self._base = fs.FileSystem.from_uri(root)
+            except (OSError, pa.ArrowException) as error:
+                raise UsageError(f"{root} cannot be used for files ({error}); give a folder or an s3:// URL") from error
+        else:
+            self._fs, self._base = fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
+
+    @property
+    def local(self) -> Path | None:
+        """The root as a path, or None on an object store."""
+        return Path(self._base) if isinstance(self._fs, fs.LocalFileSystem) else None
+
+    def path(self, name: str) -> str:
+        """Returns the full path of a file, for messages and for programs on the same file system."""
+        return f"{self._base}/{name}" if name else self._base
+
+    def create(self) -> None:
+        """Creates the root and writes a test file to it.
+
+        Raises:
+            UsageError: The root cannot be written.
+        """
+        try:
+            self._fs.create_dir(self._base, recursive=True)
+            self.write(".canary", b"openmaia")
+            self.delete(".canary")
+        except (OSError, StoreError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise UsageError(
+                f"{self.root} cannot be written ({reason}); give another folder or change its permissions"
+            ) from error
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a whole file. Raises StoreError if it cannot be written."""
+        with self.writing(name) as stream:
+            stream.write(data)
+
+    @contextmanager
+    def writing(self, name: str) -> Generator[Any]:
+        """Opens a stream for writing. The file appears under its name when the block ends without an error.
+
+        A local file is written under a temporary name and renamed at the end.
+
+        Raises:
+            StoreError: The file could not be written.
+        """
+        target = self.path(name)
+        try:
+            if self.local is None:
+                # A stream of pyarrow publishes the object even if the block fails, so that it is opened at the end.
+                with tempfile.SpooledTemporaryFile(IN_MEMORY) as collected:
+                    yield collected
+                    collected.seek(0)
+                    with self._fs.open_output_stream(target) as stream:
+                        shutil.copyfileobj(collected, stream)
+                return
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=Path(target).parent, prefix=".writing-")
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(temporary, target)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{target} could not be written: {error}") from error
+
+    def read(self, name: str) -> bytes | None:
+        """Returns the content of a file, or None if it does not exist. Raises StoreError if it cannot be read."""
+        try:
+            with self._fs.open_input_stream(self.path(name)) as stream:
+                return stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self.path(name)} could not be read: {error}") from error
+
+    def read_json(self, name: str, remedy: str = "remove it, and the command that wrote it writes it again") -> Any:
+        """Returns the value in a JSON file, or None if the file does not exist.
+
+        Args:
+            name: The file.
+            remedy: Advice at the end of the error message.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        data = self.read(name)
+        try:
+            return None if data is None else json.loads(data)
+        except ValueError as error:
+            raise StoreError(f"{self.path(name)} is damaged ({error}); {remedy}") from error
+
+    def open(self, name: str) -> pa.NativeFile:
+        """Opens a file for random access. Raises OSError if it cannot be opened."""
+        return self._fs.open_input_file(self.path(name))
+
+    def mapped(self, name: str) -> pa.NativeFile:
+        """Opens a file for random access, like `open`. A local file is memory-mapped."""
+        return self.open(name) if self.local is None else pa.memory_map(self.path(name))
+
+    def names(self, folder: str) -> list[str]:
+        """Returns the sorted names of all files below a folder, relative to the root. Hidden files are left out."""
+        return list(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Returns the sizes in bytes of all files below a folder, by sorted name relative to the root.
+
+        Hidden files, such as files that are still being written, are left out. Empty if the folder does not exist.
+        """
+        selector = fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True)
+        infos = self._fs.get_file_info(selector)
+        sizes = {info.path: info.size or 0 for info in infos if info.type == fs.FileType.File}
+        start = len(self._base.rstrip("/")) + 1
+        return {path[start:]: sizes[path] for path in sorted(sizes) if not path.rsplit("/", 1)[-1].startswith(".")}
+
+    def exists(self, name: str) -> bool:
+        """Returns whether there is a file with this name."""
+        return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
+
+    def delete(self, name: str) -> None:
+        """Deletes a file if it exists."""
+        try:
+            self._fs.delete_file(self.path(name))
+        except FileNotFoundError:
+            return
+
+    def delete_folder(self, name: str) -> None:
+        """Deletes a folder with everything below it if it exists."""
+        try:
+            self._fs.delete_dir(self.path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return

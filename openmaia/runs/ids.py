@@ -1,0 +1,42 @@
+"""Identifies investigations and names their files in the run directory."""
+
+import re
+from dataclasses import dataclass
+
+from openmaia.core.errors import StoreError
+from openmaia.core.units import Unit
+from openmaia.runs.files import safe, unsafe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class InvestigationId:
+    """Identifies one investigation: a unit and the number of the replicate.
+
+    Replicates are independent investigations of the same unit.
+    """
+
+    unit: Unit
+    replicate: int
+    """Number of the replicate, from 0."""
+
+    @property
+    def path(self) -> str:
+        """Relative path of the investigation's files without a suffix: `target/layer/index-replicate`."""
+        return f"{safe(self.unit.target)}/{safe(self.unit.layer)}/{self.unit.index}-{self.replicate}"
+
+    @classmethod
+    def of_path(cls, name: str) -> "InvestigationId":
+        """Returns the investigation to which a file `folder/target/layer/index-replicate.suffix` belongs.
+
+        Args:
+            name: Path of the file relative to the run directory.
+
+        Raises:
+            StoreError: The file does not belong to an investigation.
+        """
+        match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)(?:\.\w+)?", name)
+        if not match:
+            raise StoreError(f"{name} does not belong in a run directory; remove it")
+        target, layer, index, replicate = match.groups()
+        unit = Unit(target=unsafe(target), layer=unsafe(layer), index=int(index))
+        return cls(unit=unit, replicate=int(replicate))

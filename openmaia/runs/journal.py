@@ -1,0 +1,77 @@
+"""The journal of a running investigation: one file per completed turn, from which it resumes after a crash."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from openmaia.core.errors import StoreError
+from openmaia.runs.files import Files
+from openmaia.runs.parquet import hydrated, read_turn, write_turn
+from openmaia.runs.records import Turn
+
+
+class Journal(Protocol):
+    """Keeps the completed turns of one investigation."""
+
+    def turns(self) -> list[Turn]:
+        """Returns the completed turns in order; empty for a new investigation."""
+        ...
+
+    def append(self, turn: Turn) -> None:
+        """Adds a completed turn."""
+        ...
+
+    def clear(self) -> None:
+        """Removes all turns."""
+        ...
+
+
+class NoJournal:
+    """Keeps nothing, for an investigation that is never resumed."""
+
+    def turns(self) -> list[Turn]:
+        """Returns no turns."""
+        return []
+
+    def append(self, turn: Turn) -> None:
+        """Does nothing."""
+
+    def clear(self) -> None:
+        """Does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderJournal:
+    """Keeps turns in a folder of the run directory."""
+
+    files: Files
+    folder: str
+
+    def turns(self) -> list[Turn]:
+        """Returns the completed turns up to the first one that is missing or damaged."""
+        turns: list[Turn] = []
+        for index in range(len(self.files.names(self.folder))):
+            data = self.files.read(self._name(index))
+            if data is None:
+                break
+            try:
+                turn = read_turn(data)
+            except StoreError:
+                break
+            if turn.index != index:
+                break
+            turns.append(turn)
+        return list(hydrated(turns))
+
+    def append(self, turn: Turn) -> None:
+        """Adds a turn. Files of later turns are deleted: they stem from an attempt that was abandoned."""
+        for name in self.files.names(self.folder):
+            if name > self._name(turn.index):
+                self.files.delete(name)
+        self.files.write(self._name(turn.index), write_turn(turn))
+
+    def clear(self) -> None:
+        """Deletes the folder."""
+        self.files.delete_folder(self.folder)
+
+    def _name(self, index: int) -> str:
+        return f"{self.folder}/{index:04d}.turn"

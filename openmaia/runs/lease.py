@@ -1,0 +1,142 @@
+"""The lease of a run, which ensures that only one process (the driver) works on the run.
+
+The lease is a file in the run directory that the driver renews regularly. On a local file system, a lock makes reading
+and writing it atomic. An object store has no locks: two drivers that start at the same moment can both believe that
+they hold the lease, until one of them renews it.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.runs.files import Files
+from openmaia.runs.records import dumps
+
+LEASE_SECONDS = 60.0
+"""A lease that has not been renewed for this long has expired."""
+
+FILE = "driver.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one driver to work on a run, until it is released or expires."""
+
+    files: Files
+    """The run directory."""
+    token: str
+    """A random value that identifies the driver."""
+
+    def renew(self) -> None:
+        """Extends the lease.
+
+        Raises:
+            UsageError: Another driver has taken over.
+        """
+        with _locked(self.files):
+            holder = _holder(self.files)
+            if holder is not None and holder["token"] != self.token:
+                raise UsageError(
+                    f"{self.files.root} was taken over by process {holder['pid']} on {holder['host']}, because this "
+                    f"process had not renewed its lease for {LEASE_SECONDS:.0f} s; let the other process finish"
+                )
+            _write(self.files, self.token)
+
+    def release(self) -> None:
+        """Gives up the lease. If another driver has taken over, its lease is not changed."""
+        with _locked(self.files):
+            holder = _holder(self.files)
+            if holder is None or holder["token"] == self.token:
+                self.files.delete(FILE)
+
+
+def take(files: Files) -> Lease:
+    """Takes the lease of a run. An expired lease, or that of a dead process on this machine, is replaced.
+
+    Args:
+        files: The run directory.
+
+    Raises:
+        UsageError: Another driver holds the lease.
+    """
+    with _locked(files):
+        holder = _holder(files)
+        if holder is not None:
+            age = time.time() - holder["time"]
+            if age < LEASE_SECONDS and not _is_dead_here(holder):
+                raise UsageError(
+                    f"{files.root} is being driven by process {holder['pid']} on {holder['host']} (seen {age:.0f} s ago). "
+                    f"Wait for it, stop it, or try again {LEASE_SECONDS:.0f} s after it died"
+                )
+        lease = Lease(files, uuid.uuid4().hex)
+        _write(files, lease.token)
+        return lease
+
+
+def is_held(files: Files) -> bool:
+    """Returns whether the lease has not expired and its holder is not known to be dead."""
+    holder = _holder(files)
+    if holder is None or time.time() - holder["time"] >= LEASE_SECONDS:
+        return False
+    return holder["pid"] == os.getpid() or not _is_dead_here(holder)
+
+
+def _write(files: Files, token: str) -> None:
+    holder = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "token": token}
+    files.write(FILE, dumps(holder).encode())
+
+
+@contextmanager
+def _locked(files: Files) -> Generator[None]:
+    """Holds a lock that excludes other processes on a local file system. The system releases it when a process ends."""
+    if files.local is None:
+        yield
+        return
+    path = files.local / ".driver.lock"
+    with ExitStack() as stack:
+        try:
+            files.local.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(path, "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise StoreError(f"{path} could not be locked: {error}") from error
+        yield
+
+
+def _holder(files: Files) -> dict[str, Any] | None:
+    """Returns the content of the lease file, or None if it is missing or damaged.
+
+    The driver will soon write it again.
+    """
+    try:
+        held: Any = json.loads(files.read(FILE) or b"null")
+        kinds: dict[str, Any] = {"host": str, "pid": int, "time": float, "token": str}
+        return {key: kind(held[key]) for key, kind in kinds.items()}
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _is_dead_here(holder: dict[str, Any]) -> bool:
+    """Returns whether the holder ran on this host and has ended.
+
+    A holder with the process id of this process has ended too: its container was restarted and reuses process ids.
+    """
+    if holder["host"] != socket.gethostname():
+        return False
+    if holder["pid"] == os.getpid():
+        return True
+    try:
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

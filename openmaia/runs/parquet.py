@@ -1,0 +1,211 @@
+"""Converts records to Parquet and back.
+
+Each turn is a row, and all other fields of the record are in the file's header. A file of the journal holds one row.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from openmaia.core.errors import StoreError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Part
+from openmaia.core.services import ServiceUsage
+from openmaia.core.units import Unit
+from openmaia.runs import tables
+from openmaia.runs.evidence import Confirmation, confirmation_of, evidence_of, plain
+from openmaia.runs.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
+from openmaia.runs.summary import summary
+
+_Quality = Literal["exact", "webp"]
+
+
+def _struct(fields: Mapping[str, pa.DataType]) -> pa.StructType:
+    return pa.struct(list(fields.items()))
+
+
+_TEXT, _INT, _FLOAT, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+_PART = _struct({"text": _TEXT, "image": _TEXT})
+_ENTRY = _struct({"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT, "hypothesis": _TEXT})
+_CALL = _struct(
+    {"ordinal": _INT}
+    | dict.fromkeys(("name", "arguments", "arguments_digest", "result", "error"), _TEXT)
+    | {"entries": pa.list_(_ENTRY), "shown": pa.list_(_PART), "asked": _TEXTS}
+    | {"activations": pa.list_(_FLOAT), "seconds": _FLOAT}
+)
+_IMAGE = _struct({"digest": _TEXT, "data": pa.binary(), "sources": _TEXTS, "recipe": _TEXT})
+_USAGE = _struct({"service": _TEXT, "requests": _INT, "seconds": _FLOAT, "gpu_seconds": _FLOAT})
+_SCHEMA = pa.schema(
+    {"index": _INT, "reply": _TEXT, "code": _TEXT, "hypotheses": _TEXTS, "forgiven": _TEXTS, "status": _TEXT}
+    | {"calls": pa.list_(_CALL), "observation": pa.list_(_PART), "output_digest": _TEXT}
+    | dict.fromkeys(("prompt_tokens", "cached_tokens", "generated_tokens"), _INT)
+    | {"left_out": _TEXT, "backbone_seconds": _FLOAT, "experiment_seconds": _FLOAT}
+    | {"spent": pa.list_(_USAGE), "images": pa.list_(_IMAGE)}
+)
+
+_CONFIRMATION = -1
+"""Value of the column `index`, otherwise the number of a turn, in the row with the images of `Record.confirmation`."""
+
+_CRC = 4
+"""Length of a CRC-32 in bytes. It is added because Parquet's own checksums do not cover the footer of a file."""
+
+_INCOMPLETE = (IndexError, KeyError, TypeError, ValueError)
+"""Exceptions that are raised if a record is built from incomplete values."""
+
+
+class RecordedImage(EncodedImage):
+    """An image that was read from a record. Its digest is that of the original pixels, even if its data are lossy."""
+
+    def __init__(self, *, digest: str, data: bytes, sources: Sequence[str] = (), recipe: str = ""):
+        super().__init__(data=data, sources=tuple(sources), recipe=recipe)
+        self.__dict__["digest"] = digest
+
+
+def write_turn(turn: Turn) -> bytes:
+    """Converts a turn to a file of the journal: a CRC-32 and Parquet with lossless images, for an exact replay."""
+    data = tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION})
+    return zlib.crc32(data).to_bytes(_CRC) + data
+
+
+def read_turn(data: bytes) -> Turn:
+    """Reads a turn that `write_turn` converted. Raises StoreError if it is damaged or of another version."""
+    if int.from_bytes(data[:_CRC]) != zlib.crc32(data[_CRC:]):
+        raise StoreError("a turn is damaged: its checksum does not match")
+    rows, header = tables.load(data[_CRC:])
+    _check_version(header)
+    try:
+        return _turn(rows[0])
+    except _INCOMPLETE as error:
+        raise StoreError(f"a turn is incomplete: {error!r}") from error
+
+
+def write_record(record: Record) -> bytes:
+    """Converts a record to a Parquet file. Images become lossy WebP, but keep the digest of the original pixels."""
+    header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
+    header |= {"unit": asdict(record.unit), "summary": summary(record)}
+    header |= {"evidence": plain(record.evidence), "confirmation": plain(record.confirmation)}
+    rows = [_row(turn, "webp") for turn in record.turns]
+    return tables.dump([*rows, *_confirmation_rows(record.confirmation)], _SCHEMA, header)
+
+
+def _confirmation_rows(confirmation: Confirmation | None) -> list[dict[str, Any]]:
+    if confirmation is None:
+        return []
+    images = _images(confirmation.images, "webp")
+    return [dict.fromkeys(_SCHEMA.names) | {"index": _CONFIRMATION, "images": images}]
+
+
+def read_record(data: bytes) -> Record:
+    """Reads a record that `write_record` converted.
+
+    Raises:
+        StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
+    """
+    rows, header = tables.load(data)
+    _check_version(header)
+    try:
+        return _record(rows, header)
+    except _INCOMPLETE as error:
+        raise StoreError(f"a record is incomplete: {error!r}") from error
+
+
+def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
+    known = {field.name for field in fields(Record)}
+    values: dict[str, Any] = {
+        key: tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        for key, value in header.items()
+        if key in known
+    }
+    values["unit"], values["stop"] = Unit(**header["unit"]), Stop(header["stop"])
+    values["turns"] = hydrated([_turn(row) for row in rows if row["index"] != _CONFIRMATION])
+    values["evidence"] = evidence_of(header["evidence"])
+    if values["confirmation"] is not None:
+        images = _images_of([image for row in rows if row["index"] == _CONFIRMATION for image in row["images"]])
+        values["confirmation"] = confirmation_of(header["confirmation"], images)
+    return Record(**values)
+
+
+def _check_version(header: dict[str, Any]) -> None:
+    if header.get("version") != VERSION:
+        raise StoreError(f"a record has version {header.get('version')}; this OpenMAIA reads version {VERSION}")
+
+
+def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Returns the turns with complete images.
+
+    A stored turn contains only the pixels of images that do not occur in an earlier turn.
+    """
+    known: dict[str, EncodedImage] = {}
+
+    def parts(values: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(value if isinstance(value, str) else known.get(value.digest, value) for value in values)
+
+    whole: list[Turn] = []
+    for turn in turns:
+        known.update(turn.images)
+        calls = tuple(replace(call, shown=parts(call.shown)) for call in turn.calls)
+        whole.append(replace(turn, calls=calls, observation=parts(turn.observation)))
+    return tuple(whole)
+
+
+def _row(turn: Turn, quality: _Quality) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(turn, name) for name in _SCHEMA.names}
+    row["calls"] = [_call_row(call) for call in turn.calls]
+    row["observation"] = [_part_row(part) for part in turn.observation]
+    row["spent"] = [{"service": service} | asdict(usage) for service, usage in sorted(turn.spent.items())]
+    row["images"] = _images(turn.images, quality)
+    return row
+
+
+def _call_row(call: ToolCall) -> dict[str, Any]:
+    return {name: getattr(call, name) for name in _CALL.names} | {
+        "entries": [asdict(entry) | {"activation": json.dumps(entry.activation)} for entry in call.entries],
+        "shown": [_part_row(part) for part in call.shown],
+    }
+
+
+def _part_row(part: Part) -> dict[str, str | None]:
+    return {"text": part, "image": None} if isinstance(part, str) else {"text": None, "image": part.digest}
+
+
+def _images(images: Mapping[str, EncodedImage], quality: _Quality) -> list[dict[str, Any]]:
+    return [
+        {
+            "digest": digest,
+            "data": image.data if quality == "exact" else image.webp(),
+            "sources": image.sources,
+            "recipe": image.recipe,
+        }
+        for digest, image in sorted(images.items())
+    ]
+
+
+def _images_of(rows: list[dict[str, Any]]) -> dict[str, EncodedImage]:
+    return {row["digest"]: RecordedImage(**row) for row in rows}
+
+
+def _turn(row: dict[str, Any]) -> Turn:
+    images = _images_of(row["images"])
+
+    def part(value: dict[str, Any]) -> Part:
+        digest = value["image"]
+        # An image of an earlier turn has no data here; see `hydrated`.
+        return value["text"] if digest is None else images.get(digest) or RecordedImage(digest=digest, data=b"")
+
+    def call(row: dict[str, Any]) -> ToolCall:
+        values = {key: value for key, value in row.items() if key != "activations"}
+        values["entries"] = tuple(ImageEntry(**e | {"activation": json.loads(e["activation"])}) for e in row["entries"])
+        values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])
+        return ToolCall(**values)
+
+    values = dict(row)
+    values["calls"] = tuple(map(call, row["calls"]))
+    values["observation"] = tuple(map(part, row["observation"]))
+    values["hypotheses"], values["forgiven"] = tuple(row["hypotheses"]), tuple(row["forgiven"])
+    values["spent"] = {usage.pop("service"): ServiceUsage(**usage) for usage in row["spent"]}
+    values["images"] = images
+    return Turn(**values)

@@ -1,0 +1,85 @@
+"""The progress file of a run, in which the driver lists the running investigations and counts those that have ended."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openmaia.core.errors import StoreError
+from openmaia.core.units import Unit
+from openmaia.runs.ids import InvestigationId
+from openmaia.runs.records import dumps
+from openmaia.runs.run import Run
+
+FILE = "progress.json"
+
+EVERY = 2.0
+"""Minimum time in seconds between two writes of the file."""
+
+STALE = 30.0
+"""Age in seconds from which on the file is ignored."""
+
+
+class ProgressFile:
+    """Writes the progress file of a run."""
+
+    def __init__(self, run: Run):
+        self._run = run
+        self._began = time.time()
+        self._written = 0.0
+        self.ended = 0
+        """Number of investigations that have ended since the driver began."""
+
+    def write(self, running: Sequence[tuple[InvestigationId, float]]) -> None:
+        """Writes the file, unless it was written less than EVERY seconds ago. Errors are ignored.
+
+        Args:
+            running: The running investigations, each with the time at which it began, in seconds since 1970.
+        """
+        now = time.time()
+        if now < self._written + EVERY:
+            return
+        rows = [
+            [each.unit.target, each.unit.layer, each.unit.index, each.replicate, round(since, 1)]
+            for each, since in running
+        ]
+        text = dumps({"time": now, "began": self._began, "ended": self.ended, "running": rows})
+        try:
+            self._run.files.write(FILE, text.encode())
+        except StoreError:
+            return  # nothing depends on the file, and the next write may succeed
+        self._written = now
+
+    def close(self) -> None:
+        """Deletes the file."""
+        try:
+            self._run.files.delete(FILE)
+        except OSError:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class DriverProgress:
+    """The content of a progress file."""
+
+    per_second: float
+    """Number of investigations that have ended per second since the driver began."""
+    running: dict[InvestigationId, float]
+    """Time at which each running investigation began, in seconds since 1970."""
+
+
+def read(run: Run) -> DriverProgress | None:
+    """Reads the progress file of a run. Returns None if there is none, or if it is damaged or outdated."""
+    try:
+        values: Any = json.loads(run.files.read(FILE) or b"null")
+        if values is None or time.time() - values["time"] > STALE:
+            return None
+        running = {
+            InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=replicate): since
+            for target, layer, index, replicate, since in values["running"]
+        }
+        seconds = values["time"] - values["began"]
+        return DriverProgress(values["ended"] / seconds if seconds > 0 else 0.0, running)
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,224 @@
+"""The record of one investigation: everything that happened in it. Records are the product of a run."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Part
+from openmaia.core.services import ServiceUsage
+from openmaia.core.units import Unit
+from openmaia.runs.evidence import Confirmation, Evidence
+
+VERSION = 5
+"""Version of the format. Records of other versions are refused."""
+
+
+class Stop(StrEnum):
+    """How an investigation ended."""
+
+    ANSWER = "answer"
+    ABSTAIN = "abstain"
+    """The agent answered that there is nothing to describe."""
+    LIMIT = "limit"
+    """Turns, time or tokens ran out. The record holds what had been done."""
+    STOPPED = "stopped"
+    """The user ended it in a notebook."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageEntry:
+    """An image to which the agent's code can refer."""
+
+    id: str
+    """Name of the image in the agent's code."""
+    original: str
+    """Digest of the image, a key of `Turn.images`."""
+    mask: bytes | None
+    """One bit per pixel, packed row by row. None without a mask."""
+    activation: dict[str, float | bool] | None
+    """Result of measuring the unit on the image, as the agent saw it. The activation itself is under the key `value`.
+    None if the image was not measured."""
+    hypothesis: str = ""
+    """The hypothesis that the image tests, in the agent's words. It begins with "not" for a negative control."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool by the agent's code."""
+
+    ordinal: int
+    """Number of the call within its turn."""
+    name: str
+    arguments: str
+    """The arguments as JSON. Binary values are replaced by their digests."""
+    arguments_digest: str
+    result: str | None
+    """The result as JSON, like `arguments`. None if the call failed."""
+    error: str | None
+    """Error message that the agent received. None if the call succeeded."""
+    entries: tuple[ImageEntry, ...]
+    """Images that the call made available to the agent's code."""
+    shown: tuple[Part, ...]
+    """Texts and images that the call displayed to the agent."""
+    asked: tuple[str, ...]
+    """Prompts and instructions that the call sent to the generator or the editor."""
+    seconds: float
+
+    @property
+    def activations(self) -> tuple[float, ...]:
+        """The activations that the call measured, in the order of `entries`."""
+        return tuple(float(e.activation["value"]) for e in self.entries if e.activation is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One reply of the agent and the experiment (a code block) that it contains."""
+
+    index: int
+    """Number of the turn, from 0."""
+    reply: str
+    """The whole text of the reply."""
+    code: str
+    """The agent's code, "" without an experiment."""
+    hypotheses: tuple[str, ...]
+    """The hypothesis list of the reply."""
+    forgiven: tuple[str, ...]
+    """Mistakes in the form of the reply that the parser corrected."""
+    status: str
+    """How the experiment ended: "ok", "error", "timeout", "memory", "died" (see `agent.sandbox.contract.Status`), or
+    "lost" if it ended but its process had to be replaced. "" without an experiment."""
+    calls: tuple[ToolCall, ...]
+    observation: tuple[Part, ...]
+    """Texts and images that were sent back to the agent."""
+    output_digest: str
+    """Digest of the observation. A replay must reproduce it."""
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    left_out: str
+    """The part of the conversation that did not fit into the context, in words."""
+    backbone_seconds: float
+    experiment_seconds: float
+    spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
+    """Cost of the turn by service."""
+    images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
+    """Images that occurred first in this turn, by digest."""
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the reply and the experiment, including waiting times."""
+        return self.backbone_seconds + self.experiment_seconds
+
+    @property
+    def work_seconds(self) -> float:
+        """Time that the services and the experiment itself took. Waiting times in queues are excluded."""
+        own = self.experiment_seconds - sum(call.seconds for call in self.calls)
+        return max(own, 0.0) + sum(usage.seconds for usage in self.spent.values())
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and generated tokens."""
+        return self.prompt_tokens + self.generated_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Everything that happened in one investigation."""
+
+    unit: Unit
+    replicate: int
+    stop: Stop
+    cause: str
+    """The limit that was reached. Empty if no limit ended the investigation."""
+    description: str
+    """The final description of the unit. Empty without an answer."""
+    labels: tuple[str, ...]
+    """The final labels. Empty without an answer."""
+    backbone: str
+    """Name of the model that played the agent."""
+    task: str
+    """Name of the task."""
+    sandbox: str
+    """Level of confinement of the agent's code."""
+    prompts: tuple[str, ...]
+    """The opening messages."""
+    turns: tuple[Turn, ...]
+    config: dict[str, Any]
+    """The resolved config."""
+    started: float
+    """Seconds since 1970."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader, for example that the investigation was restarted."""
+    evidence: Evidence = field(default_factory=Evidence)
+    confirmation: Confirmation | None = None
+    """Result of the test of the final labels. None if they were not tested."""
+    version: int = VERSION
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all turns."""
+        return sum(turn.seconds for turn in self.turns)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and generated tokens of all turns."""
+        return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def spent(self) -> dict[str, ServiceUsage]:
+        """Cost of the whole investigation by service. A turn that was replayed counts once."""
+        total: dict[str, ServiceUsage] = {}
+        parts = [turn.spent for turn in self.turns] + ([self.confirmation.spent] if self.confirmation else [])
+        for service, usage in (item for part in parts for item in part.items()):
+            total[service] = total.get(service, ServiceUsage()) + usage
+        return total
+
+    @property
+    def tool_calls(self) -> dict[str, int]:
+        """Number of calls by name of the tool."""
+        names = [call.name for turn in self.turns for call in turn.calls]
+        return {name: names.count(name) for name in sorted(set(names))}
+
+    @property
+    def messages(self) -> int:
+        """Length of the conversation: opening messages, replies, and observations after all replies but the last."""
+        return len(self.prompts) + 2 * len(self.turns) - 1 if self.turns else len(self.prompts)
+
+    @property
+    def converged(self) -> int | None:
+        """Number, from 1, of the first turn whose hypothesis list contains every final label.
+
+        A list contains a label if the label's words occur consecutively in one of its entries. Case, punctuation and
+        spacing are ignored. None without labels, or if no list contains all of them.
+        """
+        wanted = [words for words in map(_words, self.labels) if words.strip()]
+        for number, turn in enumerate(self.turns, start=1):
+            listed = [_words(entry) for entry in turn.hypotheses]
+            if wanted and all(any(words in entry for entry in listed) for words in wanted):
+                return number
+        return None
+
+    @property
+    def images(self) -> dict[str, EncodedImage]:
+        """All images by digest."""
+        images = {digest: image for turn in self.turns for digest, image in turn.images.items()}
+        return images | (self.confirmation.images if self.confirmation else {})
+
+
+def _words(text: str) -> str:
+    """Returns the lower-case words of a text, each surrounded by blanks, so that `in` compares whole words."""
+    return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
+
+
+def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Returns canonical JSON: equal values give equal text.
+
+    Args:
+        value: The value.
+        default: Converts values that JSON cannot represent, as in `json.dumps`.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=default)

@@ -1,0 +1,129 @@
+"""Determines the state of a run, that is, of its investigations, from the run directory alone."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from openmaia.runs import progress
+from openmaia.runs.ids import InvestigationId
+from openmaia.runs.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningInvestigation:
+    """An investigation that has begun and not ended."""
+
+    investigation: InvestigationId
+    turn: int
+    """The current turn, from 1."""
+    seconds: float | None
+    """Time since the investigation began. None if no driver reports it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCounts:
+    """The number of investigations in each state. It is derived from file names, which is fast even for large runs."""
+
+    name: str
+    pending: int
+    """Number of investigations that are neither finished, failed nor running."""
+    running: tuple[RunningInvestigation, ...]
+    done: int
+    """Number of investigations with a record."""
+    failed: int
+    """Number of failed investigations. The next command repeats them."""
+    evaluated: int
+    planned: int
+    """Number of all investigations of the run."""
+    per_second: float | None
+    """Number of investigations that end per second. None if no driver works on the run."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated time until the end of the run in seconds. None if it cannot be estimated."""
+        return (self.pending + len(self.running)) / self.per_second if self.per_second else None
+
+
+def counts(run: Run) -> RunCounts:
+    """Counts the investigations of a run by state."""
+    driver = progress.read(run)
+    turns = run.turns_begun()
+    since = driver.running if driver else {}
+    failures = {each for each in run.failed() if each not in since}
+    now = time.time()
+    running = tuple(
+        RunningInvestigation(
+            investigation=each, turn=turns.get(each, 0) + 1, seconds=now - since[each] if each in since else None
+        )
+        for each in {**dict.fromkeys(since), **dict.fromkeys(turns)}
+        if each not in failures and not run.is_done(each)
+    )
+    done, planned = len(run.files.names("records")), run.planned()
+    return RunCounts(
+        name=run.name,
+        pending=max(planned - done - len(running) - len(failures), 0),
+        running=running,
+        done=done,
+        failed=len(failures),
+        evaluated=len(run.files.names("evaluation")),
+        planned=planned,
+        per_second=driver.per_second if driver else None,
+    )
+
+
+def rows(run: Run, state_counts: RunCounts, most: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yields a row for each investigation of the plan: its unit, its state, its answer and its scores, as a dict.
+
+    Args:
+        run: The run.
+        state_counts: The result of `counts` for this run.
+        most: Largest number of rows, None for all.
+    """
+    running = {each.investigation: each for each in state_counts.running}
+    failures = run.failures()
+    for each in islice(run.plan(), most):
+        yield _row(each, run.summary(each) or {}, running.get(each), failures.get(each), run.score(each) or {})
+
+
+def state(run: Run) -> dict[str, Any]:
+    """Returns the whole state of a run as JSON types: the counts, and in `units` one row per investigation."""
+    current = counts(run)
+    return {
+        "name": current.name,
+        "pending": current.pending,
+        "running": len(current.running),
+        "done": current.done,
+        "failed": current.failed,
+        "evaluated": current.evaluated,
+        "per_second": current.per_second,
+        "seconds_left": current.seconds_left,
+        "units": list(rows(run, current)),
+    }
+
+
+def _row(
+    investigation: InvestigationId,
+    summary: dict[str, Any],
+    running: RunningInvestigation | None,
+    cause: str | None,
+    scores: dict[str, Any],
+) -> dict[str, Any]:
+    unfinished = "running" if running else "failed" if cause is not None else "pending"
+    return {
+        "target": investigation.unit.target,
+        "layer": investigation.unit.layer,
+        "index": investigation.unit.index,
+        "replicate": investigation.replicate,
+        "stop": summary.get("stop") or unfinished,
+        "cause": summary.get("cause") or cause or "",
+        "turns": summary.get("turns", running.turn if running else None),
+        "messages": summary.get("messages"),
+        "converged": summary.get("converged"),
+        "tools": summary.get("tools", {}),
+        "labels": summary.get("labels", []),
+        "description": summary.get("description", ""),
+        **{name: scores.get(name) for name in ("positive", "neutral", "auc", "auc_other", "outcome")},
+        "seconds": summary.get("seconds", running.seconds if running else None),
+    }

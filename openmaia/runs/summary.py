@@ -1,0 +1,81 @@
+"""The summary table: one row per finished investigation, derived from its record and its evaluation."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from openmaia.config.machine import POOLS
+from openmaia.runs.records import Record, dumps
+from openmaia.runs.tables import TableRow
+
+_COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
+_SCORES = (
+    "positive neutral auc auc_other auc_worst auc_unrelated auc_random auc_against difference z_difference d mad p rank "
+    "top1 top5 shown"
+).split()
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("target", "layer")),
+        *((name, pa.int64()) for name in ("index", "replicate")),
+        *((name, pa.string()) for name in ("stop", "cause")),
+        *((name, pa.int64()) for name in ("turns", "messages", "converged", "experiments", "tracebacks", "sent_back")),
+        ("tools", pa.string()),
+        ("labels", pa.list_(pa.string())),
+        ("description", pa.string()),
+        ("seconds", pa.float64()),
+        *((name, pa.int64()) for name in ("tokens", "prompt_tokens", "cached_tokens", "generated_tokens")),
+        *((f"{service}_{cost}", kind) for service in POOLS for cost, kind in _COST.items()),
+        *((name, pa.string()) for name in ("backbone", "sandbox", "evidence")),
+        ("confirm_auc", pa.float64()),
+        ("outcome", pa.string()),
+        *((name, pa.float64()) for name in _SCORES),
+    ]
+)
+"""Columns of summary.parquet. The columns after `confirm_auc` are null before the evaluation."""
+
+
+def summary(record: Record) -> TableRow:
+    """Returns the answer of an investigation, how it ended, and counts and costs over its turns, as a dict.
+
+    The summary is also stored in the header of the record's file, where it can be read without the turns.
+    """
+    return {
+        "target": record.unit.target,
+        "layer": record.unit.layer,
+        "index": record.unit.index,
+        "replicate": record.replicate,
+        "stop": record.stop.value,
+        "cause": record.cause,
+        "turns": len(record.turns),
+        "messages": record.messages,
+        "converged": record.converged,
+        "experiments": sum(bool(turn.code) for turn in record.turns),
+        "tracebacks": sum(turn.status == "error" for turn in record.turns),
+        "sent_back": record.evidence.sent_back,
+        "tools": record.tool_calls,
+        "labels": list(record.labels),
+        "description": record.description,
+        "seconds": round(record.seconds, 3),
+        "tokens": record.tokens,
+        "prompt_tokens": sum(turn.prompt_tokens for turn in record.turns),
+        "cached_tokens": sum(turn.cached_tokens for turn in record.turns),
+        "generated_tokens": sum(turn.generated_tokens for turn in record.turns),
+        "spent": {service: asdict(usage) for service, usage in sorted(record.spent.items())},
+        "backbone": record.backbone,
+        "sandbox": record.sandbox,
+        "evidence": record.evidence.state,
+        "confirm_auc": record.confirmation.auc() if record.confirmation else None,
+    }
+
+
+def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:
+    """Returns the row of an investigation in summary.parquet.
+
+    Args:
+        row: The result of `summary`.
+        scores: Statistics of the evaluation, or None if there is none yet.
+    """
+    costs = {f"{service}_{cost}": row["spent"].get(service, {}).get(cost, 0) for service in POOLS for cost in _COST}
+    return row | {"tools": dumps(row["tools"])} | costs | (scores or {})

@@ -1,0 +1,145 @@
+"""Reads and writes Parquet files with a JSON header. Wraps the parts of pyarrow that have no type annotations."""
+
+import io
+import json
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from openmaia.core.errors import StoreError
+from openmaia.runs.files import Files
+
+TableRow = dict[str, Any]
+
+HEADER = b"openmaia"
+"""Key under which a Parquet file stores its header, a JSON object, in its metadata."""
+
+DAMAGED = (OSError, pa.ArrowException, ValueError)
+"""Exceptions that pyarrow raises for a damaged file. Text that is not UTF-8 raises ValueError."""
+
+
+def dump(
+    rows: Sequence[TableRow], schema: pa.Schema | None = None, header: TableRow | None = None, group: int = 1024
+) -> bytes:
+    """Converts a few rows to a Parquet file and returns its content.
+
+    Args:
+        rows: The rows.
+        schema: Types of the columns. None to infer them.
+        header: JSON object that describes the file. None for no header.
+        group: Rows per row group, the smallest unit of reading.
+    """
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    # A Python buffer would take the interpreter's lock for each of about a hundred small writes.
+    buffer = pa.BufferOutputStream()
+    # Investigations write such files all the time. Dictionaries and zstd would cost a multiple of the rest.
+    with _writer(buffer, table.schema, header, compression="lz4", use_dictionary=False) as writer:
+        writer.write_table(table, group)
+    return buffer.getvalue().to_pybytes()
+
+
+def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: TableRow, group: int = 1024) -> None:
+    """Writes rows to an open file as they arrive, one row group of `group` rows at a time."""
+    remaining = iter(rows)
+    with _writer(into, schema, header, compression="zstd") as writer:
+        while batch := list(islice(remaining, group)):
+            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+
+
+def write(into: Any, table: pa.Table, header: TableRow, group: int) -> None:
+    """Writes a table to an open file in row groups of `group` rows."""
+    with _writer(into, table.schema, header, compression="zstd") as writer:
+        writer.write_table(table, group)
+
+
+@contextmanager
+def _writer(into: Any, schema: pa.Schema, header: TableRow | None, **options: Any) -> Generator[Any]:
+    # Arrow's own schema is not stored: our types do not need it, and it would hold the header a second time.
+    with pq.ParquetWriter(into, schema, write_page_checksum=True, store_schema=False, **options) as writer:
+        yield writer
+        if header is not None:
+            writer.add_key_value_metadata({HEADER.decode(): json.dumps(header, ensure_ascii=False)})
+
+
+def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None) -> tuple[list[TableRow], TableRow]:
+    """Reads a Parquet file.
+
+    Args:
+        data: Content of the file.
+        name: Name of the file for messages.
+        columns: The columns to read. None for all.
+
+    Returns:
+        The rows and the header.
+
+    Raises:
+        StoreError: The file is damaged or has no header of OpenMAIA.
+    """
+    try:
+        table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
+            io.BytesIO(data), page_checksum_verification=True, columns=None if columns is None else list(columns)
+        )
+        return table.to_pylist(), _header(table.schema.metadata, name)
+    except DAMAGED as error:
+        raise StoreError(f"{name} is a damaged Parquet file: {error}") from error
+
+
+def header(files: Files, name: str) -> TableRow:
+    """Returns the header of a Parquet file, the JSON object that was given when it was written. Reads only the footer.
+
+    Raises:
+        StoreError: The file is damaged or has no header of OpenMAIA.
+    """
+    try:
+        with files.open(name) as stream:
+            schema = pq.read_schema(stream)  # pyright: ignore[reportUnknownMemberType]
+    except DAMAGED as error:
+        raise StoreError(
+            f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}; remove it, and the same command writes it again"
+        ) from error
+    return _header(schema.metadata, files.path(name))
+
+
+def select(files: Files, name: str, column: str, value: int) -> tuple[list[TableRow], TableRow]:
+    """Returns the rows whose `column` equals `value`, and the header. Raises StoreError if the file cannot be read."""
+    table = matching(files, name, column, value)
+    return table.to_pylist(), _header(table.schema.metadata, files.path(name))
+
+
+def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
+    """Returns the rows whose `column` equals `value` as a table. Row groups that cannot contain it are not read.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    try:
+        with files.open(name) as stream:
+            file: Any = pq.ParquetFile(stream, page_checksum_verification=True)
+            field: int = file.schema_arrow.get_field_index(column)
+            groups = range(file.num_row_groups)
+            table: Any = file.read_row_groups(
+                [group for group in groups if _may_hold(file.metadata.row_group(group).column(field), value)]
+            )
+            rows = table.filter(pa.array(np.asarray(table.column(field)) == value))
+            return rows.replace_schema_metadata(file.schema_arrow.metadata)
+    except DAMAGED as error:
+        raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
+
+
+def _may_hold(column: Any, value: int) -> bool:
+    statistics = column.statistics
+    return statistics is None or not statistics.has_min_max or statistics.min <= value <= statistics.max
+
+
+def _header(metadata: dict[bytes, bytes] | None, name: str) -> TableRow:
+    if not metadata or HEADER not in metadata:
+        raise StoreError(f"{name} was not written by this OpenMAIA; remove it, and the same command writes it again")
+    try:
+        return cast(TableRow, json.loads(metadata[HEADER]))
+    except ValueError as error:
+        raise StoreError(f"{name} has a damaged header: {error}") from error

@@ -1,1 +1,0 @@
-"""What is kept: run directories, records, the journal of running investigations, exemplars."""

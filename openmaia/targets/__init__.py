@@ -1,1 +1,0 @@
-"""Networks whose units are read through forward hooks, and units computed from the pixels."""

@@ -1,0 +1,44 @@
+"""Runs investigations in which recorded replies play the agent."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmaia.agent import investigate
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import exemplars
+from openmaia.cli.assembly import hosts as build
+from openmaia.core.services import Generator
+from openmaia.core.units import Unit
+from openmaia.runs.journal import FolderJournal
+from openmaia.runs.records import Record
+from tests.helpers.investigating import UNIT, configured, pictures
+
+__all__ = ["pictures"]
+
+Investigate = Callable[..., Record]
+
+
+@pytest.fixture
+def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Investigate:
+    """Runs an investigation in which the agent gives these replies."""
+
+    def go(
+        *replies: str,
+        overrides: Sequence[str] = (),
+        unit: Unit = UNIT,
+        journal: FolderJournal | None = None,
+        generator: Generator | None = None,
+        **options: Any,
+    ) -> Record:
+        config = configured(pictures, exemplars_folder, tmp_path, replies, tuple(overrides))
+        services = build.services(config, exemplars.make(config, [UNIT.layer]))
+        if generator is not None:
+            services = replace(services, generator=generator)
+        settings = replace(build.options(config), **options)
+        return investigate(unit, load_task(config.task.name), services, settings, journal=journal)
+
+    return go

@@ -1,0 +1,146 @@
+"""Starting, replacing, ending: nothing is left behind, and a replay sees the same world."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits
+from openmaia.core.errors import SandboxError
+from tests.agent.sandbox.conftest import LIMITS, Agent, children, make
+
+WORLD = """
+import os, random, uuid, time, datetime, numpy, secrets, tempfile
+print(hash("text"), list({"a", "b", "c", "d"}), random.random(), random.Random().random(), numpy.random.rand())
+print(numpy.random.default_rng().random(), os.urandom(8), uuid.uuid4(), secrets.token_hex(4), id(object()))
+print(datetime.date.today(), int(time.time()) // 60, os.getcwd(), tempfile.mktemp())
+"""
+
+
+def test_two_fresh_processes_see_the_same_world(fresh):
+    agent: Agent = fresh()
+    first = agent.text(WORLD)
+    agent.sandbox.restart()
+    assert agent.text(WORLD) == first
+    assert "2024-01-01" in first
+
+
+def test_sandboxes_differ_only_in_the_scratch_path(fresh):
+    texts = [fresh().text(WORLD).splitlines()[:2] for _ in range(2)]
+    assert texts[0] == texts[1]
+
+
+def test_restart_forgets_variables_and_files(fresh):
+    agent: Agent = fresh()
+    agent.text("x = 1; open('f', 'w').close()")
+    agent.sandbox.restart()
+    assert agent.text("import os; print('x' in globals(), os.listdir())") == "False []"
+
+
+def test_start_returns_at_once():
+    with make() as sandbox:
+        begun = time.monotonic()
+        sandbox.start()
+        sandbox.start()
+        assert time.monotonic() - begun < 1 and len(children()) == 1
+
+
+def test_child_outlives_its_starting_thread():
+    with make() as sandbox:
+        thread = threading.Thread(target=sandbox.start)
+        thread.start()
+        thread.join()
+        time.sleep(0.2)
+        assert Agent(sandbox).text("print(1)") == "1"
+
+
+def test_exception_of_serve_propagates(fresh):
+    agent: Agent = fresh()
+    before = children()
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        agent.run("tools.crash()")
+    assert children() == before
+    assert agent.text("print(1)") == "1"
+
+
+def test_writer_that_raises_leaves_no_process(fresh):
+    agent: Agent = fresh()
+
+    def broken(text: str) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        agent.sandbox.run("print(1)", agent.serve, broken)
+    assert children() == set()
+
+
+def test_api_that_does_not_start_is_our_error():
+    with make() as sandbox:
+        sandbox._api_source = "1 / 0"  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(SandboxError) as caught:
+            sandbox.run("print(1)", lambda name, args, kwargs: None, lambda text: None)
+    assert "ZeroDivisionError" in (caught.value.detail or "") and children() == set()
+
+
+def test_restarts_leak_nothing():
+    with make() as sandbox:
+        sandbox.start()
+        sandbox.restart()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            sandbox.restart()
+        assert len(os.listdir("/proc/self/fd")) < before + 5  # the last child's supervisor may be halfway through
+        assert len(children()) == 1
+        assert Agent(sandbox).text("print(1)") == "1"
+        home = sandbox._folder  # pyright: ignore[reportPrivateUsage]
+        assert home is not None and home.exists()
+    assert not home.exists() and children() == set()
+    sandbox.close()
+
+
+def test_child_dies_with_a_killed_parent(tmp_path: Path):
+    script = tmp_path / "parent.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
+        "from tests.agent.sandbox.conftest import make, Agent\nfrom pathlib import Path\n"
+        "sandbox = make(); agent = Agent(sandbox); agent.text('1')\n"
+        "print(sandbox._child.pid, sandbox._folder, flush=True)\n"
+        "agent.run('while True: pass')\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        pid, home = parent.stdout.readline().split()
+        child = os.pidfd_open(int(pid))
+        parent.send_signal(signal.SIGKILL)
+    try:
+        assert select.select([child], [], [], 5)[0], "the child is still alive"
+    finally:
+        os.close(child)
+        subprocess.run(["rm", "-rf", "--", home], check=True)
+
+
+def test_level_none_is_refused_without_consent():
+    sandbox = Sandbox(api_source="", manifest=None, limits=SandboxLimits(**LIMITS), _level=SandboxLevel.NONE)
+    with pytest.raises(SandboxError, match=r"sandbox\.allow_none=true"):
+        sandbox.start()
+
+
+def test_level_none_runs_with_consent(fresh):
+    agent: Agent = fresh(SandboxLevel.NONE)
+    assert agent.sandbox.level is SandboxLevel.NONE
+    assert agent.text("print(tools.echo(1))") == "<echo>1"
+    assert "PermissionError" in agent.run("import socket; socket.socket()")[0].error
+
+
+def test_sandlock_is_imported_only_when_needed():
+    code = "import sys, openmaia.agent.sandbox\nprint({m.split('.')[0] for m in sys.modules} & {'sandlock', 'ray'})"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,203 @@
+"""The protocol's grammar: what it reads, what it forgives, and that it says so."""
+
+import time
+
+import pytest
+
+from openmaia.agent.tasks.grammar import parse
+
+CODE = "tools.display(tools.text2image(['a dog']))"
+
+
+def fenced(code: str = CODE, mark: str = "python", fence: str = "```") -> str:
+    return f"[CODE]:\n{fence}{mark}\n{code}\n{fence}\n"
+
+
+def test_correct_reply_needs_no_forgiveness():
+    parsed = parse(f"[HYPOTHESIS LIST]:\n1. dogs\n2. grass\n\n{fenced()}")
+    assert parsed.code == CODE
+    assert parsed.hypotheses == ("dogs", "grass")
+    assert parsed.description is None
+    assert parsed.forgiven == ()
+
+
+def test_final_answer_by_the_book():
+    parsed = parse("[DESCRIPTION]: Dogs, mostly\nfurry ones.\n[LABEL 1]: dog\n[LABEL 2]: fur\n")
+    assert parsed.description == "Dogs, mostly furry ones."
+    assert parsed.labels == ("dog", "fur")
+    assert parsed.forgiven == ()
+    assert parsed.code == ""
+
+
+@pytest.mark.parametrize("mark", ["py", "Python3", "tool_code", ""])
+def test_fence_under_another_name_is_forgiven(mark: str):
+    parsed = parse(fenced(mark=mark))
+    assert parsed.code == CODE
+    assert "instead of 'python'" in " ".join(parsed.forgiven)
+
+
+def test_fence_of_tildes_is_forgiven():
+    parsed = parse(fenced(fence="~~~"))
+    assert parsed.code == CODE
+    assert any("~~~" in what for what in parsed.forgiven)
+
+
+def test_fence_of_four_ticks_is_read():
+    assert parse(fenced(fence="````")).code == CODE
+
+
+def test_fence_beside_its_heading_is_read():
+    assert parse(f"[CODE]: ```python\n{CODE}\n```\n[HYPOTHESIS LIST]:\n1. dogs").code == CODE
+
+
+def test_unclosed_fence_is_forgiven():
+    parsed = parse(f"[CODE]:\n```python\n{CODE}")
+    assert parsed.code == CODE
+    assert any("never closed" in what for what in parsed.forgiven)
+
+
+def test_windows_line_ends_are_read():
+    parsed = parse(f"[HYPOTHESIS LIST]:\n1. dogs\n{fenced()}".replace("\n", "\r\n"))
+    assert parsed.code == CODE
+    assert parsed.hypotheses == ("dogs",)
+
+
+def test_several_blocks_are_one_experiment():
+    parsed = parse(f"{fenced('a = 1')} then\n{fenced('b = a')}")
+    assert parsed.code.split() == "a = 1 b = a".split()
+    assert any("2 code blocks" in what for what in parsed.forgiven)
+
+
+def test_block_of_another_language_is_no_code():
+    parsed = parse("```json\n{}\n```\n" + fenced())
+    assert parsed.code == CODE
+
+
+def test_code_without_a_fence_is_forgiven():
+    parsed = parse(f"[CODE]:\n{CODE}\n[HYPOTHESIS LIST]:\n1. dogs")
+    assert parsed.code == CODE
+    assert parsed.hypotheses == ("dogs",)
+    assert any("without a fence" in what for what in parsed.forgiven)
+
+
+def test_prose_below_the_code_heading_is_not_run():
+    assert parse("[CODE]: I will use tools.text2image next.").code == ""
+
+
+def test_code_without_a_heading_is_read():
+    assert parse(f"Let me look.\n```python\n{CODE}\n```").code == CODE
+
+
+def test_markers_inside_code_are_no_sections():
+    parsed = parse(fenced('print("""\n[DESCRIPTION]: x\n[LABEL 1]: y\n""")'))
+    assert parsed.description is None
+    assert "[DESCRIPTION]: x" in parsed.code
+
+
+@pytest.mark.parametrize("heading", ["[DESCRIPTION]", "[description]:", "**[DESCRIPTION]:**", "## [DESCRIPTION]:"])
+def test_heading_in_another_dress_is_read(heading: str):
+    parsed = parse(f"{heading} dogs\n[LABEL 1]: dog")
+    assert parsed.description == "dogs"
+    assert parsed.labels == ("dog",)
+
+
+def test_missing_colon_is_forgiven_aloud():
+    assert "[DESCRIPTION] without a colon" in parse("[DESCRIPTION] dogs\n[LABEL 1]: dog").forgiven
+
+
+def test_bold_is_forgiven_aloud():
+    assert any("bold" in what for what in parse("**[DESCRIPTION]:** dogs\n[LABEL 1]: dog").forgiven)
+
+
+@pytest.mark.parametrize("heading", ["[LABEL]:", "[LABEL 1]:", "[LABEL1]:", "[Label  1]:"])
+def test_ways_to_write_a_label(heading: str):
+    assert parse(f"[DESCRIPTION]: dogs\n{heading} dog").labels == ("dog",)
+
+
+def test_missing_label_is_replaced_by_the_description():
+    parsed = parse("[DESCRIPTION]: dogs")
+    assert parsed.labels == ("dogs",)
+    assert any("no label" in what for what in parsed.forgiven)
+
+
+def test_chatter_after_a_label_is_no_part_of_it():
+    assert parse("[DESCRIPTION]: dogs\n[LABEL 1]: dog\n\nLet me know whether that helps.").labels == ("dog",)
+
+
+def test_answer_beside_code_is_read_with_the_code():
+    parsed = parse(f"[DESCRIPTION]: dogs\n[LABEL 1]: dog\n{fenced()}")
+    assert (parsed.description, parsed.labels, parsed.code) == ("dogs", ("dog",), CODE)
+
+
+def test_labels_on_one_line_are_separate():
+    parsed = parse("[DESCRIPTION]: The unit looks for objects in images. [LABEL 1]: Object [LABEL 2]: None")
+    assert parsed.description == "The unit looks for objects in images."
+    assert parsed.labels == ("Object",)
+    assert "labels on one line" in parsed.forgiven
+
+
+def test_sentence_below_the_hypotheses_is_none():
+    parsed = parse("[HYPOTHESIS LIST]:\n1. dogs\n2. fur\nLet me test the boundaries of this selectivity:\n" + fenced())
+    assert parsed.hypotheses == ("dogs", "fur")
+
+
+def test_answer_inside_a_plain_fence_is_read():
+    parsed = parse("```\n[DESCRIPTION]: dogs\n[LABEL 1]: dog\n```")
+    assert parsed.description == "dogs"
+    assert parsed.code == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "...", "…", "<...>", "[...]", "to be determined", "(to be determined).", "<what the unit responds to>"]
+)
+def test_placeholder_is_no_answer(text: str):
+    parsed = parse(f"[DESCRIPTION]: {text}\n{fenced()}")
+    assert parsed.description is None
+    assert parsed.code == CODE
+
+
+@pytest.mark.parametrize("text", ["NONE", "None.", "`NONE`", "**none**", "N/A", "NONE\nNothing held up."])
+def test_abstention_has_no_labels(text: str):
+    parsed = parse(f"[DESCRIPTION]: {text}\n[LABEL 1]: NONE")
+    assert parsed.description == ""
+    assert parsed.labels == ()
+
+
+def test_description_may_begin_with_none():
+    assert parse("[DESCRIPTION]: None of the pictures without dogs excite it.").description
+
+
+def test_last_of_repeated_sections_counts():
+    assert parse("[DESCRIPTION]: cats\n[DESCRIPTION]: dogs\n[LABEL 1]: dog").description == "dogs"
+
+
+@pytest.mark.parametrize("bullet", ["- ", "* ", "• ", "1. ", "1) ", "(1) ", "1: ", "Hypothesis_1: ", "Hypothesis 1: "])
+def test_hypotheses_lose_their_bullets(bullet: str):
+    assert parse(f"[HYPOTHESIS LIST]:\n{bullet}dogs on grass").hypotheses == ("dogs on grass",)
+
+
+@pytest.mark.parametrize("heading", ["[HYPOTHESIS LIST]:", "[HYPOTHESES]:", "[HYPOTHESIS]:"])
+def test_hypotheses_under_other_headings(heading: str):
+    assert parse(f"{heading} 1. dogs\n").hypotheses == ("dogs",)
+
+
+def test_other_tasks_find_their_sections():
+    parsed = parse("[REASONING]: it needs grass\n[LABEL]: SPURIOUS\n[BIAS]: none found")
+    assert parsed.sections == {"REASONING": "it needs grass", "LABEL": "SPURIOUS", "BIAS": "none found"}
+
+
+@pytest.mark.parametrize("reply", ["", "   \n", "I am not sure.", "[", "[]", "[CODE]:", "```", "```python", "\x00"])
+def test_empty_reply_asks_for_nothing(reply: str):
+    parsed = parse(reply)
+    assert parsed.code == ""
+    assert parsed.description is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["[CODE]:\n", "```\n", "*", "[LABEL 1]: ", " " * 9 + "\n", "[DESCRIPTION]", "(1.", "`", "~", "a [LABEL 1]: "],
+)
+def test_hostile_reply_is_read_quickly(piece: str):
+    began = time.monotonic()
+    parse(piece * (1_000_000 // len(piece)))
+    assert time.monotonic() - began < 10

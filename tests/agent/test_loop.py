@@ -1,0 +1,164 @@
+"""The loop on a closed-form unit, driven by recorded replies: limits, errors of the agent, stopped experiments."""
+
+from pathlib import Path
+
+import pytest
+
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import hosts as build
+from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
+from openmaia.runs.files import Files
+from openmaia.runs.journal import FolderJournal
+from openmaia.runs.records import Stop
+from tests.agent.conftest import Investigate
+from tests.helpers.investigating import ANSWER, code, said
+from tests.helpers.samples import comparable
+
+
+def test_answer_ends_it(run: Investigate):
+    record = run(code("print(1)"), ANSWER)
+    assert (record.stop, record.description, record.labels) == (Stop.ANSWER, "red things", ("red",))
+    assert record.turns[0].hypotheses == ("red",)
+    assert said(record, 0) == "1\n"
+
+
+def test_abstention_is_an_ending_of_its_own(run: Investigate):
+    record = run("[DESCRIPTION]: NONE")
+    assert (record.stop, record.description, record.labels) == (Stop.ABSTAIN, "", ())
+
+
+@pytest.mark.parametrize(
+    ("limit", "turns"), [("limits.turns=2", 2), ("limits.minutes=0.000001", 1), ("limits.tokens=10", 1)]
+)
+def test_limit_ends_it_with_what_it_has(run: Investigate, limit: str, turns: int):
+    record = run(*[code("print(1)")] * 5, overrides=(limit, "limits.soft_turns=1"))
+    assert record.stop is Stop.LIMIT
+    assert record.cause.startswith(limit.split("=")[0])
+    assert len(record.turns) == turns
+    assert record.turns[-1].hypotheses == ("red",)
+
+
+def test_soft_limit_asks_for_the_answer(run: Investigate):
+    record = run(code("print(1)"), code("print(2)"), ANSWER, overrides=("limits.soft_turns=2",))
+    final = load_task("description").final.split()
+    # What the backbone hears is counted in words: the request for an answer is what the third turn hears beyond the
+    # replies, observations and prompts.
+    heard = [turn.prompt_tokens for turn in record.turns]
+    added = [len(record.turns[n].reply.split()) + len(said(record, n).split()) for n in (0, 1)]
+    assert heard[1] - heard[0] == added[0]
+    assert heard[2] - heard[1] == added[1] + len(final)
+
+
+def test_reply_without_code_gets_a_hint(run: Investigate):
+    record = run("I think it is red.", ANSWER)
+    heard = record.turns[1].prompt_tokens - record.turns[0].prompt_tokens
+    assert heard == len("I think it is red.".split()) + len(load_task("description").no_code.split())
+
+
+def test_exception_is_an_observation(run: Investigate):
+    record = run(code("x = 5\n1 / 0"), code("print(x)"), ANSWER)
+    assert record.turns[0].status == "error"
+    assert "ZeroDivisionError" in said(record, 0)
+    assert "openmaia" not in said(record, 0)
+    assert said(record, 1) == "5\n", "what was assigned before the exception is kept"
+
+
+def test_wrong_call_is_an_observation(run: Investigate):
+    record = run(code("tools.text2image([])"), ANSWER)
+    assert "give at least one text" in said(record, 0)
+    assert record.turns[0].calls[0].error
+
+
+def test_timeout_replays_completed_experiments(run: Investigate):
+    record = run(
+        code("a, images = system.call_neuron(tools.text2image(['a red circle', 'a blue circle']))\nkept = 7"),
+        code("lost = 1\nwhile True: pass"),
+        code("print(kept, [round(v, 2) for v in a], 'lost' in globals())\ntools.display(images[0])"),
+        ANSWER,
+        overrides=("sandbox.seconds=2",),
+    )
+    assert record.turns[1].status == "timeout"
+    assert "earlier ones are kept" in said(record, 1)
+    assert said(record, 2).startswith("7 [1.0, 0.0] False")
+    assert len(record.turns[2].calls) == 1, "the replay asked no service again"
+    assert not record.notes
+
+
+def test_lingering_threads_lose_the_variables(run: Investigate):
+    threads = "import threading, time\nlost = 1\nthreading.Thread(target=time.sleep, args=(30,)).start()"
+    record = run(code("kept = 1"), code(threads), code("print(kept, 'lost' in globals())"), ANSWER)
+    assert record.turns[1].status == "lost"
+    assert said(record, 2) == "1 False\n"
+
+
+def test_failed_service_resumes_from_the_journal(run: Investigate, tmp_path: Path):
+    journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")
+    first = code("a, images = system.call_neuron(tools.text2image(['a red circle'] * 2))\nprint(a)")
+    second = code("print(sum(a))\ntools.display(tools.text2image(['a red circle'])[0])")
+    with pytest.raises(ServiceError, match="holds 1 replies"):
+        run(first, journal=journal)
+    assert len(journal.turns()) == 1
+    resumed = run(first, second, ANSWER, journal=journal)
+    assert comparable(resumed) == comparable(run(first, second, ANSWER))
+    assert not resumed.notes
+
+
+def test_diverging_replay_starts_over(run: Investigate, tmp_path: Path):
+    journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")
+    with pytest.raises(ServiceError):
+        run(code("import time\nprint(time.perf_counter_ns())"), journal=journal)
+    record = run(code("print(1)"), ANSWER, journal=journal)
+    assert "restarted from the first turn" in record.notes[0]
+    assert said(record, 0) == "1\n"
+
+
+def test_replay_diverging_twice_fails(run: Investigate):
+    with pytest.raises(ReplayDiverged):
+        run(
+            code("import time\nprint(time.perf_counter_ns())"),
+            code("while True: pass"),
+            code("print(1)"),
+            ANSWER,
+            overrides=("sandbox.seconds=1",),
+        )
+
+
+def test_user_tool_is_described_and_callable(run: Investigate):
+    record = run(
+        code(
+            "out = tools.brightest(tools.text2image(['white', 'black']), 'a note')\nprint(out['note'])\ntools.display(out['image'])"
+        ),
+        ANSWER,
+        overrides=("tools=[tests.helpers.networks:brightest]",),
+    )
+    assert "tools.brightest(" in record.prompts[0]
+    assert "The brightest of some images" in record.prompts[0]
+    assert said(record, 0).startswith("a note: 2 images")
+    shown = [part for part in record.turns[0].observation if not isinstance(part, str)]
+    assert shown[0].pixels.mean() > 200
+
+
+def test_two_tools_of_one_name_are_refused():
+    for names in (["tests.helpers.networks:brightest"] * 2, ["os.path:join", "posixpath:join"]):
+        with pytest.raises(UsageError, match="another tool named"):
+            build.user_tools(names)
+
+
+def test_withheld_tool_cannot_be_called(run: Investigate):
+    record = run(code("tools.text2image(['red'])"), ANSWER, overrides=("without=[text2image]",))
+    assert "there is no tool 'text2image'" in (record.turns[0].calls[0].error or "")
+    assert "Not available in this investigation: tools.text2image." in record.prompts[0]
+
+
+def test_edit_draws_nothing_without_text2image(run: Investigate):
+    tried = code("tools.edit_images(['a red circle'], ['make it blue'])")
+    record = run(tried, ANSWER, overrides=("without=[text2image]",))
+    assert "prompts cannot be drawn here" in (record.turns[0].calls[0].error or "")
+
+
+def test_every_turn_is_journaled(run: Investigate, tmp_path: Path):
+    journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")
+    record = run(code("print(1)"), ANSWER, overrides=("task.evidence.confirm=0",), journal=journal)
+    assert [turn.reply for turn in journal.turns()] == [turn.reply for turn in record.turns]
+    again = run(overrides=("task.evidence.confirm=0",), journal=journal)  # the backbone has no reply left
+    assert comparable(again) == comparable(record)

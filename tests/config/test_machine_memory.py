@@ -1,0 +1,126 @@
+"""The machine files hold the models that they are named for: weights, KV cache and working memory against the card's memory.
+
+Sizes are those that the models' makers publish; the working memory is what `openmaia doctor` counts with.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from openmaia.cli.doctor.memory import WORKING
+from openmaia.config.loading import load
+from openmaia.config.machine import POOLS
+from openmaia.config.schema import Config
+from tests.conftest import REPOSITORY
+
+BYTES = {"bfloat16": 2, "float16": 2}
+"""Of a parameter."""
+
+NF4 = 0.57
+"""Bytes of a parameter in 4 bits with a 32-bit scale for each 64 of them: 0.5 + 4 / 64, rounded up."""
+
+TARGET_BYTES = 0.0602e9 * 4
+"""ResNet-152, the largest network of the papers, in 32 bits."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a token costs in the KV cache."""
+
+    layers: int
+    heads: int
+    """Key-value heads."""
+    width: int
+    """Of a head."""
+    window_layers: int = 0
+    """Layers that keep a window of 1024 tokens only."""
+
+    def cache_bytes(self, tokens: int) -> float:
+        """Returns the KV cache of one conversation in 16 bits."""
+        full = self.layers - self.window_layers
+        kept = full * tokens + self.window_layers * min(tokens, 1024)
+        return 2.0 * 2 * self.heads * self.width * kept
+
+
+ATTENTION = {
+    "qwen3-vl-4b": Attention(36, 8, 128),
+    "small-24gb": Attention(36, 8, 128),
+    "qwen3-vl-30b-a3b": Attention(48, 4, 128),
+    "mistral-small-3.2": Attention(40, 8, 128),
+    "gemma3-27b": Attention(62, 16, 128, window_layers=52),
+}
+DIFFUSION = {
+    "sd15": {"unet": 0.860, "text": 0.123, "vae": 0.084},
+    "pix2pix": {"unet": 0.860, "text": 0.123, "vae": 0.084},
+    "flux-dev": {"transformer": 11.9, "t5": 4.76, "text": 0.123, "vae": 0.084},
+    "kontext-dev": {"transformer": 11.9, "t5": 4.76, "text": 0.123, "vae": 0.084},
+}
+"""Billions of parameters."""
+
+MACHINES = {
+    "one-24gb": (24e9, ("qwen3-vl-4b",), "sd15", "pix2pix"),
+    "one-80gb": (80e9, ("small-24gb",), "flux-dev", "kontext-dev"),
+    "eight-gpus": (80e9, tuple(ATTENTION), "flux-dev", "kontext-dev"),
+    "many-nodes": (80e9, tuple(ATTENTION), "flux-dev", "kontext-dev"),
+}
+"""Bytes of a card; the backbones that a replica has to hold; generator; editor."""
+
+HELD = [(machine, backbone) for machine, (_, backbones, _, _) in MACHINES.items() for backbone in backbones]
+
+
+def config(*names: str) -> Config:
+    files = [str(REPOSITORY / "configs" / f"{name}.yaml") for name in names]
+    return load(["name=x", "units=all", "target.name=t", "target.kind=closed_form", *files])
+
+
+def backbone_bytes(config: Config, name: str) -> float:
+    """Returns what a replica of the backbone needs on its card, with an explicit KV cache or one for one conversation."""
+    weights = config.backbone.vllm.parameters * 1e9 * BYTES[config.backbone.vllm.dtype]
+    conversation = ATTENTION[name].cache_bytes(config.backbone.context_tokens)
+    explicit = config.pools.backbone.kv_cache_gb * 2**30
+    assert not explicit or explicit >= conversation, "the KV cache holds one conversation"
+    return weights + (explicit or conversation) + WORKING
+
+
+def diffusion_bytes(config: Config, role: str, name: str) -> float:
+    """Returns what a replica of the generator or the editor needs on its card."""
+    settings = getattr(config, role).diffusion
+    quantized = {"transformer", "t5"} if settings.quantize == "nf4" else set[str]()
+    return WORKING + sum(count * 1e9 * (NF4 if part in quantized else 2) for part, count in DIFFUSION[name].items())
+
+
+@pytest.mark.parametrize(("machine", "backbone"), HELD)
+def test_each_replica_fits_its_part_of_a_card(machine: str, backbone: str):
+    card, _, generator, editor = MACHINES[machine]
+    made = config(f"machine/{machine}", f"models/{backbone}", f"models/{generator}", f"models/{editor}")
+    wanted = {
+        "backbone": backbone_bytes(made, backbone),
+        "generator": diffusion_bytes(made, "generator", generator),
+        "editor": diffusion_bytes(made, "editor", editor),
+        "target": TARGET_BYTES + WORKING,
+    }
+    for role in POOLS:
+        share = getattr(made.pools, role).num_gpus
+        usable = (
+            made.backbone.vllm.memory_fraction if role == "backbone" and not made.pools.backbone.kv_cache_gb else 1.0
+        )
+        assert wanted[role] <= share * card * usable, (role, wanted[role], share * card * usable)
+
+
+@pytest.mark.parametrize("machine", ["one-24gb", "one-80gb"])
+def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str):
+    pools = config(f"machine/{machine}").pools
+    assert 0 < pools.backbone.num_gpus < 1 and pools.backbone.kv_cache_gb > 0
+    assert sum(getattr(pools, role).num_gpus for role in POOLS) <= 1 + 1e-9
+
+
+def test_the_small_backbone_fits_a_card_of_24_gb_that_it_has_to_itself():
+    made = config("models/small-24gb")
+    assert backbone_bytes(made, "small-24gb") <= 24e9 * made.backbone.vllm.memory_fraction
+
+
+def test_every_shipped_backbone_states_its_parameters():
+    for path in (REPOSITORY / "configs/models").glob("*.yaml"):
+        backbone = config(f"models/{path.stem}").backbone
+        if backbone.kind == "vllm":
+            assert backbone.vllm.parameters > 0 and path.stem in ATTENTION, path.stem

@@ -1,0 +1,207 @@
+"""Hugging Face datasets: the same images as in a folder, wherever and in whatever format they lie."""
+
+import io
+import os
+import pickle
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from openmaia.cli.assembly.hosts import library
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.datasets import huggingface
+from openmaia.datasets.library import DatasetImage, ImageDataset
+from tests.helpers.images import encoded, huge_png, sample_image
+
+IMAGES = {f"{seed:02}.jpg": encoded(sample_image(seed)) for seed in range(12)}
+FORMATS = ("imagefolder", "webdataset", "parquet")
+
+
+@pytest.fixture(autouse=True)
+def _caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test has empty caches: of the library on the disk and of ours in memory."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "arrow")
+    huggingface._open.cache_clear()
+    yield
+    huggingface._open.cache_clear()
+
+
+@pytest.fixture
+def opened(tmp_path: Path):
+    """Opens the dataset of a config."""
+
+    def open_dataset(kind: str, data: Path | str, *overrides: str) -> ImageDataset:
+        sources = ["name=x", "units=all", "target.name=net", f"paths.cache={tmp_path / 'cache'}", "pictures.kind=hf"]
+        return library(load([*sources, f"pictures.dataset={kind}", f"pictures.data='{data}'", *overrides]))
+
+    return open_dataset
+
+
+def write_tar(path: Path, files: Mapping[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def write_parquet(path: Path, columns: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(dict(columns)), path, row_group_size=5)  # pyright: ignore[reportUnknownMemberType]
+    return path
+
+
+def write(folder: Path, kind: str, images: Mapping[str, bytes] = IMAGES) -> Path:
+    """Writes the images in a format, in several files with captions or labels beside them."""
+    if kind == "imagefolder":
+        for number, (name, data) in enumerate(images.items()):
+            (folder / str(number % 2)).mkdir(parents=True, exist_ok=True)
+            (folder / str(number % 2) / name).write_bytes(data)
+        return folder
+    items = list(images.items())
+    for number, part in enumerate((items[:5], items[5:])):
+        if kind == "webdataset":
+            captions = {name.split(".")[0] + ".txt": b"a caption" for name, _ in part}
+            write_tar(folder / f"{number}.tar", dict(sorted((dict(part) | captions).items())))
+        else:
+            cells = [{"bytes": data, "path": "../../etc/passwd"} for _, data in part]
+            write_parquet(folder / f"{number}.parquet", {"label": range(len(part)), "image": cells})
+    return folder
+
+
+def write_to_memory(folder: Path, bucket: str) -> None:
+    memory = fsspec.filesystem("memory")
+    for path in folder.rglob("*.*"):
+        memory.pipe(f"/{bucket}/{path.relative_to(folder)}", path.read_bytes())
+
+
+def facts(items: Iterable[DatasetImage]) -> list[tuple[str, str, str]]:
+    return sorted((item.digest, item.split, item.kind) for item in items)
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> list[tuple[str, str, str]]:
+    """What a plain folder of the same images gives."""
+    return facts(ImageDataset.open(write(tmp_path / "plain", "imagefolder")).items)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_dataset_equals_a_folder_of_the_same_images(tmp_path: Path, opened: Any, expected: Any, kind: str):
+    dataset = opened(kind, write(tmp_path / "data", kind))
+    assert facts(dataset.items) == expected
+    assert dataset.skipped == {}
+    for item in dataset.items:
+        data = pickle.dumps(item)
+        assert len(data) < 1000
+        assert pickle.loads(data).load().size == (96, 72)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_dataset_is_read_from_an_object_store(tmp_path: Path, opened: Any, expected: Any, kind: str, streaming: bool):
+    write_to_memory(write(tmp_path / "data", kind), f"{kind}-{streaming}")
+    overrides = ["pictures.streaming=true", "pictures.limit=20"] if streaming else []
+    assert facts(opened(kind, f"memory://{kind}-{streaming}", *overrides).items) == expected
+
+
+def test_streaming_reads_the_first_rows_once(tmp_path: Path, opened: Any):
+    folder = write(tmp_path / "data", "webdataset")
+    arguments = ("webdataset", folder, "pictures.streaming=true", "pictures.limit=3")
+    dataset = opened(*arguments)
+    assert len(dataset.items) == 6
+    for path in folder.iterdir():
+        path.unlink()
+    huggingface._open.cache_clear()
+    assert opened(*arguments) == dataset
+
+
+def test_files_are_named_by_folder_file_or_pattern(tmp_path: Path, opened: Any):
+    folder = write(tmp_path / "with a blank", "webdataset")
+    (folder / "notes.txt").write_text("no archive")
+    for data, count in ((folder, 12), (folder / "0.tar", 5), (folder / "*.tar", 12), (folder / "[1-9].tar*", 7)):
+        assert len(opened("webdataset", data).items) == count, data
+
+
+def test_bad_rows_are_counted_by_reason(tmp_path: Path, opened: Any):
+    whole = encoded(sample_image(2))
+    small = encoded(sample_image(3, (8, 8)))
+    data = [encoded(sample_image(1)), None, b"", whole[:200], huge_png(), b"some text", small]
+    cells = [*({"bytes": value, "path": "x.jpg"} for value in data), None]
+    dataset = opened("parquet", write_parquet(tmp_path / "a.parquet", {"image": cells}))
+    assert len(dataset.items) == 1
+    assert dataset.skipped == {"corrupt": 1, "empty": 3, "not an image": 1, "too large": 1, "too small": 1}
+
+
+def test_paths_in_rows_are_not_followed(tmp_path: Path, opened: Any):
+    (tmp_path / "secret.jpg").write_bytes(encoded(sample_image(1)))
+    cells = [{"bytes": None, "path": str(tmp_path / "secret.jpg")}, {"bytes": encoded(sample_image(2)), "path": None}]
+    dataset = opened("parquet", write_parquet(tmp_path / "a.parquet", {"image": cells}))
+    assert (len(dataset.items), dataset.skipped) == (1, {"empty": 1})
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_changed_files_are_read_again(tmp_path: Path, opened: Any, kind: str):
+    folder = write(tmp_path / "data", kind)
+    before = {item.digest: item.split for item in opened(kind, folder).items}
+    write(folder, kind, IMAGES | {"99.jpg": encoded(sample_image(99))})
+    for path in folder.rglob("*.*"):
+        os.utime(path, (1, 1))
+    huggingface._open.cache_clear()
+    after = {item.digest: item.split for item in opened(kind, folder).items}
+    assert len(after) == 13
+    assert {digest: after[digest] for digest in before} == before
+
+
+def test_image_column_is_chosen(tmp_path: Path, opened: Any):
+    columns = {"mask": [encoded(sample_image(1))], "photo": [encoded(sample_image(2))], "label": [3]}
+    path = write_parquet(tmp_path / "a.parquet", columns)
+    (mask,), (photo,) = (opened("parquet", path, f"pictures.column={name}").items for name in ("mask", "photo"))
+    named = write_parquet(tmp_path / "b.parquet", {"mask": columns["mask"], "image": columns["photo"]})
+    assert opened("parquet", named).items[0].digest == photo.digest != mask.digest
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], r"several columns of images; choose one with pictures.column of mask \(binary\), photo \(binary\), label \(int64\)"),
+        (["pictures.column=label"], "no column of images named label; choose .* of mask"),
+        (["pictures.column=nope"], "no column of images named nope; choose .* of mask"),
+        (["pictures.split=test"], 'Unknown split "test"'),
+        (["pictures.data=nowhere"], "data=nowhere cannot be loaded: .*invalid"),
+        (["pictures.data=''"], "pictures.dataset=parquet needs pictures.data"),
+        (["pictures.dataset=webdataset"], "cannot be loaded"),
+        (["pictures.dataset=''"], "pictures.dataset is empty"),
+        (["pictures.data=nofs://bucket/x.parquet"], "cannot be loaded: .*nofs"),
+        (["pictures.streaming=true"], "needs pictures.limit"),
+        (["pictures.kind=zip"], "pictures.kind='zip' is not known; expected packages or folder or hf"),
+        (["pictures.kind=folder"], "pictures.folder is empty"),
+    ],
+)  # fmt: skip
+def test_mistake_in_the_config_is_a_usage_error(tmp_path: Path, opened: Any, overrides: list[str], message: str):
+    columns = {"mask": [encoded(sample_image(1))], "photo": [encoded(sample_image(2))], "label": [3]}
+    with pytest.raises(UsageError, match=message):
+        opened("parquet", write_parquet(tmp_path / "a.parquet", columns), *overrides)
+
+
+def test_several_splits_have_to_be_chosen_from(tmp_path: Path, opened: Any):
+    for split in ("train", "test"):
+        write_parquet(tmp_path / "dataset" / f"{split}.parquet", {"image": [encoded(sample_image(1))]})
+    with pytest.raises(UsageError, match="has the splits train, test; choose one with pictures.split"):
+        opened(tmp_path / "dataset", "")
+    assert len(opened(tmp_path / "dataset", "", "pictures.split=train").items) == 1
+
+
+def test_dataset_without_images_is_a_usage_error(tmp_path: Path, opened: Any):
+    with pytest.raises(UsageError, match=r"holds no usable image \(skipped: 1 not an image\)"):
+        opened("parquet", write_parquet(tmp_path / "a.parquet", {"image": [b"no image"]}))
+    write_parquet(tmp_path / "b.parquet", {"text": ["x"]})
+    with pytest.raises(UsageError, match=r"no column of images; choose one with pictures.column of text \(string\)"):
+        opened("parquet", tmp_path / "b.parquet")

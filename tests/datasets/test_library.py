@@ -1,0 +1,136 @@
+"""Datasets of images: the index, the listing that is kept, and what happens after a change."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.datasets import index
+from openmaia.datasets.library import LISTING, ImageDataset
+from tests.helpers.images import sample_image, save
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for seed in range(12):
+        save(tmp_path / "class" / f"{seed}.png", sample_image(seed, (32, 32)))
+    return tmp_path
+
+
+def test_plain_folder_is_photos_without_captions(folder: Path):
+    dataset = ImageDataset.open(folder)
+    photos = dataset.photos("explore") + dataset.photos("test")
+    assert len(photos) == 12
+    assert {(item.caption, item.category) for item in photos} == {("", "")}
+    assert dataset.cutouts("explore") == dataset.textures("test") == []
+    assert photos[0].load().mode == "RGB"
+
+
+def test_listing_is_kept_and_used(folder: Path):
+    first = ImageDataset.open(folder)
+    document = json.loads((folder / LISTING).read_text())
+    document["skipped"] = {"remembered": 1}
+    (folder / LISTING).write_text(json.dumps(document))
+    again = ImageDataset.open(folder)
+    assert (again.items, again.skipped) == (first.items, {"remembered": 1}), "no image was decoded"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"stamp": ["openmaia-split-2", ""]}', "null"])
+def test_damaged_listing_is_computed_again(folder: Path, text: str):
+    first = ImageDataset.open(folder)
+    (folder / LISTING).write_text(text)
+    assert ImageDataset.open(folder) == first
+
+
+@pytest.mark.parametrize("field", [("../../etc/passwd", 0), ([1], 0), (99, 0), ("neither", 2)])
+def test_listing_with_an_invalid_entry_is_computed_again(folder: Path, field: tuple[object, int]):
+    first = ImageDataset.open(folder)
+    document = json.loads((folder / LISTING).read_text())
+    document["images"][0][field[1]] = field[0]
+    (folder / LISTING).write_text(json.dumps(document))
+    assert ImageDataset.open(folder) == first
+
+
+def test_new_image_moves_no_other(folder: Path):
+    before = {item.source: item.split for item in ImageDataset.open(folder).items}
+    save(folder / "new.png", sample_image(99))
+    after = {item.source: item.split for item in ImageDataset.open(folder).items}
+    assert len(after) == 13
+    assert {path: after[path] for path in before} == before
+
+
+def test_changed_image_is_noticed_on_loading(folder: Path):
+    item = ImageDataset.open(folder).items[0]
+    save(Path(item.source.name), sample_image(99))
+    with pytest.raises(ValueError, match="has changed since it was listed"):
+        item.load()
+
+
+def test_folder_without_write_permission_works(folder: Path):
+    (folder / LISTING).mkdir()  # root may write anywhere, but cannot replace a folder by a file
+    assert ImageDataset.open(folder) == ImageDataset.open(folder)
+
+
+@pytest.mark.parametrize("name", ["split.json", "index.json"])
+@pytest.mark.parametrize("text", ['{"train": ["a.png"]}', "[1,2"])
+def test_metadata_of_other_programs_is_ignored(folder: Path, name: str, text: str):
+    plain = ImageDataset.open(folder).items
+    (folder / name).write_text(text)
+    assert ImageDataset.open(folder).items == plain
+    assert (folder / name).read_text() == text
+
+
+def test_skipped_files_are_remembered(folder: Path):
+    (folder / "bad.jpg").write_bytes(b"\xff\xd8\xffnothing")
+    assert ImageDataset.open(folder).skipped == ImageDataset.open(folder).skipped == {"corrupt": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "nowhere does not exist; expected a folder of images"),
+        ("file", "file is a file; expected a folder of images"),
+        ("empty", r"empty holds no usable image \(skipped: 1 not an image\); expected a folder with PNG"),
+    ],
+)
+def test_folder_without_images_is_a_usage_error(tmp_path: Path, name: str, message: str):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("nothing")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=message):
+        ImageDataset.open(tmp_path / name)
+
+
+def test_index_gives_kinds_captions_and_categories(tmp_path: Path):
+    cutout = sample_image(1).convert("RGBA")
+    cutout.putalpha(120)
+    path = "cutouts/animals/frog.png"
+    save(tmp_path / path, cutout)
+    entry = index.IndexEntry(path=path, kind="cutout", caption="A frog.", category="animals", package="p")
+    index.write(tmp_path, [entry], {"p": "1"})
+    assert index.load(tmp_path) == {path: entry}
+    dataset = ImageDataset.open(tmp_path)
+    (item,) = dataset.cutouts("explore") + dataset.cutouts("test")
+    assert (item.caption, item.category, item.load().mode) == ("A frog.", "animals", "RGBA")
+
+
+@pytest.mark.parametrize("text", ['{"format": "openmaia-pictures-1", "files": [{"path": 3}]}', '{"format": "openmaia-pictures-1", '])  # fmt: skip
+def test_damaged_index_is_named(folder: Path, text: str):
+    (folder / "index.json").write_text(text)
+    with pytest.raises(StoreError, match="index.json is damaged"):
+        ImageDataset.open(folder)
+
+
+def test_listed_dataset_of_1500_images_opens_at_once(tmp_path: Path):
+    data = save(tmp_path / "0.png", sample_image(1, (16, 16))).read_bytes()
+    for number in range(1, 1500):
+        (tmp_path / f"{number}.png").write_bytes(data)
+    ImageDataset.open(tmp_path)
+    durations: list[float] = []
+    for _ in range(3):
+        start = time.perf_counter()
+        ImageDataset.open(tmp_path)
+        durations.append(time.perf_counter() - start)
+    assert min(durations) < 0.3

@@ -1,0 +1,215 @@
+"""Pools of real actors under faults: every request is answered rightly, and no replica is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from openmaia.config.machine import PoolConfig
+from openmaia.core.errors import ServiceError, UsageError
+from openmaia.distributed.failures import resolve
+from tests.conftest import REPOSITORY
+from tests.helpers.sleeping import (
+    POISON,
+    Sleeping,
+    callers,
+    first_fails,
+    hung_replica,
+    killed_dispatcher,
+    killed_replica,
+    pool,
+    survive,
+)
+
+pytestmark = pytest.mark.slow
+
+SERVICE = Sleeping(fixed=0.02, each=0.005)
+CALLS, SIZE = 40, 5
+
+
+def settings(**values: Any) -> PoolConfig:
+    return PoolConfig(**{"min_replicas": 2, "max_batch": 8, "deadline": 60.0} | values)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def crowd(ray_cluster: None) -> Iterator[list[Any]]:
+    made = callers(3)
+    yield made
+    for one in made:
+        ray.kill(one)
+
+
+@pytest.mark.parametrize(
+    ("fault", "deadline", "deaths"),
+    [(killed_replica, 60.0, 1), (hung_replica, 3.0, 1), (killed_dispatcher, 60.0, 0)],
+    ids=["killed replica", "hung replica", "killed dispatcher"],
+)
+def test_fault_every_request_is_answered(crowd: list[Any], fault: Callable[[Any], None], deadline: float, deaths: int):
+    with pool(SERVICE, settings(deadline=deadline)) as made:
+        found = survive(made, crowd, CALLS, SIZE, fault, after=0.3)
+    assert (found.answered, found.wrong) == (3 * CALLS * SIZE, 0)
+    assert found.deaths == deaths
+
+
+def test_dispatcher_restart_loses_no_replica(ray_cluster: None):
+    with pool(SERVICE, settings(min_replicas=2)) as made:
+        handle = made.handle()
+        before = {handle.ask("pids", [None])[0] for _ in range(20)}
+        killed_dispatcher(made)
+        assert handle.ask("double", [4]) == [8]
+        made.wait_for(lambda now: now.replicas == 2)
+        assert {handle.ask("pids", [None])[0] for _ in range(20)} <= before
+        assert all(psutil.pid_exists(pid) for pid in before)
+
+
+def test_hung_replica_is_killed(ray_cluster: None):
+    """It would keep its GPU."""
+    with pool(SERVICE, settings(min_replicas=1, deadline=2.0)) as made:
+        handle = made.handle()
+        hung = handle.ask("pids", [None])[0]
+        os.kill(hung, signal.SIGSTOP)
+        assert handle.ask("double", [4]) == [8]
+        wait_until(lambda: not psutil.pid_exists(hung))
+
+
+def test_idle_death_does_not_count_against_a_request(ray_cluster: None):
+    with pool(SERVICE, settings(min_replicas=3)) as made:
+        handle = made.handle()
+        with ThreadPoolExecutor(8) as threads:
+            pids: set[int] = set()
+            while len(pids) < 3:
+                pids |= {found[0] for found in threads.map(lambda _: handle.ask("pids", [None]), range(8))}
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        assert handle.ask("double", [1, 2, 3]) == [2, 4, 6]
+        assert made.statistics().failed == 0
+
+
+def test_requests_wait_while_another_replica_still_loads(ray_cluster: None, tmp_path: Path):
+    flag = tmp_path / "flag"
+    with pool(partial(first_fails, flag), settings(), ready=False) as made:
+        wait_until(flag.exists)
+        time.sleep(1)
+        assert made.handle().ask("double", [2]) == [4]
+
+
+def test_replica_that_takes_all_memory_counts_as_dead():
+    """Ray says it with another exception."""
+    command = [sys.executable, "-m", "tests.helpers.out_of_memory"]
+    environment = os.environ | {"RAY_AUTH_MODE": "token"}
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "before": [2], "deadly": "the target died twice over this request", "after": [4], "deaths": 2,
+    }  # fmt: skip
+
+
+def test_unstartable_replica_is_reported(ray_cluster: None):
+    def refused() -> Any:
+        raise UsageError("the disk has no weights")
+
+    with (
+        pool(refused, settings(), ready=False) as made,
+        pytest.raises(UsageError, match="the disk has no weights"),
+    ):
+        made.handle().ask("double", [1])
+
+
+def test_poisonous_request_fails_alone(ray_cluster: None):
+    with pool(Sleeping(fixed=0.3), settings()) as made, ThreadPoolExecutor(9) as threads:
+        others = [threads.submit(made.handle(f"{i}").ask, "double", [i]) for i in range(8)]
+        deadly = threads.submit(made.handle("deadly").ask, "double", [POISON])
+        assert [one.result(timeout=180) for one in others] == [[2 * i] for i in range(8)]
+        with pytest.raises(ServiceError, match="died twice over this request"):
+            deadly.result(timeout=180)
+        assert made.statistics().failures == {"died": 1}
+
+
+def test_requests_of_a_caller_that_left_are_dropped(crowd: list[Any]):
+    (dead,), living = callers(1), crowd[1]
+    with pool(Sleeping(fixed=0.05), settings(min_replicas=1)) as made:
+        dead.run.remote(made.address, 1, 1000)
+        made.wait_for(lambda now: now.waiting > 100)
+        asked = living.run.remote(made.address, 10, 1)
+        ray.kill(dead)
+        ray.get(made.manager.dispatcher.leave.remote(["caller 0"]), timeout=60)  # as the scheduler does
+        found = ray.get(asked, timeout=180)
+        counted = made.statistics()
+    assert (len(found.at), found.wrong) == (10, 0)
+    assert counted.dropped > 100
+    assert counted.batched < 1000
+
+
+def test_a_caller_that_has_left_gets_no_lease_and_blocks_nobody(ray_cluster: None):
+    with pool(Sleeping(), settings(min_replicas=1, deadline=600.0), concurrency=1) as made:
+        dispatcher = made.manager.dispatcher
+        ray.get(dispatcher.acquire.remote("first", ""), timeout=60)
+        waiting = dispatcher.acquire.remote("lost", "")
+        made.wait_for(lambda now: now.waiting == 1)
+        ray.get(dispatcher.leave.remote(["lost"]), timeout=60)
+        with pytest.raises(ServiceError, match="lost has left"):
+            resolve(waiting, timeout=60)
+        # A process on a node that was cut off for a while asks again.
+        with pytest.raises(ServiceError, match="lost has been given up"):
+            resolve(dispatcher.acquire.remote("lost", ""), timeout=60)
+        ray.get(dispatcher.leave.remote(["first"]), timeout=60)
+        assert ray.get(dispatcher.acquire.remote("second", ""), timeout=60).id == 2
+
+
+def test_a_lease_that_nobody_releases_ends_by_itself(ray_cluster: None):
+    with pool(Sleeping(), settings(min_replicas=1, deadline=1.0), concurrency=1) as made:
+        dispatcher = made.manager.dispatcher
+        ray.get(dispatcher.acquire.remote("killed", ""), timeout=60)
+        assert ray.get(dispatcher.acquire.remote("other", ""), timeout=60).id == 2
+        assert made.statistics().deaths == 0
+
+
+def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None):
+    """The requests of a caller that died before they were read are lost; those in the same batch are answered."""
+    (dead,) = callers(1)
+    with pool(Sleeping(fixed=1.0), settings(min_replicas=1, max_batch=64)) as made, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(made.handle("first").ask, "double", [1])
+        made.wait_for(lambda now: now.under_way == 1)
+        dead.run.remote(made.address, 1, 3)
+        made.wait_for(lambda now: now.waiting == 3)
+        other = threads.submit(made.handle("other").ask, "double", [7])
+        made.wait_for(lambda now: now.waiting == 4)
+        ray.kill(dead)
+        assert other.result(timeout=60) == [14]
+        assert first.result(timeout=60) == [2]
+        assert made.statistics().deaths == 0
+
+
+def test_callers_beyond_the_bound_wait_and_are_answered(crowd: list[Any]):
+    """Also through the death of a replica."""
+    with pool(SERVICE, settings(max_waiting=6)) as made:
+        asked = [one.run.remote(made.address, 20, 5, 1000 * i) for i, one in enumerate(crowd)]
+        most, outside, killed, done = 0, 0, False, []
+        while len(done) < 3:
+            done, _ = ray.wait(asked, num_returns=3, timeout=0.02)
+            now = made.statistics()
+            most, outside = max(most, now.waiting + now.under_way), max(outside, now.outside)
+            if not killed and now.batched > 20:
+                killed = True
+                killed_replica(made)
+        assert [ray.get(one, timeout=60).wrong for one in asked] == [0, 0, 0]
+        assert 0 < most <= 6
+        assert outside > 0

@@ -1,0 +1,144 @@
+"""Pools of real actors: a request that kills its replica fails alone, everybody else is answered."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import ray
+
+from openmaia.cli.assembly import hosts as build
+from openmaia.config.loading import load
+from openmaia.config.machine import PoolConfig
+from openmaia.config.schema import Config
+from openmaia.core.errors import ServiceError, UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Probe
+from openmaia.core.units import Unit
+from openmaia.distributed.pools.handles import Pools
+from tests.conftest import REPOSITORY
+from tests.helpers.run_pools import pools
+from tests.helpers.sleeping import Sleeping, pool
+
+UNIT = Unit(target="deadly", layer="conv", index=1)
+
+
+def config(*overrides: str) -> Config:
+    return load(
+        [
+            str(REPOSITORY / "configs/closed-form.yaml"),
+            "target.kind=network",
+            "target.name=deadly",
+            "target.network=tests.helpers.networks:deadly",
+            "target.layers=[conv]",
+            "pools.target.min_replicas=2",
+            *overrides,
+        ]
+    )
+
+
+@pytest.fixture
+def served(ray_cluster: None) -> Iterator[Pools]:
+    with pools(config()) as made:
+        yield made
+
+
+def plain(red: int, green: int, blue: int) -> Probe:
+    return Probe(unit=UNIT, image=EncodedImage.of(np.full((64, 64, 3), (red, green, blue), dtype=np.uint8)))
+
+
+GREYS = [plain(level, level, level) for level in range(10, 250, 8)]
+RED, GREEN, BLUE = plain(255, 0, 0), plain(0, 255, 0), plain(0, 0, 255)
+
+
+def test_a_request_that_kills_its_replica_fails_alone(served: Pools):
+    expected = build.target(config()).probe(GREYS)
+    with ThreadPoolExecutor(8) as callers:
+        answers = [callers.submit(served.target("test").probe, [probe]) for probe in GREYS]
+        deadly = callers.submit(served.target("test").probe, [RED])
+        more = callers.submit(served.target("test").probe, GREYS)
+        with pytest.raises(ServiceError, match="died twice over this request"):
+            deadly.result(timeout=180)
+        assert [answer.result(timeout=180)[0].value for answer in answers] == [a.value for a in expected]
+        assert [answer.value for answer in more.result(timeout=180)] == [a.value for a in expected]
+
+
+def test_an_exception_in_the_host_is_the_callers_alone(served: Pools):
+    with ThreadPoolExecutor(4) as callers:
+        failing = callers.submit(served.target("test").probe, [BLUE])
+        others = [callers.submit(served.target("test").probe, GREYS[:4]) for _ in range(3)]
+        with pytest.raises(ServiceError, match="no blue pictures, please"):
+            failing.result(timeout=180)
+        assert all(len(other.result(timeout=180)) == 4 for other in others)
+
+
+def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_cluster: None):
+    expected = [answer.value for answer in build.target(config()).probe(GREYS)]
+    with pools(config("pools.target.deadline=12", "pools.target.min_replicas=1")) as made:
+        target = made.target("test")
+        target.info()
+        with ThreadPoolExecutor(3) as callers:
+            hanging = callers.submit(target.probe, [GREEN])
+            others = callers.submit(made.target("another").probe, GREYS)
+            with pytest.raises(ServiceError, match="gave no answer within 12 s twice"):
+                hanging.result(timeout=180)
+            assert [answer.value for answer in others.result(timeout=180)] == expected
+        assert made.statistics()["target"].deaths == 2
+
+
+def test_a_dispatcher_that_is_killed_comes_back_and_everybody_is_answered(served: Pools):
+    expected = [answer.value for answer in build.target(config()).probe(GREYS)]
+    target = served.target("test")
+    target.info()
+    with ThreadPoolExecutor(8) as callers:
+        answers = [callers.submit(target.probe, GREYS) for _ in range(24)]
+        answers[0].result(timeout=180)
+        ray.kill(served.addresses["target"].dispatcher, no_restart=False)
+        assert [[a.value for a in answer.result(timeout=180)] for answer in answers] == [expected] * 24
+
+
+def test_what_a_dead_caller_asked_for_is_dropped(ray_cluster: None):
+    with pools(config("pools.target.deadline=6", "pools.target.min_replicas=1", "pools.target.max_batch=1")) as made:
+        made.target("living").info()
+        with ThreadPoolExecutor(2) as callers:
+            hanging = callers.submit(made.target("living").probe, [GREEN])
+            while made.statistics()["target"].batches < 2:
+                time.sleep(0.02)
+            orphaned = callers.submit(made.target("dead").probe, GREYS)
+            # One may have been sent along behind the one that hangs.
+            while (now := made.statistics()["target"]).waiting + now.under_way < 1 + len(GREYS):
+                time.sleep(0.02)
+            made.leave("dead")
+            while (now := made.statistics()["target"]).waiting:
+                time.sleep(0.02)
+            assert now.dropped + now.under_way == 1 + len(GREYS)
+            assert now.dropped >= len(GREYS) - 1
+            with pytest.raises(ServiceError):
+                orphaned.result(timeout=60)
+            with pytest.raises(ServiceError):
+                hanging.result(timeout=60)
+
+
+def test_a_service_that_cannot_be_built_names_the_users_mistake(ray_cluster: None):
+    with pools(config("target.layers=[nonesuch]")) as made, pytest.raises(UsageError, match="unknown layer 'nonesuch'"):
+        made.target("test").info()
+
+
+def test_answers_come_in_the_order_of_the_requests(served: Pools):
+    expected = [answer.value for answer in build.target(config()).probe(GREYS)]
+    assert len(set(expected)) > 20
+    assert [answer.value for answer in served.target("test").probe(GREYS)] == expected
+
+
+@pytest.mark.parametrize(("waiting", "under_way"), [(4, 8), (3, 4)])
+def test_full_batch_is_sent_ahead_to_a_busy_replica(ray_cluster: None, waiting: int, under_way: int):
+    """One that may still grow is not."""
+    with pool(Sleeping(fixed=0.7), PoolConfig(max_batch=4, deadline=60.0)) as made, ThreadPoolExecutor(1) as threads:
+        made.handle("first").ask("double", [0])  # how long a batch takes is known now
+        asked = threads.submit(made.handle("caller").ask, "double", list(range(4 + waiting)))
+        most = 0
+        while not asked.done():
+            most = max(most, made.statistics().under_way)
+        assert most == under_way
+        assert asked.result() == [2 * number for number in range(4 + waiting)]

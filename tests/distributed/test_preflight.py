@@ -1,0 +1,264 @@
+"""What is wrong with a cluster is said before anything is loaded, on a cluster of two real nodes with pretended GPUs."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openmaia.config.loading import load
+from openmaia.config.machine import POOLS
+from openmaia.distributed import LOOPBACK_VARIABLE, resources
+from openmaia.distributed.resources import NodeResources, ResourceRequest, unplaced
+from tests.conftest import RAY, REPOSITORY, free_port
+
+LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
+
+# -- placing, without a cluster ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("claims", "nodes", "short"),
+    [
+        ([ResourceRequest(name="a", count=2, gpus=0.5)], [NodeResources(gpus=1)], {}),
+        ([ResourceRequest(name="a", count=3, gpus=0.5)], [NodeResources(gpus=1)], {"a": 1}),
+        ([ResourceRequest(name="a", count=2, gpus=0.6)], [NodeResources(gpus=1)], {"a": 1}),
+        ([ResourceRequest(name="a", count=1, gpus=2)], [NodeResources(gpus=1), NodeResources(gpus=1)], {"a": 1}),
+        (
+            [ResourceRequest(name="a", count=3, gpus=1), ResourceRequest(name="b", count=2, gpus=4)],
+            [NodeResources(gpus=8), NodeResources(gpus=4)],
+            {},
+        ),
+        (
+            [ResourceRequest(name="a", count=1, gpus=1, cpus=4)],
+            [NodeResources(gpus=2, cpus=3), NodeResources(gpus=0, cpus=8)],
+            {"a": 1},
+        ),
+        ([ResourceRequest(name="a", count=2, memory=3)], [NodeResources(memory=4), NodeResources(memory=2)], {"a": 1}),
+        ([ResourceRequest(name="a", count=3, cpus=0.1)], [NodeResources(cpus=0.3)], {}),
+        (
+            [ResourceRequest(name="a", count=1, labels={"kind": "big"})],
+            [NodeResources(), NodeResources(labels={"kind": "small"})],
+            {"a": 1},
+        ),
+        (
+            [ResourceRequest(name="a", count=1, labels={"kind": "big"})],
+            [NodeResources(labels={"kind": "big", "rack": "3"})],
+            {},
+        ),
+    ],
+)
+def test_what_finds_no_place_is_counted(
+    claims: list[ResourceRequest], nodes: list[NodeResources], short: dict[str, int]
+):
+    assert unplaced(claims, nodes) == short
+
+
+MACHINES = {
+    "laptop": [NodeResources(gpus=0, cpus=2, memory=4 * 2**30)],
+    "one-24gb": [NodeResources(gpus=1, cpus=8, memory=32 * 2**30)],
+    "one-80gb": [NodeResources(gpus=1, cpus=16, memory=64 * 2**30)],
+    "eight-gpus": [NodeResources(gpus=8, cpus=64, memory=256 * 2**30)],
+    "many-nodes": [NodeResources(gpus=8, cpus=64, memory=256 * 2**30)] * 4,
+}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((REPOSITORY / "configs/machine").glob("*.yaml"))])
+def test_a_machine_config_fills_the_machine_that_it_is_for(name: str):
+    config = load([*LEAST, str(REPOSITORY / f"configs/machine/{name}.yaml")])
+    pools, nodes = resources.of_pools(config), MACHINES[name]
+    assert unplaced([*pools, resources.of_investigations(config)], nodes) == {}
+    settings = [getattr(config.pools, role) for role in POOLS]
+    gpus = sum(node.gpus for node in nodes)
+    assert sum(pool.min_replicas * pool.num_gpus for pool in settings) <= gpus
+    assert sum(max(pool.min_replicas, pool.max_replicas) * pool.num_gpus for pool in settings) >= gpus - 1e-6
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_what_a_machine_config_asks_of_slurm_is_enough_for_its_pools(name: str):
+    config = load([*LEAST, str(REPOSITORY / f"configs/machine/{name}.yaml")])
+    job = config.job
+    nodes = [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2**30)] * job.nodes
+    assert unplaced([*resources.of_pools(config), resources.of_investigations(config)], nodes) == {}
+
+
+# -- a cluster of two nodes --------------------------------------------------------------------------------------------
+
+DRIVER = """
+import json, sys, time
+from pathlib import Path
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.distributed.cluster import cluster
+from openmaia.distributed.preflight import preflight, shared
+from openmaia.runs.files import Files
+from openmaia.runs.run import Run
+
+folder, least, cases = json.loads(sys.argv[1])
+found = {}
+with cluster(load(least)):
+    for name, given in cases.items():
+        config = load([*least, *given])
+        said = []
+        begun = time.monotonic()
+        try:
+            preflight(config, Run.create(config), said.append)
+            refused = ""
+        except UsageError as error:
+            refused = error.message
+        found[name] = {"refused": refused, "said": said, "seconds": time.monotonic() - begun}
+found["left"] = [str(path) for path in Path(folder).rglob("*canary*")]
+print(json.dumps(found))
+"""
+
+
+def node(
+    port: int, options: list[str], environment: dict[str, str], covered: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Starts a node; `port` is the head's. covered: folders, and the commands that take them away from this node alone."""
+    mounts = "".join(f"{command}; " for command in covered.values())
+    start = [RAY, "start", "--block", "--num-cpus=1", "--object-store-memory=80000000", *options]
+    if covered:
+        # On a busy machine the head takes longer to listen than `ray start --address` waits for it.
+        head = f"until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.2; done"
+        start = ["unshare", "--mount", "bash", "-c", f'{head}; set -e; {mounts} exec "$@"', "node", *start]
+    return subprocess.Popen(
+        start, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, object]]]:
+    """The outcome of each case on a head and a worker with a GPU each; the worker joins late and lacks two folders."""
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("needs root and unshare, to take a folder away from one node")
+    folder = tmp_path_factory.mktemp("nodes")
+    for name in ("seen", "hidden", "frozen"):
+        (folder / name).mkdir()
+    (folder / "token").write_text("0123456789abcdef" * 4)
+    environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+    # A local Ray in this process, of an earlier test, has asked for a cluster that no other node can join.
+    environment.pop(LOOPBACK_VARIABLE, None)
+    environment |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    short = f"/tmp/ray-{os.getpid()}-preflight"
+    head = ["--head", f"--port={port}", "--node-ip-address=127.0.0.1", f"--temp-dir={short}", "--num-gpus=1"]
+    hidden, frozen = folder / "hidden", folder / "frozen"
+    covered = {
+        "hidden": f"mount -t tmpfs none {hidden}",
+        "frozen": f"mount --bind {frozen} {frozen}; mount -o remount,ro,bind {frozen}",
+    }
+    processes = [node(port, [*head, "--include-dashboard=false"], environment, {})]
+    try:
+        # The worker is started at once and waits for its head: how long it takes to join is what the driver has to bear.
+        processes.append(
+            node(port, [f"--address={address}", "--node-ip-address=127.0.0.1", "--num-gpus=1"], environment, covered)
+        )
+        yield outcome(folder, address, environment)
+    finally:
+        for process in processes[::-1]:
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        shutil.rmtree(short, ignore_errors=True)
+
+
+def outcome(folder: Path, address: str, environment: dict[str, str]) -> dict[str, dict[str, object]]:
+    least = [*LEAST, f"ray.address={address}", f"paths.exemplars={folder}/seen/exemplars", "ray.wait_seconds=60"]
+    seen = f"paths.runs={folder}/seen"
+    cases = {
+        "late": [seen, "pools.target.min_replicas=2", "pools.target.num_gpus=1"],
+        "too many": [seen, "pools.generator.min_replicas=3", "pools.generator.num_gpus=1", "ray.wait_seconds=0.1"],
+        "too wide": [seen, "pools.backbone.num_gpus=2", "ray.wait_seconds=2"],
+        "growing": [seen, "pools.backbone.num_gpus=2", "ray.autoscaling=true"],
+        "exemplars": [seen, "pools.target.num_gpus=1", "ray.exemplar_workers=3", "ray.wait_seconds=0.1"],
+        "no memory": [seen, "ray.memory_mb=90000000", "ray.wait_seconds=0.1"],
+        "some at once": [seen, "ray.cpus_per_investigation=1", "ray.investigations=5"],
+        "covered": [f"paths.runs={folder}/frozen", f"paths.exemplars={folder}/hidden/exemplars"],
+    }
+    until = time.monotonic() + 60
+    while True:
+        done = subprocess.run(
+            [sys.executable, "-c", DRIVER, json.dumps([str(folder), least, cases])],
+            env=environment, capture_output=True, text=True, timeout=240, cwd=REPOSITORY,
+        )  # fmt: skip
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+        assert "no Ray cluster answers" in done.stderr and time.monotonic() < until, done.stderr[-3000:]
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_a_node_that_joins_late_is_waited_for(found: dict[str, dict[str, object]]):
+    assert found["late"]["refused"] == ""
+    assert "waiting up to 60 s for nodes: no room for 1 of the target's replicas" in str(found["late"]["said"])
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("too many", ["2 nodes", "2 GPUs", "1 of the generator's replicas", "generator 3 x 1 GPUs"]),
+        ("too wide", ["1 of the backbone's replicas", "after 2 s"]),
+        ("exemplars", ["ray.exemplar_workers 3 x 1 GPUs"]),
+        ("no memory", ["investigations", "ray.memory_mb"]),
+    ],
+)
+def test_what_is_short_is_named(found: dict[str, dict[str, object]], case: str, words: list[str]):
+    refused = str(found[case]["refused"])
+    assert all(word in refused for word in words), refused
+
+
+def test_it_waits_for_nodes_before_it_refuses(found: dict[str, dict[str, object]]):
+    assert 2 <= float(str(found["too wide"]["seconds"])) < 20
+    assert "waiting up to 2 s" in str(found["too wide"]["said"])
+
+
+def test_a_cluster_that_grows_is_not_compared(found: dict[str, dict[str, object]]):
+    assert found["growing"]["refused"] == ""
+
+
+def test_fewer_investigations_at_once_than_wished_are_a_word_and_no_refusal(found: dict[str, dict[str, object]]):
+    assert found["some at once"] | {"seconds": 0} == {
+        "refused": "", "said": ["room for 2 of ray.investigations=5 at once"], "seconds": 0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "does not see what is written to paths.exemplars=",
+        "cannot use paths.runs=",
+        "Read-only file system",
+        f"{socket.gethostname()} (",
+    ],
+)
+def test_a_node_that_does_not_share_a_folder_is_named_with_the_reason(found: dict[str, dict[str, object]], words: str):
+    assert words in str(found["covered"]["refused"])
+
+
+def test_no_canary_is_left_behind(found: dict[str, list[str]]):
+    assert found["left"] == []
+
+
+# -- a run of its own --------------------------------------------------------------------------------------------------
+
+
+def test_a_local_run_that_cannot_fit_is_refused_at_once_with_exit_code_2(tmp_path: Path):
+    given = [*LEAST, f"paths.runs={tmp_path}", f"paths.exemplars={tmp_path}", "pools.generator.num_gpus=99"]
+    done = subprocess.run(
+        [sys.executable, "-m", "openmaia.cli.main", "run", *given],
+        capture_output=True, text=True, timeout=120, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 2 and "no room for 1 of the generator's replicas" in done.stderr, done.stderr

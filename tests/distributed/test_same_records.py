@@ -1,0 +1,98 @@
+"""The same config gives the same records wherever it runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from openmaia.agent.loop import investigate_and_publish
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly.evaluation import design, evaluation_services
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.core.selection import select
+from openmaia.evaluation.run import evaluate_run
+from openmaia.runs.records import Record, Stop
+from openmaia.runs.run import Run
+from tests.helpers.samples import comparable
+
+pytestmark = pytest.mark.slow
+
+
+class Quiet:
+    def say(self, line: str) -> None: ...
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None: ...
+
+
+def in_process(config: Config) -> Run:
+    target = build.target(config)
+    run = Run.create(config)
+    run.set_plan(select(config.units, target.info()).units, 1)
+    units = [investigation.unit for investigation in run.plan()]
+    store = exemplars.make(config, [unit.layer for unit in units])
+    services = build.services(config, store)
+    for investigation in run.plan():
+        result = investigate_and_publish(investigation, load_task("description"), services, build.options(config), run)
+        assert result.summary is not None, result.cause
+    found = evaluation_services(config, services.generator, services.target, store=store, dataset=build.library(config))
+    evaluate_run(run, found, design(config))
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, settings: list[str]) -> Run:
+    from tests.conftest import small_sources
+
+    return in_process(load(small_sources(settings, tmp_path_factory.mktemp("alone"))))
+
+
+def records(run: Run) -> list[Record]:
+    return [run.record(investigation) for investigation in sorted(run.done())]
+
+
+def test_an_investigation_ends_with_an_answer_and_what_led_to_it(alone: Run):
+    for record in records(alone):
+        assert record.stop in (Stop.ANSWER, Stop.ABSTAIN)
+        assert record.turns[0].calls[0].name == "dataset_exemplars"
+        assert {"text2image", "call_neuron"} <= set(record.tool_calls)
+        assert "no language model" in record.backbone
+        assert record.sandbox in ("full", "degraded")
+
+
+def test_ray_gives_the_same_records_and_scores_in_batches_of_another_size(
+    alone: Run, small: Callable[..., Config], ray_cluster: None
+):
+    from openmaia.distributed.sweep import run_sweep
+
+    expected = [comparable(record) for record in records(alone)]
+    pools = [f"pools.{role}.max_batch=3" for role in ("target", "generator", "editor", "backbone")]
+    outcome = run_sweep(small(*pools, runs="batch-3"), ConfigAssembly(), Quiet())
+    assert outcome.failed == {}
+    assert [comparable(record) for record in records(outcome.run)] == expected
+    assert outcome.run.scores() == alone.scores()
+    assert run_sweep(small(*pools, runs="batch-3"), ConfigAssembly(), Quiet()).was_complete
+
+
+def test_no_pixel_of_an_evaluation_comes_from_a_picture_that_the_agent_saw(alone: Run):
+    for investigation, record in zip(sorted(alone.done()), records(alone), strict=True):
+        seen = {source for image in record.images.values() for source in image.sources}
+        table = pq.read_table(
+            Path(alone.files.path(f"evaluation/{record.unit.target}/{record.unit.layer}"))
+            / (f"{investigation.unit.index}-0.parquet")
+        )
+        used = {source for sources in table["sources"].to_pylist() for source in sources or []}
+        assert seen
+        assert not seen & used
+
+
+def test_a_replay_of_a_record_on_the_same_unit_gives_the_same_record(alone: Run, small: Callable[..., Config]):
+    record = records(alone)[0]
+    path = alone.record_path(sorted(alone.done())[0])
+    config = small("backbone.kind=replay", f"backbone.record={path}", f"units={record.unit.layer}={record.unit.index}")
+    again = records(in_process(config))[0]
+    assert comparable(again)["turns"] == comparable(record)["turns"]
+    assert again.backbone == "replay"

@@ -1,0 +1,141 @@
+"""Investigations on the cluster: where they run, what they share, and what happens when processes and nodes go."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
+from openmaia.distributed.worker import SweepContext
+from tests.conftest import REPOSITORY
+from tests.helpers.run_pools import pools
+from tests.helpers.sweeping import ANSWER, LAYERS, planned, short, sources
+
+pytestmark = pytest.mark.slow
+
+TOOLS = [
+    "tools=[tests.helpers.sweeping:process_id,tests.helpers.sweeping:heavy_modules,tests.helpers.sweeping:end_the_process,tests.helpers.sweeping:wait]"
+]
+
+
+@contextmanager
+def job(config: Config, units: int) -> Iterator[SweepContext]:
+    run = planned(config, units)
+    store = exemplars.make(config, list(LAYERS))
+    with pools(config) as made:
+        yield SweepContext(config=config, run=run, pools=made, exemplars=store, assembly=ConfigAssembly())
+
+
+def code(text: str) -> str:
+    return f"[CODE]:\n```python\n{text}\n```"
+
+
+def test_an_investigating_process_imports_neither_torch_nor_a_model_stack(ray_cluster: None, tmp_path: Path):
+    config = load([*sources(tmp_path, [code("print(tools.heavy_modules())"), ANSWER]), *TOOLS])
+    with job(config, 1) as given:
+        assert [result.cause for _, result in Scheduler(config, [given]).results()] == [""]
+        turn = given.run.record(given.run.plan()[0]).turns[0]
+    assert [part for part in turn.observation if isinstance(part, str)] == ["[]\n"]
+
+
+def test_one_process_runs_several_investigations_at_once(ray_cluster: None, tmp_path: Path):
+    replies = [code("print(tools.process_id()); tools.wait(1.0)"), ANSWER]
+    config = load([*sources(tmp_path, replies), *TOOLS, "ray.investigations=4", "ray.investigations_per_process=2"])
+    most = 0
+
+    def look(running: Sequence[ActiveInvestigation]) -> None:
+        nonlocal most
+        most = max(most, len(running))
+
+    with job(config, 8) as given:
+        results = [result for _, result in Scheduler(config, [given], look).results()]
+        seen = Counter(str(given.run.record(r.investigation).turns[0].observation[0]) for r in results)
+    assert len(results) == 8
+    assert len(seen) == 2, "two processes for four at once"
+    assert most <= 4
+
+
+def test_an_investigation_that_kills_its_process_fails_alone(ray_cluster: None, tmp_path: Path):
+    replies = [code("tools.wait(0.5); tools.end_the_process()"), ANSWER]
+    # More processes are wanted than the cluster has room for, and what the dead one had is taken at once.
+    full = ["ray.investigations=8", "ray.investigations_per_process=2", "ray.cpus_per_investigation=0.5"]
+    config = load([*sources(tmp_path, replies), *TOOLS, *full, "retries=1"])
+    with job(config, 6) as given:
+        results = {result.investigation: result for _, result in Scheduler(config, [given]).results()}
+        failed = [investigation.unit.index for investigation, result in results.items() if result.summary is None]
+    assert len(results) == 6
+    assert failed == [3]
+    assert given.run.failures().keys() == {investigation for investigation in results if investigation.unit.index == 3}
+
+
+def test_nothing_is_left_of_the_processes_when_all_is_done(ray_cluster: None, tmp_path: Path):
+    config = load([*sources(tmp_path, [code("print(tools.process_id())"), ANSWER]), *TOOLS])
+    with job(config, 3) as given:
+        list(Scheduler(config, [given]).results())
+        record = given.run.record(given.run.plan()[0])
+    process = int(str(record.turns[0].observation[0]))
+    until = time.monotonic() + 20
+    while Path(f"/proc/{process}").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{process}").exists()
+
+
+def test_jobs_take_turns_and_share_all_pools_but_the_target(ray_cluster: None, tmp_path: Path):
+    from openmaia.distributed.pools.run_pools import run_pools
+
+    configs = [short(tmp_path, f"name={name}", f"target.name={name}", "ray.investigations=1") for name in "ab"]
+    runs = [planned(config, 4) for config in configs]
+    stores = [exemplars.make(config, list(LAYERS)) for config in configs]
+    with run_pools(configs, ConfigAssembly()) as made:
+        jobs = [
+            SweepContext(config=c, run=r, pools=p, exemplars=s, assembly=ConfigAssembly())
+            for c, r, p, s in zip(configs, runs, made, stores, strict=True)
+        ]
+        order = [number for number, _ in Scheduler(configs[0], jobs).results()]
+        assert made[0].addresses["backbone"] is made[1].addresses["backbone"]
+        assert [each.target("x").info().name for each in made] == ["a", "b"]
+    assert order == [0, 1] * 4
+    assert [len(run.done()) for run in runs] == [4, 4]
+
+
+@pytest.mark.timeout(180)
+def test_on_a_cluster_that_has_grown_to_its_end_investigations_leave_room_for_replicas(
+    ray_cluster: None, tmp_path: Path
+):
+    """There each replica has a place of its own, which investigations do not take."""
+    greedy = ["ray.autoscaling=true", "ray.investigations=16", "ray.cpus_per_investigation=0.5"]
+    roles = ("target", "generator", "editor", "backbone")
+    config = short(tmp_path, *greedy, *(f"pools.{role}.num_cpus=0.25" for role in roles))
+    with job(config, 12) as given:
+        assert [result.cause for _, result in Scheduler(config, [given]).results()] == [""] * 12
+
+
+def test_a_unit_that_was_published_before_its_process_died_is_not_run_again(ray_cluster: None, tmp_path: Path):
+    config = load([*sources(tmp_path, [ANSWER]), "ray.investigations=4"])
+    with job(config, 4) as given:
+        first = next(iter(Scheduler(config, [given]).results()))[1]
+        before = os.stat(given.run.record_path(first.investigation)).st_ino
+        again = list(Scheduler(config, [given]).results())
+    assert first.investigation not in {result.investigation for _, result in again}
+    assert os.stat(given.run.record_path(first.investigation)).st_ino == before
+
+
+# -- nodes that come and go ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(600)
+def test_thirty_units_are_done_once_while_a_node_is_removed_and_another_added(tmp_path: Path):
+    """In a process of its own, beside the cluster that other tests share."""
+    environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
+    command = [sys.executable, "-m", "tests.helpers.come_and_go", str(tmp_path), "30"]
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=550)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -1,0 +1,19 @@
+"""The stored results of the sanity tests, and the caveats that follow from them."""
+
+from openmaia.evaluation.analysis.sanity import METRICS, TESTS, measured_results, notes, warning
+
+
+def test_sanity_covers_every_metric_and_test():
+    assert {name: set(tests) for name, tests in measured_results().items()} == {name: {*TESTS} for name in METRICS}
+
+
+def test_warning_is_given_for_failing_metrics_only():
+    for name, tests in measured_results().items():
+        assert bool(warning(name)) == (not all(tests.values()))
+    assert warning("auc_minus_other") == warning("auc")
+
+
+def test_notes_name_every_failing_metric():
+    failing = [name for name in METRICS if warning(name)]
+    assert failing
+    assert all(note.endswith(warning(name)) for note, name in zip(notes(METRICS), failing, strict=True))

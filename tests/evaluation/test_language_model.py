@@ -1,0 +1,204 @@
+"""Questions to language models: answers that parse, answers that do not, and prompts that are written from them."""
+
+import pytest
+
+from openmaia.core.errors import ServiceError
+from openmaia.core.units import Unit
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import (
+    MAX_ATTEMPTS,
+    MalformedAnswer,
+    UnansweredQuestion,
+    is_foreign,
+    parse_list,
+    parse_pairs,
+)
+from openmaia.evaluation.prompts import (
+    ModelPromptWriter,
+    PublishedPromptWriter,
+    parse_numbers,
+    parse_picks,
+    write_paired,
+)
+from tests.evaluation.scripted_model import ScriptedModel, answering, model
+
+UNIT = Unit(target="t", layer="l", index=3)
+THREE = "1. a dog\n2. a cat\n3. a cow"
+REFUSAL = "I'm sorry, but I can't help with that."
+CHINESE = "1. 一只狗\n2. 一只猫\n3. 一头牛"
+
+
+def claim(*labels: str, description: str = "striped animals", method: str = "agent") -> Claim:
+    return Claim(unit=UNIT, labels=labels, description=description, method=method)
+
+
+# -- parsing -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        THREE,
+        "a dog\na cat\na cow",
+        "- a dog\n- a cat\n\n- a cow\n",
+        "Here are the prompts:\n\n1) a dog\n2) a cat\n3) a cow\nEnjoy!",
+        '1. "a dog"\n2. **a cat**\n3. a cow',
+        "(1) a dog\n(2) a cat\n(3) a cow",
+    ],
+)
+def test_list_parses_common_styles(answer: str):
+    assert parse_list(answer, 3) == ["a dog", "a cat", "a cow"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", REFUSAL, "a dog\na cat", THREE + "\n4. a pig", "1. a dog\n2. a dog\n3. A DOG", "1. x\n2. y\n3. " + "z" * 401,
+     CHINESE, "1. собака\n2. кошка\n3. корова", "1. 🐕\n2. 🐈\n3. 🐄"],
+)  # fmt: skip
+def test_list_refuses_other_answers(answer: str):
+    with pytest.raises(MalformedAnswer):
+        parse_list(answer, 3)
+
+
+def test_pairs_need_two_different_halves():
+    assert parse_pairs("1. a dog | a cup\n2. a cat | a jug", 2) == [("a dog", "a cup"), ("a cat", "a jug")]
+    for answer in ("1. a dog | a dog\n2. a cat | a jug", "1. a dog\n2. a cat | a jug", "1. a dog |\n2. a | b"):
+        with pytest.raises(MalformedAnswer):
+            parse_pairs(answer, 2)
+
+
+def test_accents_are_not_foreign():
+    assert not is_foreign("a café façade, naïve style")
+
+
+def numbers(first: int) -> str:
+    return ", ".join(str(number) for number in range(first, first + 7))
+
+
+def test_picks_parse():
+    assert parse_picks(f"MOST: {numbers(1)}\nLEAST: {numbers(8)}", 14) == (list(range(1, 8)), list(range(8, 15)))
+    assert parse_picks(f"**Most:** {numbers(1)}.\n**Least:** {numbers(8)}", 14)[1] == list(range(8, 15))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [REFUSAL, f"MOST: {numbers(1)}", f"MOST: {numbers(1)}\nLEAST: {numbers(7)}", f"MOST: 1, 2\nLEAST: {numbers(8)}",
+     f"MOST: {numbers(1)}\nLEAST: {numbers(9)}"],
+)  # fmt: skip
+def test_picks_refuse_overlap_and_wrong_numbers(answer: str):
+    with pytest.raises(MalformedAnswer):
+        parse_picks(answer, 14)
+
+
+def test_numbers_parse():
+    assert parse_numbers("1, 3 and 4.", 5) == {0, 2, 3}
+    assert parse_numbers("None.", 5) == frozenset()
+    for answer in (REFUSAL, "1, 6", "0"):
+        with pytest.raises(MalformedAnswer):
+            parse_numbers(answer, 5)
+
+
+# -- asking --------------------------------------------------------------------------------------------------------------
+
+
+def test_malformed_answer_is_asked_again_with_reason():
+    backbone = answering("a dog", THREE)
+    prompts = PublishedPromptWriter(model(backbone), "paper").write(claim(), 3, 0)
+    assert [each.prompt for each in prompts[:3]] == ["a dog", "a cat", "a cow"]
+    again = backbone.chats[1].messages
+    assert again[2].text == "a dog"
+    assert "1 lines came where 3 prompts were asked for" in again[3].text
+
+
+@pytest.mark.parametrize("answer", ["a dog", REFUSAL, "", CHINESE])
+def test_answer_that_stays_malformed_is_reported(answer: str):
+    backbone = answering(answer)
+    with pytest.raises(UnansweredQuestion, match=f"scripted was asked {MAX_ATTEMPTS} times"):
+        PublishedPromptWriter(model(backbone), "paper").write(claim(), 3, 0)
+    assert len({chat.seed for chat in backbone.chats}) == MAX_ATTEMPTS, "each attempt has a seed of its own"
+
+
+def test_service_error_is_not_a_malformed_answer():
+    class Dead(ScriptedModel):
+        def reply(self, chats):  # pyright: ignore[reportIncompatibleMethodOverride, reportMissingParameterType]
+            raise ServiceError("gone")
+
+    with pytest.raises(ServiceError, match="gone"):
+        PublishedPromptWriter(model(Dead(lambda *_: "")), "paper").write(claim(), 3, 0)
+
+
+# -- writing prompts -----------------------------------------------------------------------------------------------------
+
+
+def test_paper_preset_shows_description_and_repo_preset_labels():
+    for is_paper, shown, hidden in ((True, "striped animals", "zebra"), (False, "zebra\ntiger", "striped animals")):
+        backbone = answering(THREE)
+        writer = PublishedPromptWriter(model(backbone), "paper" if is_paper else "repo")
+        prompts = writer.write(claim("zebra", "tiger"), 3, 0)
+        assert [each.role for each in prompts] == ["positive"] * 3 + ["neutral"] * 3
+        for chat in backbone.chats:
+            assert shown in chat.messages[1].text
+            assert hidden not in chat.messages[1].text
+
+
+def pairs(question: str, _: int) -> str:
+    count = int(question.split("exactly ")[1].split()[0])
+    about = question.split("responds to: ")[1].splitlines()[0]
+    return "\n".join(f"{n}. {about} number {n} | a cup number {n}" for n in range(1, count + 1))
+
+
+def test_model_writes_for_each_label():
+    backbone = ScriptedModel(pairs)
+    prompts = ModelPromptWriter(model(backbone)).write(claim("zebra", "tiger"), 5, 0)
+    positive = [each for each in prompts if each.role == "positive"]
+    assert [each.label for each in positive] == ["zebra"] * 3 + ["tiger"] * 2
+    assert all(each.prompt.startswith(each.label) for each in positive)
+    assert [each.seed for each in positive] == [each.seed for each in prompts if each.role == "neutral"]
+    assert "tiger" in backbone.chats[0].messages[1].text.split("bar")[-1], "other labels must not be shown"
+
+
+def test_model_writes_unrelated_prompts_and_finds_related_ones():
+    writer = ModelPromptWriter(model(answering(THREE)))
+    assert writer.unrelated(3, 0) == ["a dog", "a cat", "a cow"]
+    backbone = answering("2")
+    assert ModelPromptWriter(model(backbone)).related(claim("zebra"), ["a cup", "a tiger"]) == {1}
+    assert "1. a cup\n2. a tiger" in backbone.chats[0].messages[1].text
+
+
+# -- pairing -------------------------------------------------------------------------------------------------------------
+
+
+def judging(question: str, _: int) -> str:
+    """Writes prompts that contain the description; entails most those that contain it."""
+    description = question.split("like this:\n\n")[1].splitlines()[0]
+    if "prompts from which images were made" not in question:
+        kind = "quiet" if "leaves this neuron quiet" in question else "loud"
+        return "\n".join(f"{n}. {kind} {description} {n}" for n in range(1, 8))
+    lines = [line.split(". ", 1) for line in question.splitlines() if line[:1].isdigit()]
+    most = [number for number, prompt in lines if f"loud {description}" in prompt]
+    least = [number for number, prompt in lines if "loud" in prompt and description not in prompt][:7]
+    return f"MOST: {', '.join(most)}\nLEAST: {', '.join(least)}"
+
+
+def test_pairing_picks_from_prompts_of_all_methods():
+    claims = [claim(description=text, method=text) for text in ("dogs", "cats", "cows")]
+    seeds: dict[str, set[int]] = {}
+    for own, prompts in zip(claims, write_paired(claims, model(ScriptedModel(judging)), 0), strict=True):
+        assert isinstance(prompts, list)
+        assert [each.role for each in prompts] == ["positive"] * 7 + ["neutral"] * 7
+        assert [own.description in each.prompt for each in prompts] == [True] * 7 + [False] * 7
+        for each in prompts:
+            seeds.setdefault(each.prompt, set()).add(each.seed)
+    assert all(len(each) == 1 for each in seeds.values()), "one prompt has one image for all methods"
+
+
+def test_pairing_leaves_out_abstentions_and_reports_refusals():
+    claims = [claim(description=text) for text in ("dogs", "", "cats")]
+    written = write_paired(claims, model(ScriptedModel(judging)), 0)
+    assert written[1] == []
+
+    def refusing(question: str, attempt: int) -> str:
+        return REFUSAL if "prompts from which images were made" in question else judging(question, attempt)
+
+    refused = write_paired(claims, model(ScriptedModel(refusing)), 0)
+    assert [type(each) for each in refused] == [UnansweredQuestion, list, UnansweredQuestion]

@@ -1,0 +1,216 @@
+"""Evaluating a run: every record once, resumed where it stopped, bad input named, and the run as a whole."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmaia.cli.commands.evaluate import evaluate as command
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.comparison import compare_runs
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.judging.judges import ModelJudge
+from openmaia.evaluation.prompts import PublishedPromptWriter
+from openmaia.evaluation.run import evaluate_run
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.offline.collage import CollageGenerator
+from openmaia.runs import tables
+from openmaia.runs.records import Stop
+from openmaia.runs.run import TRIALS, InvestigationId, Run
+from tests.evaluation.scripted_model import ScriptedModel, answering, model
+from tests.helpers.samples import noise, record
+
+RED, GREEN, STRIPES = (Unit(target="t", layer="mono", index=index) for index in (0, 1, 3))
+SMALL = EvaluationDesign(n=2)
+
+
+def make_run(folder: Path, labels: dict[Unit, tuple[str, ...]], name: str = "demo") -> Run:
+    run = Run.create(load([f"name={name}", "units=all", "target.name=t", f"paths.runs={folder}"]))
+    run.set_plan(sorted(labels), 1)
+    for unit, each in labels.items():
+        stop = Stop.ANSWER if each else Stop.ABSTAIN
+        run.publish(record(unit, labels=each, description=" ".join(each), turns=(), stop=stop))
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(tmp_path, {RED: ("red",), GREEN: ("green",), STRIPES: ()})
+
+
+def scores(run: Run) -> dict[Unit, dict[str, Any]]:
+    return {investigation.unit: values for investigation, values in run.scores().items()}
+
+
+# -- every record once ---------------------------------------------------------------------------------------------------
+
+
+def test_evaluation_covers_every_record_once(run: Run, services: EvaluationServices):
+    progress: list[tuple[int, int]] = []
+    for _ in range(2):
+        evaluate_run(run, services, SMALL, lambda done, total: progress.append((done, total)))
+    assert progress == [(1, 3), (2, 3), (3, 3)]
+    found = scores(run)
+    assert [found[unit]["outcome"] for unit in (RED, GREEN, STRIPES)] == ["tested", "tested", "abstained"]
+    assert [found[unit]["others"] for unit in (RED, GREEN, STRIPES)] == [[1], [0], [0, 1]]
+    assert run.artifacts(TRIALS) == set()
+
+
+def test_evaluation_is_independent_of_other_evaluations(run: Run, services: EvaluationServices):
+    evaluate_run(run, services, SMALL)
+    before = run.scores()
+    run.files.delete("evaluation/t/mono/0-0.parquet")
+    evaluate_run(run, services, SMALL)
+    assert run.scores() == before
+
+
+class InterruptedGenerator(CollageGenerator):
+    """Is interrupted after some calls, as by Ctrl-C."""
+
+    def __init__(self, generator: Any, calls: int):
+        self._inner, self._left = generator, calls
+
+    def generate(self, requests):  # pyright: ignore[reportMissingParameterType, reportIncompatibleMethodOverride]
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        return self._inner.generate(requests)
+
+
+def test_evaluation_resumes_with_equal_scores(run: Run, services: EvaluationServices):
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_run(run, replace(services, generator=InterruptedGenerator(services.generator, 2)), SMALL)
+    assert len(run.artifacts(TRIALS)) == 1
+    assert run.evaluated() == set()
+    evaluate_run(run, services, SMALL)
+    resumed = run.scores()
+    run.files.delete_folder("evaluation")
+    evaluate_run(run, services, SMALL)
+    assert run.scores() == resumed
+
+
+# -- the run as a whole --------------------------------------------------------------------------------------------------
+
+
+def test_mean_difference_counts_abstentions(run: Run, services: EvaluationServices):
+    evaluate_run(run, services, SMALL)
+    expected = np.mean([values["auc"] - values["auc_other"] for values in run.scores().values()])
+    assert run_scores(run, 200).difference.mean == pytest.approx(expected)
+
+
+def test_run_scores_are_cached_until_an_evaluation_changes(run: Run, services: EvaluationServices):
+    evaluate_run(run, services, SMALL)
+    first = run_scores(run, 200)
+    assert repr(run_scores(run, 200)) == repr(first), "as texts, because NaN equals nothing"
+    assert "NaN" not in (run.files.read("evaluation.json") or b"").decode()
+    run.files.delete("evaluation/t/mono/3-0.parquet")
+    assert run_scores(run, 200).outcomes == {"tested": 2}
+
+
+def test_run_of_abstentions_scores_chance_and_can_be_compared(tmp_path: Path, services: EvaluationServices):
+    mute = make_run(tmp_path, {RED: (), GREEN: ()}, "mute")
+    full = make_run(tmp_path, {RED: ("red",), GREEN: ("green",)}, "full")
+    for each in (mute, full):
+        evaluate_run(each, services, SMALL)
+    whole = run_scores(mute, 200)
+    assert (whole.outcomes, whole.measures["auc"].mean) == ({"abstained": 2}, 0.5)
+    assert np.isnan(whole.measures["d"].mean)
+    (pair,) = compare_runs([(full, "full"), (mute, "mute")], 100)
+    assert {each.measure: each.units for each in pair.differences} == {"auc": 2, "turns": 2}
+    assert run_scores(mute, 100).activations.units == {}
+
+
+def test_run_of_one_unit_and_one_image_is_evaluated_and_compared(tmp_path: Path, services: EvaluationServices):
+    one, other = make_run(tmp_path, {RED: ("red",)}, "one"), make_run(tmp_path, {RED: ("green",)}, "other")
+    for each in (one, other):
+        evaluate_run(each, services, EvaluationDesign(n=1))
+    whole = run_scores(one, 100)
+    assert (whole.units, whole.measures["auc"].mean) == (1, 1.0)
+    assert np.isnan(whole.difference.mean)
+    (pair,) = compare_runs([(one, "one"), (other, "other")], 100)
+    auc = next(row for row in pair.differences if row.measure == "auc")
+    assert (auc.units, auc.p, auc.adjusted) == (1, None, None)
+    assert run_scores(one, 100).activations.units == {"mono": [0]}
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------------
+
+
+def test_run_without_records_is_refused_by_the_command(tmp_path: Path, services: EvaluationServices):
+    full, empty = make_run(tmp_path, {RED: ("red",)}, "full"), make_run(tmp_path, {}, "empty")
+    evaluate_run(empty, services, SMALL)
+    assert empty.scores() == {}
+    with pytest.raises(UsageError, match="empty holds no finished investigation.*run it with openmaia run"):
+        command([full.files.root, empty.files.root])
+    assert full.evaluated() == set()
+
+
+def test_label_that_is_no_string_is_named_with_its_unit(run: Run, services: EvaluationServices):
+    """As in a record that another program made or edited."""
+    path = Path(run.record_path(InvestigationId(unit=GREEN, replicate=0)))
+    rows, header = tables.load(path.read_bytes())
+    path.write_bytes(tables.dump(rows, None, header | {"summary": header["summary"] | {"labels": [7]}}))
+    with pytest.raises(UsageError, match=r"t/mono/1.*7 is a int.*put quotes"):
+        evaluate_run(run, services, SMALL)
+
+
+def test_prompts_in_another_language_leave_one_claim_unwritten(run: Run, services: EvaluationServices):
+    def answer(question: str, _: int) -> str:
+        word = "красный" if "\nred\n" in question else "a green square on the ground"
+        return "\n".join(f"{n}. {word} {n}" for n in range(1, 8))
+
+    writer = PublishedPromptWriter(model(ScriptedModel(answer)), "paper")
+    evaluate_run(run, replace(services, writer=writer), EvaluationDesign(preset="paper", random=0, detect=0))
+    found = scores(run)
+    assert (found[RED]["outcome"], found[RED]["auc"]) == ("unwritten", None)
+    assert "not in English" in found[RED]["cause"] and "asked 3 times" in found[RED]["cause"]
+    assert (found[GREEN]["outcome"], found[GREEN]["cause"]) == ("undrawable", ""), "the collage draws no such scene"
+    assert run_scores(run, 100).outcomes["unwritten"] == 1
+
+
+def test_judge_that_refuses_leaves_out_detection_only(tmp_path: Path, services: EvaluationServices):
+    alone, judged = make_run(tmp_path, {RED: ("red",)}, "alone"), make_run(tmp_path, {RED: ("red",)}, "judged")
+    services = replace(services, photographs=[noise(n) for n in range(8)])
+    design = EvaluationDesign(n=2, random=2, detect=8)
+    evaluate_run(alone, services, design)
+    evaluate_run(judged, replace(services, judge=ModelJudge(model(answering("I cannot look at this.")))), design)
+    detection = scores(judged)[RED].pop("detection")
+    assert (detection["judged"], detection["known"], "auprc" in detection) == (6, 0, False)
+    for name in ("outcome", "auc", "positive", "top1"):
+        assert scores(judged)[RED][name] == scores(alone)[RED][name]
+
+
+# -- what a config may ask for -------------------------------------------------------------------------------------------
+
+BASE = ["name=x", "units=all", "target.name=t"]
+SERVED = ["backbone.kind=openai", "backbone.model=org/judge-7b"]
+
+
+def test_paper_preset_needs_another_model_than_the_agents():
+    other = ["evaluate.preset=paper", "evaluate.writer.kind=openai", "evaluate.writer.model=other"]
+    assert load([*BASE, *SERVED, *other]).evaluate.preset == "paper"
+    same = ["evaluate.preset=paper", "evaluate.writer.kind=vllm", "evaluate.writer.model=/models/Judge-7b"]
+    with pytest.raises(UsageError, match=r"org/judge-7b \(openai\).*/models/Judge-7b \(vllm\)"):
+        load([*BASE, *SERVED, *same])
+    with pytest.raises(UsageError, match=r"org/judge-7b \(openai\).*org/judge-7b \(openai\)"):
+        load([*BASE, *SERVED, "evaluate.preset=paper"])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("evaluate.preset=paper", "language model"),
+        ("evaluate.preset=pairing", "language model"),
+        ("evaluate.preset=best", "labels or paper"),
+        ("evaluate.judge=me", "auto or eyes"),
+        ("evaluate.writer.kind=scripted", "rules or vllm"),
+        ("evaluate.writer.kind=openai", "evaluate.writer.model"),
+    ],
+)
+def test_wrong_setting_is_refused_by_its_key(override: str, message: str):
+    with pytest.raises(UsageError, match=message):
+        load([*BASE, override])

@@ -1,0 +1,75 @@
+"""Exemplars of a few pictures, through the passes that a store is made by."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Exemplar, UnitExemplars
+from openmaia.core.units import Unit
+from openmaia.exemplars import passes
+from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable
+from openmaia.exemplars.summary import Summary
+
+
+def dissect(
+    target: Readable,
+    given: Sequence[EncodedImage],
+    units: Sequence[Unit],
+    *,
+    k: int,
+    quantile: float,
+    identity: Callable[[EncodedImage], str] = lambda image: image.digest,
+) -> list[UnitExemplars]:
+    order, pictures = ordered(given, identity)
+    layers = list(dict.fromkeys(unit.layer for unit in units))
+    summaries = first(target, order, pictures, layers, k, [range(len(pictures))])
+    chosen = {layer: passes.choose(summary, order) for layer, summary in summaries.items()}
+    exemplars = kept(target, pictures, chosen)
+    rows = {layer: passes.unit_rows(target.info(), layer, summary, quantile) for layer, summary in summaries.items()}
+    return [
+        dataclasses.replace(rows[unit.layer][unit.index], unit=unit, exemplars=tuple(exemplars[unit.layer, unit.index]))
+        for unit in units
+    ]
+
+
+def ordered(
+    given: Sequence[EncodedImage], identity: Callable[[EncodedImage], str] = lambda image: image.digest
+) -> tuple[Order, list[EncodedImage]]:
+    unique = {identity(image): image for image in given}
+    digests = sorted(unique)
+    return Order(digests), [unique[digest] for digest in digests]
+
+
+def first(
+    target: Readable,
+    order: Order,
+    pictures: Sequence[EncodedImage],
+    layers: Sequence[str],
+    k: int,
+    shares: Sequence[Sequence[int]],
+) -> dict[str, Summary]:
+    """The first pass by as many workers as there are shares, added up in their order."""
+    scales = passes.scales(target, layers, (pictures[n].pixels for n in order.sample(passes.SCALED_ON)))
+    total = {layer: Summary.empty(scales[layer], k) for layer in layers}
+    for share in shares:
+        worker = FirstPass(target, order, scales, k)
+        worker.take((number, pictures[number].pixels) for number in share)
+        for layer, summary in worker.summaries().items():
+            total[layer].add(summary)
+    return total
+
+
+def kept(
+    target: Readable, pictures: Sequence[EncodedImage], chosen: dict[str, Chosen]
+) -> dict[tuple[str, int], list[Exemplar]]:
+    places = passes.wanted(chosen)
+    found: dict[tuple[str, int], list[Exemplar]] = {}
+    numbered = ((n, pictures[n].pixels) for n in sorted(places))
+    for number, image, maps in passes.second_pass(target, numbered, [""] * len(pictures), places):
+        image = EncodedImage(data=image.data, sources=pictures[number].sources)
+        for place, small in maps:
+            exemplar = Exemplar(kind=place.kind, rank=place.rank, activation=place.activation, image=image, map=small)
+            found.setdefault((place.layer, place.unit), []).append(exemplar)
+    for exemplars in found.values():
+        exemplars.sort(key=lambda e: (("top", "bottom", "random", "ladder").index(e.kind), e.rank))
+    return found

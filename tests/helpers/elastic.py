@@ -1,0 +1,123 @@
+"""`python -m tests.helpers.elastic FOLDER`: elastic pools on nodes with pretended GPUs. Writes what the tests of test_elastic.py
+look at to FOLDER/found.json."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
+import ray
+from ray.cluster_utils import Cluster
+
+from openmaia.cli.assembly import ConfigAssembly
+from openmaia.config.machine import PoolConfig
+from openmaia.config.schema import Config
+from openmaia.distributed import preflight
+from openmaia.distributed.failures import resolve
+from openmaia.distributed.pools.autoscaling import ScalingPolicy
+from openmaia.distributed.pools.handles import Pools
+from openmaia.distributed.pools.run_pools import run_pools
+from tests.helpers.loading import Counted, Load
+from tests.helpers.sleeping import Handle, pool
+from tests.helpers.sweeping import short
+
+GPUS = [f"pools.{role}.num_gpus=1" for role in ("target", "generator", "editor", "backbone")]
+
+
+@dataclass(frozen=True)
+class SleepingAssembly(ConfigAssembly):
+    """All hosts are `Counted`; everything else is that of the config."""
+
+    log: str = ""
+
+    def host(self, role: str, config: Config) -> Any:
+        return Counted(self.log, seconds=0.3)
+
+    def concurrency(self, role: str, config: Config) -> int:
+        return 0
+
+
+def main(folder: Path) -> None:
+    head = {"num_cpus": 2, "num_gpus": 7, "include_dashboard": False}
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=cluster.address, log_to_driver=False)
+    found = {"short": one_gpu_fewer(folder / "short"), "released": release(folder / "released")}
+    found["joined"] = join(cluster, folder / "joined")
+    (folder / "found.json").write_text(json.dumps(found))  # Ray prints about its nodes
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def one_gpu_fewer(folder: Path) -> dict[str, Any]:
+    """Eight replicas at most, on seven GPUs."""
+    config = short(folder, *GPUS, "pools.target.max_replicas=5", "pools.target.max_batch=4", "ray.memory_mb=1")
+    said, asked = list[str](), Load(folder / "log")
+    preflight.room(config, said.append)
+    with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
+        started = _until(made, lambda up: min(up.values()) == 1)
+        with asked.on(made.addresses["target"], callers=12, size=4):
+            _until(made, lambda up: up["target"] == 4)
+            time.sleep(3)
+            grown = made.statistics()["target"].replicas
+    # "and 4 CPUs" and the like belong to the machine
+    said = [line.partition(",")[0] + line[line.index(":") :] for line in said if "max_replicas" in line]
+    return {"said": said, "started": started, "grown": grown, "counted": asked.counted()}
+
+
+def release(folder: Path) -> dict[str, Any]:
+    """Seven GPUs; a generator that wants four, beside a backbone and an editor that are no longer needed."""
+    more = ["pools.generator.max_replicas=4", "pools.generator.max_batch=4", "pools.backbone.min_replicas=2"]
+    config = short(folder, *GPUS, *more, "pools.target.num_gpus=3")
+    asked = Load(folder / "log")
+    with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
+        before = _until(made, lambda up: up["backbone"] == 2 and min(up.values()) == 1)
+        with asked.on(made.addresses["generator"], callers=12, size=4):
+            time.sleep(4)  # it wants to grow and cannot
+            before = {role: counts.replicas for role, counts in made.statistics().items()}
+            made.release("backbone")
+            made.release("editor")
+            after = _until(made, lambda up: up["generator"] == 4)
+        late = Handle(made.addresses["backbone"], "late").ask("double", [10**6])
+    return {"before": before, "after": after, "late": late, "counted": asked.counted()}
+
+
+def join(cluster: Any, folder: Path) -> dict[str, Any]:
+    folder.mkdir()
+    asked = Load(folder / "log")
+    host = Counted(str(asked.log), seconds=0.3)
+    policy = ScalingPolicy(1, 3, up_after=0.5, down_after=60.0)
+    with (
+        pool(host, PoolConfig(max_replicas=3, max_batch=4, num_gpus=4), policy=policy) as made,
+        asked.on(made.address, callers=12, size=4),
+    ):
+        until = time.monotonic() + 60
+        while made.manager.status is None or len(made.manager.status.unplaced) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        before = made.statistics().replicas
+        cluster.add_node(num_cpus=1, num_gpus=8)
+        after = made.wait_for(lambda now: now.replicas == 3, seconds=120).replicas
+        time.sleep(2)
+        nodes = {resolve(actor.node.remote(), timeout=60) for actor in made.manager._actors.values()}
+    return {"before": before, "after": after, "nodes": len(nodes), "counted": asked.counted()}
+
+
+def _until(made: Pools, condition: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    until = time.monotonic() + 120
+    while True:
+        up = {role: counts.replicas for role, counts in made.statistics().items()}
+        if condition(up) or time.monotonic() > until:
+            return up
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,78 @@
+"""`python -m tests.helpers.one_gpu FOLDER`: exemplars on a node with one pretended GPU, which is free first and then held by pools
+that are kept up. Writes what the tests of test_exemplars.py look at to FOLDER/found.json."""
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
+
+import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
+import ray
+
+from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.distributed.exemplars import team
+from openmaia.distributed.pools import kept
+from tests.conftest import REPOSITORY
+from tests.helpers.sweeping import pictures
+
+LAYERS = ["0", "2"]
+
+
+def config(folder: Path, store: str) -> Config:
+    return load(
+        [
+            str(REPOSITORY / "configs/closed-form.yaml"),
+            "target.kind=network",
+            "target.name=net",
+            "target.network=tests.helpers.networks:watchful",
+            f"target.layers=[{','.join(LAYERS)}]",
+            "pictures.kind=folder",
+            f"pictures.folder={folder / 'pictures'}",
+            f"paths.exemplars={folder / store}",
+            "pools.target.num_gpus=1",
+            "ray.exemplar_workers=2",
+            "ray.address=auto",
+        ]
+    )
+
+
+def main(folder: Path) -> None:
+    pictures(folder / "pictures", 300)
+    shown = folder / "shown"
+    os.environ["OPENMAIA_TEST_SHOWN"] = str(shown)
+    exemplars.make(config(folder, "reference"), LAYERS)
+    ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    shown.unlink()
+    found = {"free": compute(folder, "free") | {"shown": _lines(shown)}}
+    kept.up(config(folder, "none"), ConfigAssembly())
+    while kept.statistics(kept.names()[0])["target"].replicas < 1:
+        time.sleep(0.2)
+    shown.unlink()
+    found["held"] = compute(folder, "held") | {"shown": _lines(shown)}
+    kept.down(config(folder, "none"))
+    (folder / "found.json").write_text(json.dumps(found))
+    ray.shutdown()
+
+
+def compute(folder: Path, store: str) -> dict[str, Any]:
+    said, began = list[str](), time.monotonic()
+    with team(config(folder, store), ConfigAssembly(), said.append) as workers:
+        info = workers.info()
+        seconds = time.monotonic() - began
+        workers.compute(LAYERS, lambda done, total: None)
+    return {"layers": list(info.layers), "info_seconds": seconds, "said": said}
+
+
+def _lines(path: Path) -> dict[str, int]:
+    return Counter(path.read_text().splitlines())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

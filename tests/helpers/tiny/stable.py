@@ -1,0 +1,83 @@
+"""Stable Diffusion 1.5 and InstructPix2Pix, tiny, with seeded random weights."""
+
+from pathlib import Path
+
+import torch
+from diffusers import (
+    EulerAncestralDiscreteScheduler,
+    PNDMScheduler,
+    StableDiffusionInstructPix2PixPipeline,
+    StableDiffusionPipeline,
+    UNet2DConditionModel,
+)
+from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
+from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPVisionConfig
+
+from tests.helpers.tiny.flux import WIDTH, autoencoder, clip_encoder, clip_tokenizer
+
+
+def save_stable(folder: Path) -> Path:
+    """With a safety checker, as the published model has one."""
+    torch.manual_seed(0)
+    tokens = clip_tokenizer(folder)
+    # The scheduler as it stands in the published model.
+    scheduler = PNDMScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
+    )
+    StableDiffusionPipeline(
+        scheduler=scheduler,
+        vae=autoencoder(latent_channels=4),
+        text_encoder=clip_encoder(tokens),
+        tokenizer=tokens,
+        unet=unet(in_channels=4),
+        safety_checker=checker(),
+        feature_extractor=CLIPImageProcessor(size=32, crop_size=32),
+    ).save_pretrained(folder)
+    return folder
+
+
+def save_pix2pix(folder: Path) -> Path:
+    torch.manual_seed(0)
+    tokens = clip_tokenizer(folder)
+    # Draws noise at every step, from the picture's own generator.
+    scheduler = EulerAncestralDiscreteScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="linspace"
+    )
+    StableDiffusionInstructPix2PixPipeline(
+        scheduler=scheduler,
+        vae=autoencoder(latent_channels=4),
+        text_encoder=clip_encoder(tokens),
+        tokenizer=tokens,
+        unet=unet(in_channels=8),
+        safety_checker=checker(),
+        feature_extractor=CLIPImageProcessor(size=32, crop_size=32),
+    ).save_pretrained(folder)
+    return folder
+
+
+def unet(in_channels: int) -> UNet2DConditionModel:
+    return UNet2DConditionModel(
+        sample_size=8,
+        in_channels=in_channels,
+        out_channels=4,
+        block_out_channels=(8, 16),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=4,
+        attention_head_dim=4,
+        cross_attention_dim=WIDTH,
+    )
+
+
+def checker() -> StableDiffusionSafetyChecker:
+    """Takes every picture for unsafe: each threshold is below any cosine."""
+    text = CLIPTextConfig(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
+    vision = CLIPVisionConfig(
+        hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+    )
+    model = StableDiffusionSafetyChecker(
+        CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=16)
+    )
+    model.concept_embeds_weights.data.fill_(-2.0)
+    return model

@@ -1,0 +1,100 @@
+"""Investigations and evaluations that ask the services for what `assumed.yaml` says, and hosts that sleep instead of answering.
+
+The run's name ends with `-` and the factor by which all times are divided.
+"""
+
+import itertools
+import time
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from openmaia.agent.loop import InvestigationResult
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
+from openmaia.distributed.evaluation import EvaluationWorker
+from openmaia.distributed.worker import InvestigationWorker, SweepContext
+from openmaia.reporting.costs.simulation import Trace
+from openmaia.reporting.costs.workload import Workload, from_rates
+from openmaia.runs.run import InvestigationId
+from tests.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
+from tests.helpers.sweeping import LAYERS
+
+TESTED = 7
+"""Pairs of images that test each description."""
+
+IMAGE = EncodedImage(data=bytes(IMAGE_BYTES))
+
+
+@cache
+def workload() -> Workload:
+    return from_rates()
+
+
+def trace(investigation: InvestigationId) -> Trace:
+    """The steps of one investigation, the same in every process."""
+    first = dict(zip(LAYERS, itertools.accumulate(LAYERS.values(), initial=0), strict=False))
+    number = sum(LAYERS.values()) * investigation.replicate + first[investigation.unit.layer] + investigation.unit.index
+    return workload().traces[number % len(workload().traces)]
+
+
+class ScaledSleeper(Sleeper):
+    """All services in one, editor included."""
+
+    def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
+        self._sleep(len(requests))
+        return [GeneratedImage(image=IMAGE) for _ in requests]
+
+
+class Investigator(InvestigationWorker):
+    """Asks for what the trace says, instead of what an agent would."""
+
+    def start(self) -> None:
+        workload()
+
+    def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
+        sweep = self.sweeps[number]
+        services = sweep.pools.services(sweep.exemplars, caller)
+        for service, amount in trace(investigation):
+            if service:
+                _ask(services, service, int(amount), investigation, caller)
+            else:
+                time.sleep(amount / _factor(sweep))
+        return InvestigationResult(investigation=investigation, summary={})
+
+
+class Tester(EvaluationWorker):
+    """Asks for the images of one description and shows them and another unit's to the target."""
+
+    def prepare(self, number: int) -> Any:
+        return None
+
+    def run(self, number: int, investigation: InvestigationId, reference: Any, caller: str) -> None:
+        sweep = self.sweeps[number]
+        services = sweep.pools.services(sweep.exemplars, caller)
+        for service, amount in tests_of_a_unit().items():
+            _ask(services, service, amount, investigation, caller)
+
+    def score(self, number: int) -> None:
+        pass
+
+
+def tests_of_a_unit() -> dict[str, int]:
+    """What the test of one description asks of the services."""
+    return {"generator": 2 * TESTED, "target": 4 * TESTED}
+
+
+def _factor(sweep: SweepContext) -> float:
+    return float(sweep.config.name.partition("-")[2])
+
+
+def _ask(services: Services, service: str, count: int, investigation: InvestigationId, caller: str) -> None:
+    match service:
+        case "backbone":
+            services.backbone.reply([chat(caller if count == 1 else "", 0) for _ in range(count)])
+        case "generator":
+            services.generator.generate([Generation(prompt="", seed=0) for _ in range(count)])
+        case "editor":
+            services.editor.edit([Edit(image=IMAGE, instruction="", seed=0) for _ in range(count)])
+        case _:
+            services.target.probe([Probe(unit=investigation.unit, image=IMAGE) for _ in range(count)])

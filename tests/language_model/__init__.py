@@ -1,0 +1,1 @@
+"""A real language model plays the agent: `make agent`."""

@@ -1,0 +1,86 @@
+"""A language model describes units of EfficientNet-Lite0; its descriptions are compared with those of simpler methods.
+
+    python -m tests.language_model [url=http://127.0.0.1:8000/v1 model=NAME] [sees=images] [each=8] [ablation=2] [runs=FOLDER]
+
+Without a URL, a model of 1.5 billion parameters is fetched and served on this machine (see model.py). A run that was
+stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file. Two cores take about an hour. `ablation=2`
+also runs two units of each layer with other forms of a turn, without a viewer, and with the published prompt.
+`vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and writes nothing but its run.
+"""
+
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+from tests.language_model import results
+from tests.language_model.model import NAME, converted, served
+from tests.prepare import CACHE
+
+CONFIGS = [str(REPOSITORY / "configs/demo.yaml"), str(REPOSITORY / "configs/models/local-cpu.yaml")]
+LAYERS = ("_blocks.2", "_blocks.10", "_conv_head")
+VARIANTS = {
+    "agent": [],
+    # The model sees the exemplars, and answers without an experiment.
+    "exemplars": [
+        "without=[text2image,edit_images]", "task.evidence.experiments=0", "task.evidence.labels=0",
+        "limits.soft_turns=1", "limits.turns=3",
+    ],
+}  # fmt: skip
+ABLATION = {
+    "as-shipped": [],
+    "grammar": ["backbone.protocol=grammar"],
+    "tools": ["backbone.protocol=tools"],
+    "no-viewer": ["viewer.kind=none"],
+    # The prompt alone: the rule about evidence stays.
+    "published-prompt": ["task.name=published", "task.evidence.experiments=2", "task.evidence.labels=1"],
+}
+ASKED = {
+    "url": "",
+    "model": NAME,
+    "sees": "text",
+    "each": "8",
+    "ablation": "0",
+    "vllm": "0",
+    "runs": str(CACHE / "language_model" / "runs"),
+}
+
+
+def main() -> None:
+    given = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+    if unknown := given.keys() - ASKED.keys():
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(f'{name}=…' for name in ASKED)}")
+    asked = ASKED | given
+    runs = Path(asked["runs"])
+    if int(asked["vllm"]):
+        vllm = ["backbone.kind=vllm", f"backbone.model={converted()}", "backbone.vllm.eager=true"]
+        sweep("vllm", asked, asked["vllm"], vllm)
+        return
+    with nullcontext(asked["url"]) if asked["url"] else served() as url:
+        served_by = [f"backbone.model={asked['model']}", f"backbone.base_url={url}"]
+        for name, overrides in VARIANTS.items():
+            sweep(name, asked, asked["each"], [*served_by, *overrides])
+        for name, overrides in ABLATION.items() if int(asked["ablation"]) else ():
+            sweep(name, asked, asked["ablation"], [*served_by, *overrides])
+    ablated = {name: runs / name for name in ABLATION}
+    results.write(runs, list(VARIANTS), selection(asked["each"]), asked["model"], ablated)
+
+
+def selection(each: str) -> str:
+    return ":".join(f"{layer}=random:{each}" for layer in LAYERS)
+
+
+def sweep(name: str, asked: dict[str, str], each: str, overrides: list[str]) -> None:
+    """Runs a sweep, or continues it."""
+    settings = [f"name={name}", f"units={selection(each)}", f"paths.runs={asked['runs']}", f"paths.cache={CACHE}"]
+    settings += ["ray.investigations=1", f"backbone.sees={asked['sees']}", *overrides]
+    done = subprocess.run(
+        [sys.executable, "-m", "openmaia.cli.main", "run", *CONFIGS, *settings], cwd=REPOSITORY, check=False
+    )
+    if done.returncode not in (0, 1):
+        sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

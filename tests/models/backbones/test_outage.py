@@ -1,0 +1,78 @@
+"""An outage of the model server: one request tries it, the others wait, and no investigation fails."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from openmaia.agent.patience import PatientBackbone
+from openmaia.config.models import BackboneConfig
+from openmaia.core.errors import ServiceError, ServiceUnavailable
+from openmaia.core.messages import Chat, user
+from openmaia.models.backbones.openai_server import OpenAiBackbone
+from openmaia.models.backbones.outage import Outage
+from tests.helpers.misbehaving import GOOD, Act, Server, misbehaving
+
+CHAT = Chat(conversation="c", messages=(user("What is it?"),), seed=1, max_tokens=50)
+AWAY = Act(status=503, body={"error": {"message": "loading the model"}})
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with misbehaving() as started:
+        yield started
+
+
+def backbone(server: Server) -> OpenAiBackbone:
+    return OpenAiBackbone(BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", tries=1))
+
+
+def test_only_one_request_tries_a_server_that_is_away(server: Server):
+    server.otherwise = lambda asked: AWAY
+    asked = backbone(server)
+    for _ in range(20):
+        with pytest.raises(ServiceUnavailable, match="loading the model"):
+            asked.reply([CHAT])
+    assert len(server.asked) == 1
+
+
+def test_server_that_is_back_is_used_again(server: Server):
+    server.then(AWAY)
+    asked = backbone(server)  # tries the server again after ten seconds
+    answers: list[str] = []
+    patient = PatientBackbone(backbone=asked, minutes=1, pause=0.05)
+    threads = [threading.Thread(target=lambda: answers.append(patient.reply([CHAT])[0].text)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert answers == ["heard: What is it?"] * 8
+
+
+def test_outage_is_waited_for_no_longer_than_asked(server: Server):
+    server.otherwise = lambda asked: AWAY
+    began = time.monotonic()
+    with pytest.raises(ServiceUnavailable):
+        PatientBackbone(backbone=backbone(server), minutes=0.02, pause=0.2).reply([CHAT])
+    assert 0.5 < time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_other_failures_are_no_outage(server: Server, status: int):
+    server.then(Act(status=status, body={"error": {"message": "wrong"}}), GOOD)
+    asked = backbone(server)
+    with pytest.raises(ValueError if status > 400 else ServiceError) as caught:
+        asked.reply([CHAT])
+    assert not isinstance(caught.value, ServiceUnavailable)
+    assert asked.reply([CHAT])[0].text == "heard: What is it?"
+
+
+def test_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture):
+    outage = Outage("http://server")
+    for _ in range(3):
+        outage.begin("http://server is away")
+    outage.end()
+    outage.end()
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == 2 and "outage_minutes" in texts[0] and "answers again" in texts[1]

@@ -1,0 +1,119 @@
+"""The forms of a turn: as a grammar that constrains the model, and as calls of functions."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from openmaia.agent.tasks.grammar import parse
+from openmaia.config.loading import load
+from openmaia.config.models import BackboneConfig
+from openmaia.core.errors import UsageError
+from openmaia.core.messages import AnswerFormat, Chat, Message, assistant, system, user
+from openmaia.models.backbones.openai_server import OpenAiBackbone
+from openmaia.models.backbones.streaming import read_stream
+from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls
+from openmaia.models.backbones.turn_grammar import turn_grammar
+from tests.helpers.misbehaving import Server, misbehaving
+
+CHOICES = AnswerFormat(text="REASONING", decided_by="LABEL", choices=("SELECTIVE", "SPURIOUS"))
+FORMATS = [AnswerFormat(), AnswerFormat(text="BIAS", decided_by="BIAS"), CHOICES]
+EXPERIMENT = "[HYPOTHESIS LIST]:\n1. H1: dogs\n2. H2: grass\n\n[CODE]:\n```python\nprint(1)\n\nprint(`2`)\n```\n"
+TURNS = [EXPERIMENT, "[DESCRIPTION]: dogs on grass\n[LABEL 1]: dog\n[LABEL 2]: grass"]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with misbehaving() as started:
+        yield started
+
+
+def sent(server: Server, protocol: str, *messages: Message) -> dict[str, Any]:
+    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol=protocol)
+    chat = Chat(conversation="c", messages=messages, seed=1, max_tokens=50, answer=AnswerFormat())
+    OpenAiBackbone(config).reply([chat])
+    return server.asked[-1].body
+
+
+@pytest.mark.parametrize("answer", FORMATS)
+def test_grammar_is_accepted_by_the_compiler_of_vllm(answer: AnswerFormat):
+    xgrammar = pytest.importorskip("xgrammar")
+    xgrammar.Grammar.from_ebnf(turn_grammar(answer))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_turn"),
+    [
+        ("[HYPOTHESIS LIST]:\n1. dogs\n\n[CODE]:\n```python\nprint(1)\n\n  print('[LABEL 1]')\n```\n", True),
+        ("[CODE]:\n```python\nprint(1)\n```\n", True),
+        ("[DESCRIPTION]: dogs on grass\n[LABEL 1]: dog\n[LABEL 2]: grass\n", True),
+        ("[DESCRIPTION]: NONE\n", True),
+        ("[CODE]:\n```python\nprint(1)\n```\n[DESCRIPTION]: dogs\n", False),
+        ("The unit responds to dogs.\n", False),
+        ("[DESCRIPTION]: [LABEL 1]: dog\n", False),
+    ],
+)
+def test_grammar_admits_turns_alone(text: str, is_turn: bool):
+    """Matched byte by byte with xgrammar, as vLLM does while it generates."""
+    xgrammar = pytest.importorskip("xgrammar")
+    vocabulary = [bytes([byte]) for byte in range(256)] + [b"</s>"]
+    info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[256])
+    compiled = xgrammar.GrammarCompiler(info).compile_grammar(turn_grammar(AnswerFormat()))
+    matcher = xgrammar.GrammarMatcher(compiled)
+    accepted = all(matcher.accept_token(byte) for byte in text.encode())
+    assert (accepted and matcher.accept_token(256)) is is_turn
+
+
+def test_grammar_is_sent_to_the_server(server: Server):
+    body = sent(server, "grammar", user("q"))
+    assert body["grammar"] == body["structured_outputs"]["grammar"] == turn_grammar(AnswerFormat())
+    assert "grammar" not in sent(server, "text", user("q"))
+
+
+def test_turns_are_sent_as_calls(server: Server):
+    body = sent(server, "tools", system("You are."), user("q"), assistant(EXPERIMENT), user("1\n2"))
+    roles = [message["role"] for message in body["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert body["messages"][2]["tool_calls"][0]["id"] == body["messages"][3]["tool_call_id"]
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["run_experiment", "answer"]
+    assert "run_experiment" in body["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("text", TURNS)
+def test_turn_survives_the_way_through_a_call(text: str):
+    answer = AnswerFormat()
+    calling, _ = with_calls([assistant(text)], answer, lambda message: {"content": message.text})
+    again = parse(turn_text(calling["tool_calls"], answer), answer)
+    expected = parse(text, answer)
+    assert (again.code, again.hypotheses, again.description, again.labels) == (
+        expected.code, expected.hypotheses, expected.description, expected.labels,
+    )  # fmt: skip
+
+
+def test_choice_survives_the_way_through_a_call():
+    (_, function) = functions(CHOICES)
+    assert function["function"]["parameters"]["properties"]["labels"]["items"]["enum"] == ["SELECTIVE", "SPURIOUS"]
+    arguments = json.dumps({"reasoning": "snow", "labels": ["SPURIOUS"]})
+    text = turn_text([{"function": {"name": "answer", "arguments": arguments}}], CHOICES)
+    assert parse(text, CHOICES).labels == ("SPURIOUS",)
+
+
+def test_streamed_call_is_put_together():
+    pieces = [{"name": "run_experiment", "arguments": ""}, {"arguments": '{"code": "pr'}, {"arguments": 'int(1)"}'}]
+    events = [{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": piece}]}}]} for piece in pieces]
+    events.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    chat = Chat(conversation="c", messages=(), seed=1, max_tokens=50, answer=AnswerFormat())
+    body = json.loads(read_stream([f"data: {json.dumps(event)}" for event in events], chat, ()))
+    assert parse(turn_text(body["choices"][0]["message"]["tool_calls"], AnswerFormat())).code == "print(1)"
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "[1]", "null", '{"code": null}', '{"code": 1, "hypotheses": "x"}'])
+def test_malformed_call_is_no_error(arguments: str):
+    parse(turn_text([{"function": {"name": "run_experiment", "arguments": arguments}}], AnswerFormat()))
+
+
+@pytest.mark.parametrize(("kind", "protocol"), [("anthropic", "grammar"), ("vllm", "tools"), ("openai", "xml")])
+def test_protocol_that_a_backbone_does_not_have_is_refused(kind: str, protocol: str):
+    with pytest.raises(UsageError, match=f"backbone.protocol='?{protocol}"):
+        load(["configs/demo.yaml", f"backbone.kind={kind}", "backbone.model=m", f"backbone.protocol={protocol}"])

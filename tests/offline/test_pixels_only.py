@@ -1,0 +1,96 @@
+"""The scripted experimenter sees pixels only: scrambling everything else that images carry changes nothing."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmaia.agent import investigate
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly.exemplars import make
+from openmaia.config.schema import Config
+from openmaia.core.images import EncodedImage, flatten
+from openmaia.core.messages import Chat, Message, Reply
+from openmaia.core.selection import select
+from openmaia.core.services import Backbone
+from openmaia.datasets.folder import FileSource
+from openmaia.datasets.library import DatasetImage
+from openmaia.exemplars.compute import LARGEST, exemplar_images
+from openmaia.exemplars.store import ExemplarStore
+from tests.helpers.dissecting import dissect
+from tests.helpers.samples import comparable
+
+pytestmark = pytest.mark.slow
+
+
+class Scrambling:
+    """Passes every image on with a false recipe and false sources."""
+
+    def __init__(self, backbone: Backbone):
+        self._backbone = backbone
+        self.images = 0
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        return self._backbone.reply(
+            [dataclasses.replace(c, messages=list(map(self._false, c.messages))) for c in chats]
+        )
+
+    def _false(self, message: Message) -> Message:
+        self.images += len(message.images)
+        parts = tuple(
+            EncodedImage(data=part.data, sources=("elephant",), recipe='{"figures": "elephant"}')
+            if isinstance(part, EncodedImage)
+            else part
+            for part in message.parts
+        )
+        return dataclasses.replace(message, parts=parts)
+
+
+def scrambled(items: Sequence[DatasetImage], folder: Path) -> list[DatasetImage]:
+    """Copies files under other names, in the same order, with the caption and category of another file."""
+    made: list[DatasetImage] = []
+    for index, (item, other) in enumerate(zip(items, reversed(items), strict=True)):
+        assert isinstance(item.source, FileSource)
+        path = folder / f"elephant-{index}{item.source.path.suffix}"
+        shutil.copy(item.source.path, path)
+        made.append(dataclasses.replace(item, source=FileSource(path), caption=other.caption, category=other.category))
+    return made
+
+
+def shown(item: DatasetImage) -> EncodedImage:
+    image = item.load()
+    image.thumbnail((LARGEST, LARGEST))
+    return EncodedImage.of(np.asarray(flatten(image)), [item.digest])
+
+
+def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Config], tmp_path: Path):
+    config = small("units=_conv_head=66")
+    target = build.target(config)
+    units = select(config.units, target.info()).units
+    items = exemplar_images(config, build.library(config))
+    (tmp_path / "scrambled").mkdir()
+    other = scrambled(items, tmp_path / "scrambled")
+    found = dissect(
+        target,
+        [shown(item) for item in other],
+        units,
+        k=config.exemplars.k,
+        quantile=0.99,
+        identity=lambda p: p.sources[0],
+    )
+    store = ExemplarStore.at(str(tmp_path / "store"), "target", "pictures")
+    store.claim({})
+    store.write("_conv_head", found)
+
+    services = build.services(config, make(config, [unit.layer for unit in units]))
+    options, task = build.options(config), load_task("description")
+    plain = investigate(units[0], task, services, options)
+    backbone = Scrambling(services.backbone)
+    changed = dataclasses.replace(services, exemplars=store, backbone=backbone)
+    assert comparable(investigate(units[0], task, changed, options)) == comparable(plain)
+    assert backbone.images > 45
+    assert plain.labels

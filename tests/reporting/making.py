@@ -1,0 +1,206 @@
+"""Small runs for the tests of this folder, built through the real classes."""
+
+import dataclasses
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+
+from openmaia.config.loading import load
+from openmaia.config.models import TargetConfig
+from openmaia.config.schema import Config
+from openmaia.core.images import EncodedImage
+from openmaia.core.units import Unit
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.scores import Evaluation
+from openmaia.evaluation.storage import to_parquet
+from openmaia.evaluation.trials import Stimulus, Trial
+from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps
+from openmaia.runs.run import EVALUATION, InvestigationId, Run
+
+HOSTILE = "</script><script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">{{ 7*7 }}"
+
+
+def sample_image(seed: int) -> EncodedImage:
+    coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    return EncodedImage.of(np.kron(coarse, np.ones((16, 16, 1), dtype=np.uint8)))
+
+
+def entry(id: str, image: EncodedImage, value: float | None = None) -> ImageEntry:
+    mask = np.zeros((64, 64), dtype=bool)
+    mask[:32] = True
+    activation = None if value is None else {"value": value, "percentile": 97.0, "z": 2.0, "fired": True}
+    return ImageEntry(id=id, original=image.digest, mask=np.packbits(mask, axis=1).tobytes(), activation=activation)
+
+
+def call(ordinal: int, name: str, arguments: object, **values: object) -> ToolCall:
+    plain = ToolCall(
+        ordinal=ordinal,
+        name=name,
+        arguments=dumps(arguments),
+        arguments_digest="",
+        result="null",
+        error=None,
+        entries=(),
+        shown=(),
+        asked=(),
+        seconds=0.1,
+    )
+    return dataclasses.replace(plain, **values)  # pyright: ignore[reportArgumentType]
+
+
+def turn(index: int, reply: str, **values: object) -> Turn:
+    plain = Turn(
+        index=index,
+        reply=reply,
+        code="",
+        hypotheses=(),
+        forgiven=(),
+        status="",
+        calls=(),
+        observation=(),
+        output_digest="",
+        prompt_tokens=1000,
+        cached_tokens=0,
+        generated_tokens=200,
+        left_out="",
+        backbone_seconds=1.5,
+        experiment_seconds=0.5,
+    )
+    return dataclasses.replace(plain, **values)  # pyright: ignore[reportArgumentType]
+
+
+def turns(text: str) -> tuple[Turn, ...]:
+    """Exemplars, a drawn and measured image, and an answer; `text` wherever a text of others can stand."""
+    top, drawn = sample_image(1), sample_image(2)
+    code = f"print({text!r})  # an experiment"
+    label = "[image-1, masked]"
+    first = turn(
+        0,
+        f"{text}\n[HYPOTHESIS LIST]:\n1. {text}\n2. cats\n\n[CODE]:\n```python\n{code}\n```\n",
+        code=code,
+        hypotheses=(text, "cats"),
+        forgiven=(text,),
+        status="ok",
+        calls=(
+            call(0, "dataset_exemplars", ["top"], entries=(entry("image-1", top, 5.0),)),
+            call(1, "display", [[{"image": "image-1", "view": "masked"}]], shown=(label, top)),
+        ),
+        observation=(f"{text}\n{label}\n", top, "\n".join(f"line {n} {text}" for n in range(60))),
+        images={top.digest: top},
+    )
+    second = turn(
+        1,
+        f"[HYPOTHESIS LIST]:\n1. dogs\n2. Cats\n\n[CODE]:\n```python\n{code}\n```\n",
+        code=code,
+        hypotheses=("dogs", "Cats"),
+        status="error",
+        calls=(
+            call(0, "text2image", [[text]], entries=(entry("image-2", drawn),)),
+            call(1, "call_neuron", [[{"image": "image-2", "view": ""}]], entries=(entry("image-3", drawn, 7.25),)),
+            call(2, text, [text], error=text),
+        ),
+        observation=(text,),
+        images={drawn.digest: drawn},
+    )
+    return first, second, turn(2, f"[DESCRIPTION]: {text}\n[LABEL 1]: {text}")
+
+
+def record(unit: Unit, config: Config, *, text: str = "a striped cat", stop: Stop = Stop.ANSWER) -> Record:
+    return Record(
+        unit=unit,
+        replicate=0,
+        stop=stop,
+        cause="limits.turns=3" if stop is Stop.LIMIT else "",
+        description=text if stop is Stop.ANSWER else "",
+        labels=(text, "second label") if stop is Stop.ANSWER else (),
+        backbone=f"scripted (no language model; eyes: {text})",
+        task=text,
+        sandbox="full",
+        prompts=(text, "user"),
+        turns=turns(text),
+        config=dataclasses.asdict(config),
+        started=0.0,
+        notes=(text,),
+    )
+
+
+def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> bytes:
+    activations = (best, 4.0, 2.0, 5.0)
+    roles = ("positive", "positive", "neutral", "neutral")
+    stimuli = tuple(
+        Stimulus(
+            role=role,
+            label=text,
+            prompt=text,
+            digest=sample_image(n).digest,
+            missing_terms=(text,) if n == 3 else (),
+            shows=(True, None, True, False)[n],
+            verified_by=text,
+            data=sample_image(n).webp(),
+            activation=activations[n],
+        )
+        for n, role in enumerate(roles)
+    )
+    trial = Trial(
+        claim=Claim(unit=unit, description=text, labels=(text,)),
+        outcome="tested",
+        cause=text,
+        writer=text,
+        protocol="labels",
+        stimuli=stimuli,
+        matrix=np.array([activations] * 8, np.float16).T,
+        location=np.zeros(8),
+        scale=np.ones(8),
+        standard="exemplars",
+        detection={"judge": text, "judged": 2, "known": 2, "shown": 1, "auprc": 0.5, "f1": None, "marks": []},
+    )
+    other = dataclasses.replace(trial, claim=Claim(unit=dataclasses.replace(unit, index=unit.index + 1)))
+    return to_parquet(Evaluation(trial=trial, others=(other,)))
+
+
+def run(folder: Path, *, name: str = "tiny", text: str = "a striped cat", layer: str = "layer4") -> Run:
+    """Five units: 0 answered and evaluated, 1 answered, 2 at a limit, 3 failed, 4 pending."""
+    config = load([f"name={name}", "units=all", "target.name=net", f"paths.runs={folder}"])
+    config = dataclasses.replace(config, target=TargetConfig(name="net", layers=[layer]))
+    made = Run.create(config)
+    units = [Unit(target=text if "<" in text else "net", layer=layer, index=n) for n in range(5)]
+    made.set_plan(units, 1)
+    for unit in units[:2]:
+        made.publish(record(unit, config, text=text))
+        made.write_artifact(
+            EVALUATION, InvestigationId(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 1.0)
+        )
+    made.publish(record(units[2], config, text=text, stop=Stop.LIMIT))
+    made.fail(InvestigationId(unit=units[3], replicate=0), f"ServiceError: the generator died {text}\nTraceback {text}")
+    return made
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: elements with attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self._text = io.StringIO()
+        self._raw = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._raw = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._raw = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._raw:
+            self._text.write(data)
+
+    @property
+    def text(self) -> str:
+        return self._text.getvalue()
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]

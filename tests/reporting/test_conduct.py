@@ -1,0 +1,31 @@
+"""How well agents follow the protocol, counted over real investigations."""
+
+from openmaia.agent.tasks.grammar import DESCRIBED
+from openmaia.reporting.conduct import conduct
+from tests.agent.conftest import Investigate, pictures, run
+from tests.helpers.investigating import ANSWER, code
+
+__all__ = ["pictures", "run"]
+
+
+def test_conduct_counts_what_agents_did(run: Investigate):
+    first = run(
+        f"{code('1 / 0')}\n{ANSWER}",  # set aside
+        "I think it is red.",
+        ANSWER,  # sent back
+        code("tools.display(system.call_neuron(['red'])[1])").replace("```python", "```py"),
+        ANSWER,
+        overrides=("task.evidence.experiments=1",),
+    )
+    second = run("[DESCRIPTION]: NONE")
+    found = conduct([first, second], DESCRIBED)
+    assert found.ended == {"answer": 1, "abstain": 1}
+    assert (found.investigations, found.turns, found.unmeasured) == (2, 6, 1)
+    assert (found.empty, found.set_aside, found.sent_back, found.cut) == (1, 1, 1, 0)
+    assert (found.experiments, found.tracebacks, found.stopped, found.images) == (2, 1, 0, 1)
+    assert found.forgiven["a fence marked 'py' instead of 'python'"] == 1
+    assert found.prompt_tokens > found.generated_tokens > 0 and found.seconds > 0
+
+
+def test_run_without_records_has_counts_of_zero():
+    assert conduct([], DESCRIBED).turns == 0

@@ -1,0 +1,210 @@
+"""What the pages say, and that nothing which others wrote becomes markup."""
+
+import os
+import re
+import time
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
+from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.thumbnails import PREFIX
+from openmaia.runs.run import Run
+from tests.reporting.making import HOSTILE, Page, run
+
+HOSTILE_LAYER = "../..\\<b>layer</b> 100%?#&\"'"
+
+
+def pages(root: Path) -> list[Path]:
+    found = sorted((root / "report").rglob("*.html"))
+    assert found
+    return found
+
+
+def unit_pages(made: Run) -> list[Path]:
+    assert made.files.local
+    return [path for path in pages(made.files.local) if path.name not in ("index.html", "papers.html")]
+
+
+@pytest.fixture(scope="module", params=["plain", "hostile"])
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    is_plain = request.param == "plain"
+    return write_report([run(folder) if is_plain else run(folder, text=HOSTILE, layer=HOSTILE_LAYER)]).parent.parent
+
+
+def test_only_own_elements_and_no_handlers(report: Path):
+    for path in pages(report):
+        page = Page(path.read_text())
+        assert len(page.all("script")) == (1 if path.name == "index.html" else 0)
+        assert not page.all("b") or "onerror" not in {name for _, attributes in page.elements for name in attributes}
+        assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
+        assert all("style" not in attributes for _, attributes in page.elements)
+        assert all(image["src"].startswith(PREFIX) for image in page.all("img"))
+
+
+def test_hostile_text_is_shown_as_it_is(tmp_path: Path):
+    made = run(tmp_path, text=HOSTILE, layer=HOSTILE_LAYER)
+    index = Page(write_report([made]).read_text())
+    assert HOSTILE in index.text
+    assert f"{HOSTILE_LAYER}/0" in index.text
+    (page, *_) = unit_pages(made)
+    assert Page(page.read_text()).text.count(HOSTILE) > 10
+
+
+def test_files_stay_below_the_report(tmp_path: Path):
+    before = set(tmp_path.rglob("*"))
+    made = run(tmp_path, text=HOSTILE, layer=HOSTILE_LAYER)
+    write_report([made])
+    assert {path.parts[len(tmp_path.parts)] for path in set(tmp_path.rglob("*")) - before} == {"tiny"}
+    assert {len(p.relative_to(tmp_path / "tiny/report/units").parts) for p in unit_pages(made)} == {3}
+
+
+def test_no_page_reaches_for_the_network(report: Path):
+    for path in pages(report):
+        html = path.read_text()
+        assert not re.search(r"(?:https?:)?//[\w.-]+\.\w", re.sub(r'base64,[\w+/=]+|xmlns(:xlink)?="[^"]*"', "", html))
+        policies = [m["content"] for m in Page(html).all("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+        assert len(policies) == 1
+        assert "default-src 'none'" in policies[0]
+        assert "unsafe" not in policies[0]
+
+
+def test_all_links_resolve(report: Path):
+    for path in pages(report):
+        links = [link["href"] for link in Page(path.read_text()).all("a")]
+        assert links
+        for link in links:
+            assert (path.parent / urllib.parse.unquote(link)).resolve().is_file(), link
+
+
+def test_failed_and_owed_units_are_listed_with_their_cause(tmp_path: Path):
+    page = Page(write_report([run(tmp_path)]).read_text())
+    rows = page.all("tr")[1:]
+    assert [row["data-stop"] for row in rows] == ["answer", "answer", "limit", "failed", "pending"]
+    assert "ServiceError: the generator died" in page.text
+    assert "limits.turns=3" in page.text
+
+
+def test_backbone_and_collages_are_named(tmp_path: Path):
+    made = run(tmp_path)
+    index = Page(write_report([made]).read_text())
+    assert "scripted (no language model" in index.text
+    assert "collages" in index.text
+    assert "scripted (no language model" in Page(unit_pages(made)[0].read_text()).text
+
+
+def test_hypotheses_are_compared_with_the_turn_before(tmp_path: Path):
+    made = run(tmp_path)
+    write_report([made])
+    html = unit_pages(made)[0].read_text()
+    second = html[html.index('id="turn-2"') : html.index('id="turn-3"')]
+    assert '<li class="hostile new">dogs' in second
+    assert '<li class="hostile">Cats' in second
+    assert "<del>a striped cat</del>" in second
+
+
+def test_measured_image_has_prompt_activation_and_percentile(tmp_path: Path):
+    made = run(tmp_path)
+    write_report([made])
+    html = unit_pages(made)[0].read_text()
+    second = html[html.index('id="turn-2"') : html.index('id="turn-3"')]
+    assert 'title="image-3: a striped cat"' in second
+    assert "image-2" not in second[second.index("Only measured") : second.index("Reply as it came")]
+    assert "7.25" in second
+    assert "p97" in second
+
+
+def test_long_output_is_folded(tmp_path: Path):
+    made = run(tmp_path)
+    write_report([made])
+    assert "30 more lines" in Page(unit_pages(made)[0].read_text()).text
+
+
+def test_only_what_changed_is_written_again(tmp_path: Path):
+    made = run(tmp_path)
+    index = write_report([made])
+    first = {path: path.stat().st_mtime_ns for path in unit_pages(made)}
+    images = len(Page(index.read_text()).all("img"))
+    root = made.files.local
+    assert root
+    changed = root / "records/net/layer4/1-0.parquet"
+    os.utime(changed, (time.time() + 5, time.time() + 5))
+    write_report([made])
+    again = {path: path.stat().st_mtime_ns for path in unit_pages(made)}
+    assert [path.name for path in first if first[path] != again[path]] == ["1-0.html"]
+    assert len(Page(index.read_text()).all("img")) == images > 0
+
+
+def test_damaged_notes_of_an_earlier_report_do_no_harm(tmp_path: Path):
+    made = run(tmp_path)
+    write_report([made])
+    for damage in ("[", "[]", "7", '{"units/net/layer4/0-0.html": 3}'):
+        made.files.write("report/pages.json", damage.encode())
+        assert "a striped cat" in Page(write_report([made]).read_text()).text
+
+
+def test_record_that_an_earlier_plan_asked_for_is_listed(tmp_path: Path):
+    made = run(tmp_path)
+    made.set_plan([], 1)
+    assert len(Page(write_report([made]).read_text()).all("tr")) == 1 + 4
+
+
+def test_damaged_record_is_a_row_that_says_so(tmp_path: Path):
+    made = run(tmp_path)
+    name = "records/net/layer4/0-0.parquet"
+    data = made.files.read(name)
+    assert data
+    made.files.write(name, data[:4] + bytes(400) + data[404:])
+    for _ in range(2):
+        index = write_report([made])
+        assert "cannot be shown: a file is a damaged Parquet file" in Page(index.read_text()).text
+    assert "damaged Parquet file" in Page(unit_pages(made)[0].read_text()).text
+
+
+def test_empty_run_has_a_report(tmp_path: Path):
+    made = run(tmp_path)
+    made.files.delete_folder("records")
+    made.files.delete_folder("evaluation")
+    made.files.delete_folder("failures")
+    assert [row["data-stop"] for row in Page(write_report([made]).read_text()).all("tr")[1:]] == ["pending"] * 5
+
+
+def test_several_runs_share_a_table_and_keep_their_pages_apart(tmp_path: Path):
+    one, two = run(tmp_path / "a"), run(tmp_path / "b", text="another answer")
+    index = write_report([one, two])
+    page = Page(index.read_text())
+    assert {row["data-run"] for row in page.all("tr")[1:]} == {"tiny", "tiny (2)"}
+    assert len(pages(tmp_path / "a/tiny")) == 2 + 6
+    assert not (tmp_path / "b/tiny/report").exists()
+    for link in page.all("a"):
+        assert (index.parent / urllib.parse.unquote(link["href"])).is_file()
+
+
+def test_page_has_a_bounded_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("openmaia.reporting.browser.write.PAGE_BYTES", 100)
+    made = run(tmp_path)
+    write_report([made])
+    page = Page(unit_pages(made)[0].read_text())
+    assert len(page.all("img")) <= 2
+    assert "not kept on this page" in page.text
+
+
+def test_metrics_that_fail_a_sanity_test_are_marked_where_they_are_shown(report: Path):
+    index, page = Page((report / "report" / "index.html").read_text()), Page(next((report / "report" / "units").rglob("0-0.html")).read_text())  # fmt: skip
+    marks = [attributes for _, attributes in index.elements if attributes.get("class") == "blind"]
+    failing = sum(not passes for tests in measured_results().values() for passes in tests.values())
+    assert len(marks) >= failing + 3
+    assert warning("auc") in index.text
+    assert f"AUC is {warning('auc')}" in page.text
+
+
+def test_report_says_which_metrics_pass(report: Path):
+    text = Page((report / "report" / "index.html").read_text()).text
+    for name, tests in measured_results().items():
+        said = ", ".join(
+            f"{test.replace('_', ' ')} {'passes' if passes else 'fails'}" for test, passes in tests.items()
+        )
+        assert f"{NAMES[name]}: {said}" in text

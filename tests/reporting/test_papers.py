@@ -1,0 +1,210 @@
+"""The papers' figures: right numbers, ours never taken for published ones, and nothing of others becomes markup or TeX."""
+
+import csv
+import dataclasses
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmaia.config.loading import load
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.sanity import warning
+from openmaia.reporting.browser import write_report
+from openmaia.reporting.figures.papers import published
+from openmaia.reporting.figures.papers.measured import measured, network, share, tool_set
+from openmaia.reporting.figures.papers.paper_figures import PaperFigure, paper_figures
+from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from tests.reporting.making import HOSTILE, Page, evaluation, record, run
+
+NAMES = ["figure-2a", "figure-2b", "figure-2c", "table-a3", "table-a5"]
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two units of the papers' network, one of which the papers evaluated."""
+    folder = tmp_path_factory.mktemp("resnet")
+    target = ["target.name=resnet152", "target.network=resnet152", "target.layers=[layer4]"]
+    config = load(["name=res", "units=layer4=0,1", *target, f"paths.runs={folder}"])
+    made = Run.create(config)
+    for index in (0, 1):
+        unit = Unit(target="resnet152", layer="layer4", index=index)
+        made.publish(record(unit, config))
+        made.write_artifact(EVALUATION, InvestigationId(unit=unit, replicate=0), evaluation(unit))
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(resnet: Run) -> dict[str, PaperFigure]:
+    return {figure.name: figure for figure in paper_figures([measured(resnet, "res")])}
+
+
+def rows(figure: PaperFigure) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(figure.table.csv().decode())))
+
+
+# -- what is published -----------------------------------------------------------------------------------------------------
+
+
+def test_published_averages_are_their_rows_weighted_by_units_or_marked():
+    """The paper prints four that are not."""
+    marked = 0
+    for printed in (one for one in published.levels() if one.layer == published.AVERAGE and one.units):
+        mine = [
+            one
+            for one in published.levels()
+            if (one.network, one.method) == (printed.network, printed.method) and one.layer != published.AVERAGE
+        ]
+        for sign in ("positive", "neutral"):
+            mean = np.average([getattr(one, sign) for one in mine], weights=[one.units for one in mine])
+            is_right = getattr(printed, sign) == pytest.approx(mean, abs=0.012)
+            assert is_right != (f"{sign} {mean:.2f}" in printed.note)
+            marked += not is_right
+    assert marked == 4
+
+
+def test_every_published_number_names_its_source():
+    everything = [*published.levels(), *published.ablations(), *published.turns(), *published.choices()]
+    assert all("paper" in one.source or "published code" in one.source for one in everything)
+    assert (len(published.levels()), len(published.ablations()), len(published.choices())) == (58, 9, 3)
+
+
+def test_papers_units_are_those_of_the_shipped_configs():
+    for name, layers in published.units().items():
+        asked = load([f"configs/{name}.yaml"]).units
+        assert {part.split("=")[0]: set(map(int, part.split("=")[1].split(","))) for part in asked.split(":")} == layers
+
+
+# -- ours beside them ------------------------------------------------------------------------------------------------------
+
+
+def test_all_figures_and_tables_are_there(made: dict[str, PaperFigure]):
+    assert list(made) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_row_is_ours_or_the_papers_and_only_ours_have_intervals(made: dict[str, PaperFigure], name: str):
+    for row in rows(made[name]):
+        assert row["source"] in ("ours", "paper")
+        intervals = [value for key, value in row.items() if key.endswith(("_low", "_high"))]
+        assert all(bool(value) == (row["source"] == "ours") for value in intervals)
+        if "printed_in" in row:
+            assert bool(row["printed_in"]) == (row["source"] == "paper")
+
+
+def test_ours_stand_with_the_same_network_and_layer(made: dict[str, PaperFigure]):
+    whole = [row for row in rows(made["figure-2a"]) if row["network"] == "ResNet-152"]
+    layer = [row for row in rows(made["table-a3"]) if row["layer"] == "layer4" and row["network"] == "ResNet-152"]
+    assert [row["source"] for row in (whole[0], layer[0])] == ["ours", "ours"]
+    assert {row["name"] for row in layer[1:]} == {"MILAN", "MAIA (GPT-4V)", "human"}
+    assert float(whole[0]["positive"]) == pytest.approx(6.5)
+    assert (whole[0]["units"], whole[0]["units_of_the_papers"]) == ("2", "1")
+
+
+def test_other_weights_are_another_network():
+    plain = {"kind": "network", "network": "resnet152", "weights": "", "name": "resnet152"}
+    assert network(plain) == "resnet152"
+    assert network(plain | {"weights": "mine.safetensors"}) == ""
+    assert network(plain | {"network": "timm:resnet18"}) == ""
+    assert network(plain | {"kind": "synthetic"}) == "synthetic"
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [
+        ([], "all tools (flux; edits by collage)"),
+        (["edit_images", "text2image"], "exemplars only"),
+        (["edit_images", "dataset_exemplars"], "generation only (flux)"),
+        (["edit_images"], "no editing (flux)"),
+        (["display"], "without display (flux)"),
+    ],
+)
+def test_tool_sets_go_by_the_names_of_the_papers_table(without: list[str], expected: str):
+    config = dataclasses.asdict(load(["name=x", "units=all", "target.name=net"])) | {"without": without}
+    config["generator"] = {"kind": "diffusers", "diffusion": {"model": "org/flux"}}
+    assert tool_set(config) == expected
+
+
+def test_network_that_is_not_in_the_papers_says_so(tmp_path: Path):
+    found = {figure.name: figure for figure in paper_figures([measured(run(tmp_path), "tiny")])}
+    ours = [row for row in rows(found["figure-2a"]) if row["source"] == "ours"]
+    assert [row["network"] for row in ours] == ["net (not in the papers)"]
+    assert ours[0]["units_of_the_papers"] == ""
+
+
+def test_published_rows_are_hollow_and_named(made: dict[str, PaperFigure]):
+    axes = made["figure-2a"].figure.axes
+    faces = [line.get_markerfacecolor() for one in axes for line in one.get_lines() if line.get_marker() != "None"]
+    assert faces.count("#ffffff") == 2 * 13
+    assert len(faces) >= 2 * 13 + 2
+    names = [text.get_text() for one in axes for text in one.texts if text.get_text().startswith("paper: ")]
+    assert len(names) == 13
+
+
+def test_published_turns_are_hollow_bars_that_say_how_vague_they_are(made: dict[str, PaperFigure]):
+    (axes,) = made["figure-2c"].figure.axes
+    white = (1.0, 1.0, 1.0, 1.0)
+    assert [bar.get_facecolor() == white for bar in axes.patches] == [False, True, True, True]
+    texts = {text.get_text() for text in axes.texts}
+    assert {"about 5", "about 7", "more than 10", "3.0 (n = 2)"} <= texts
+
+
+def test_usage_is_ours_alone_and_says_so(made: dict[str, PaperFigure]):
+    assert {row["source"] for row in rows(made["figure-2b"])} == {"ours"}
+    assert "plot without numbers" in made["figure-2b"].table.notes[0]
+
+
+def test_share_has_wilsons_interval():
+    """Of 10 hits in 12, by the formula of Wilson (1927) with z = 1.96."""
+    p, n, z = 10 / 12, 12, 1.959964
+    centre, half = (p + z * z / (2 * n)) / (1 + z * z / n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)  # fmt: skip
+    found = share([True] * 10 + [False] * 2)
+    assert (found.mean, found.low, found.high) == pytest.approx((p, centre - half, centre + half), abs=1e-5)
+
+
+def test_metric_that_fails_a_sanity_test_is_marked_under_the_figure(made: dict[str, PaperFigure]):
+    assert warning("difference")
+    for name in ("figure-2a", "table-a3", "table-a5"):
+        assert any(warning("difference") in note for note in made[name].table.notes)
+
+
+def test_run_without_evaluations_leaves_the_published_rows(tmp_path: Path):
+    empty = Run.create(load(["name=none", "units=all", "target.name=net", f"paths.runs={tmp_path}"]))
+    found = {figure.name: figure for figure in paper_figures([measured(empty, "none")])}
+    assert {row["source"] for row in rows(found["figure-2a"])} == {"paper"}
+    assert rows(found["figure-2b"]) == []
+    assert len(dict(found["figure-2b"].documents())) == 4
+
+
+# -- the page and the command ----------------------------------------------------------------------------------------------
+
+
+def test_report_has_a_page_of_them_with_files_beside_it(tmp_path: Path):
+    made = run(tmp_path, text=HOSTILE)
+    folder = write_report([made]).parent
+    page = Page((folder / "papers.html").read_text())
+    assert len(page.all("svg")) == len(NAMES)
+    assert not page.all("script") and not page.all("img")
+    assert "paper: human" in page.text
+    for name in NAMES:
+        assert {path.suffix for path in (folder / "papers").glob(f"{name}.*")} == {".svg", ".csv", ".tex"}
+    links = [link["href"] for link in page.all("a")]
+    assert all((folder / link).exists() for link in links)
+    assert "papers.html" in [link["href"] for link in Page((folder / "index.html").read_text()).all("a")]
+
+
+def test_several_runs_are_compared_on_the_page(tmp_path: Path):
+    index = write_report([run(tmp_path / "a"), run(tmp_path / "b", name="other")])
+    text = Page((index.parent / "papers.html").read_text()).text
+    assert "tiny minus other" in text
+    assert warning("auc") in text
+
+
+def test_command_writes_every_figure_in_four_forms(resnet: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    from openmaia.cli.commands.views import figures as command
+
+    command([resnet.files.root], str(tmp_path / "to"))
+    written = {path.name for path in (tmp_path / "to").iterdir()}
+    assert written == {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "csv", "tex")}
+    assert str(tmp_path / "to") in capsys.readouterr().out

@@ -1,0 +1,348 @@
+"""W&B as a view: what it is told reads back with its own tools, and nothing that happens to it reaches the run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from openmaia.agent.loop import InvestigationResult
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.reporting.tracking import start
+from openmaia.reporting.tracking.rows import investigation_of
+from openmaia.reporting.tracking.series import LiveSeries, plain
+from openmaia.reporting.tracking.wandb_run import read_state
+from openmaia.runs.run import Run
+from tests.helpers import samples
+from tests.reporting.making import HOSTILE, run
+
+pytest.importorskip("wandb")
+
+COUNTERS = {"requests": 0.0, "batches": 0.0, "batched": 0.0, "busy_seconds": 0.0, "waiting": 3.0, "replicas": 2.0}
+
+
+def settings(*overrides: str) -> Config:
+    sources = ["name=tiny", "units=all", "target.name=net", "tracking.kind=wandb", "tracking.mode=offline"]
+    return load([*sources, "tracking.every=0.2", *overrides])
+
+
+def results(made: Run) -> list[InvestigationResult]:
+    """The three finished investigations, and the one that failed."""
+    done = [InvestigationResult(investigation=investigation_of(one), summary=one) for one in made.headers()]
+    failed = [
+        InvestigationResult(investigation=key, summary=None, cause=cause) for key, cause in made.failures().items()
+    ]
+    return [*done, *failed]
+
+
+def inspected(folder: Path, *options: str) -> str:
+    """Returns what wandb's own tool reads in an offline run."""
+    command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", *options, "--json", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """Returns the points of an offline run in their order."""
+    lines = [json.loads(line) for line in inspected(folder).splitlines()]
+    return [line["history"]["item"] for line in lines if line["type"] == "history"]
+
+
+def folders(made: Run) -> list[Path]:
+    assert made.files.local
+    return sorted(made.files.local.glob("wandb/offline-run-*"))
+
+
+@dataclass(frozen=True)
+class Tracked:
+    run: Run
+    said: list[str]
+    history: list[dict[str, Any]]
+
+    @property
+    def units(self) -> list[dict[str, Any]]:
+        return [row for row in self.history if "unit/number" in row]
+
+    def last(self, key: str) -> Any:
+        return [row[key] for row in self.history if key in row][-1]
+
+
+@pytest.fixture(scope="module", params=["a striped cat", HOSTILE])
+def tracked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
+    """A run that was stopped after one unit and went on with the others."""
+    made = run(tmp_path_factory.mktemp("tracked"), text=request.param)
+    said: list[str] = []
+    first, *others = results(made)
+    later = {name: made.files.read(name) or b"" for name in made.files.names("records")[1:]}
+    for name in later:
+        made.files.delete(name)
+    for ended in ([first], others):
+        with start(settings(), made, said.append) as tracker:
+            assert tracker
+            for name, data in later.items() if ended is others else []:
+                made.files.write(name, data)
+            tracker.progress("investigations", 0, 4)
+            for number, result in enumerate(ended, start=1):
+                tracker.ended(result)
+                tracker.progress("investigations", number, 4)
+            tracker.sample({"backbone": COUNTERS})
+            time.sleep(1.0)
+            tracker.sample({"backbone": COUNTERS | {"requests": 40.0, "batches": 10.0, "batched": 40.0}})
+        time.sleep(1.1)  # the folders of offline runs are named by the second
+    return Tracked(run=made, said=said, history=[point for folder in folders(made) for point in history(folder)])
+
+
+def test_resumed_run_keeps_its_id(tracked: Tracked):
+    assert len(folders(tracked.run)) == 2
+    state = read_state(tracked.run)
+    assert state
+    assert {json.loads(inspected(folder, "--summary"))["run_id"] for folder in folders(tracked.run)} == {state[0]}
+
+
+def test_unit_is_told_once(tracked: Tracked):
+    assert sorted(row["unit/number"] for row in tracked.units) == [1, 2, 3]
+    assert len({row["unit/name"] for row in tracked.units}) == 3
+
+
+def test_steps_only_go_up(tracked: Tracked):
+    steps = [row["_step"] for row in tracked.history]
+    assert steps == sorted(set(steps))
+
+
+def test_unit_has_length_tokens_tools_and_labels(tracked: Tracked):
+    header = tracked.run.headers()[0]
+    point = next(row for row in tracked.units if row["unit/name"] == f"layer4/{header['index']}")
+    assert (point["unit/turns"], point["unit/messages"], point["unit/seconds"]) == (3, 7, 6)
+    assert (point["unit/prompt_tokens"], point["unit/generated_tokens"]) == (3000, 600)
+    assert point["unit/tools/display"] == 1
+    assert point["unit/labels"] == "; ".join(header["labels"])
+
+
+def test_series_hold_progress_pools_failures_and_agents(tracked: Tracked):
+    assert tracked.last("investigations/total") == 4
+    assert tracked.last("pools/backbone/batch") == 4
+    assert tracked.last("pools/backbone/queue") == 3
+    assert tracked.last("failures/ServiceError") == 1
+    assert tracked.last("agents/used/text2image") == 1.0
+    headers = tracked.run.headers()
+    assert tracked.last("agents/experiments_per_unit") == sum(one["experiments"] for one in headers) / len(headers) > 0
+
+
+def table(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Path]]:
+    """Returns the rows of the last table of an offline run, and its files by their names."""
+    lines = [json.loads(line) for line in inspected(folder).splitlines()]
+    entries = [line["artifact"]["manifest"]["contents"] for line in lines if line["type"] == "artifact"][-1]
+    files = {entry["path"]: Path(entry["local_path"]) for entry in entries}
+    content = json.loads(files["units.table.json"].read_text())
+    return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]], files
+
+
+def test_table_holds_every_unit_with_scores_and_thumbnails(tracked: Tracked):
+    rows, files = table(folders(tracked.run)[-1])
+    assert sorted(row["index"] for row in rows) == [0, 1, 2]
+    assert rows[0]["labels"] == "; ".join(tracked.run.headers()[0]["labels"])
+    scores = [found["auc"] for found in tracked.run.scores().values()]
+    assert sorted(row["auc"] for row in rows if row["auc"] is not None) == sorted(scores)
+    for row in rows:
+        with Image.open(files[row["exemplars"]["path"]]) as shown:
+            assert shown.size == (64, 64)
+    assert all(path.is_relative_to(tracked.run.files.path("")) for path in files.values())
+
+
+def test_running_investigations_show_their_turns(tmp_path: Path):
+    """Turns of a journal are told while the investigation runs, and count once when its record is there."""
+    made = run(tmp_path)
+    done, waiting = results(made)[0], made.pending()[-1]
+    with start(settings(), made, print) as tracker:
+        assert tracker
+        for index in range(4):
+            made.journal(waiting).append(samples.turn(index))
+            time.sleep(0.3)
+        made.journal(done.investigation).append(samples.turn())
+        tracker.ended(done)
+        time.sleep(0.5)
+    points = [point for folder in folders(made) for point in history(folder) if "turns/completed" in point]
+    assert {point["turns/of_running"] for point in points} >= {2, 3, 4}
+    assert [point["turns/completed"] for point in points] == sorted(point["turns/completed"] for point in points)
+    recorded = sum(header["turns"] for header in made.headers())
+    last = points[-1]
+    assert (last["turns/completed"], last["turns/of_running"], last["turns/longest_running"]) == (recorded + 4, 4, 4)
+
+
+def test_unit_has_its_gpu_seconds(tmp_path: Path):
+    made = run(tmp_path)
+    made.publish(samples.record())
+    with start(settings(), made, print):
+        pass
+    spent = {
+        point["unit/name"]: point["unit/gpu_seconds"] for point in history(folders(made)[0]) if "unit/name" in point
+    }
+    assert spent.pop("layer4/7") == 2 * (2.5 + 0.0625)
+    assert set(spent.values()) == {0}
+    assert [row["gpu_seconds"] for row in table(folders(made)[0])[0] if row["index"] == 7] == [5.125]
+
+
+def test_names_of_metrics_are_plain(tracked: Tracked):
+    keys = {key for row in tracked.history for key in row}
+    assert all(all(plain(part) == part for part in re.split(r"[/.]", key)) for key in keys)
+
+
+def test_healthy_tracker_says_nothing(tracked: Tracked):
+    assert tracked.said == []
+
+
+def test_workspace_is_valid_and_shows_what_was_told(tracked: Tracked):
+    workspaces = pytest.importorskip("wandb_workspaces.workspaces")
+    from wandb_workspaces.workspaces import internal
+
+    from openmaia.reporting.tracking.workspace import make_workspace, specification
+
+    text = specification(make_workspace(tracked.run))
+    shown = workspaces.Workspace._from_model(internal.View.model_validate_json(text))
+    assert [section.name for section in shown.sections] == ["Agents", "Progress", "Pools", "Units"]
+    told = {key for row in tracked.history for key in row}
+    bars = [metric for panel in shown.sections[0].panels[:2] for metric in panel.metrics]
+    assert bars
+    assert {str(getattr(bar, "name", bar)) for bar in bars} <= told
+    state = read_state(tracked.run)
+    assert state and state[0] in text
+
+
+def test_dashboard_works_without_an_account(tracked: Tracked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    command = [sys.executable, "-m", "openmaia.cli.main", "dashboard", tracked.run.files.root]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "no account" in done.stdout
+    assert tracked.run.files.exists("tracking/workspace.json")
+
+
+# -- what happens to W&B stays there ---------------------------------------------------------------------------------
+
+BREAKING = """
+import os, sys, time
+from pathlib import Path
+from openmaia.reporting.tracking import start
+from tests.reporting.test_tracking import COUNTERS, results, run, settings
+
+made = run(Path(sys.argv[1]))
+with start(settings("tracking.finish_seconds=2"), made, lambda line: print("said", line)) as tracker:
+    pids = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    (service,) = [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == "wandb-core"]
+    print("service", service)
+    os.kill(int(service), int(sys.argv[2]))
+    for _ in range(20):
+        for result in results(made):
+            tracker.ended(result)
+        tracker.sample({"backbone": COUNTERS})
+    time.sleep(1)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("number", [9, 19], ids=["killed", "stopped"])
+def test_broken_service_is_said_once_and_holds_nothing_up(tmp_path: Path, number: int):
+    command = [sys.executable, "-c", BREAKING, str(tmp_path), str(number)]
+    environment = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert time.monotonic() - began < 30
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("said tracking: ") == 1
+    assert done.stdout.splitlines()[-1] == "done"
+    assert "Traceback" not in done.stderr
+    (service,) = re.findall(r"service (\d+)", done.stdout)
+    state = Path(f"/proc/{service}/stat")
+    assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("tracking.kind=mlflow", "tracking.kind='mlflow' is unknown; give one of none, wandb"),
+        ("tracking.mode=later", "tracking.mode='later' is unknown"),
+        ("tracking.project='../x?'", "W&B could not be started: .*[Pp]roject"),
+    ],
+)
+def test_wrong_setting_is_refused(tmp_path: Path, override: str, said: str):
+    with pytest.raises(UsageError, match=said), start(settings(override), run(tmp_path), print):
+        pass
+
+
+def test_tracker_without_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    config = settings("tracking.mode=online")
+    with pytest.raises(UsageError, match="could not be started: .*wandb login"), start(config, run(tmp_path), print):
+        pass
+
+
+def test_damaged_state_is_refused(tmp_path: Path):
+    made = run(tmp_path)
+    made.files.write("tracking/wandb.json", b"[]")
+    with pytest.raises(UsageError, match="remove it to start a new W&B run"), start(settings(), made, print):
+        pass
+
+
+def test_disabled_tracker_starts_nothing(tmp_path: Path):
+    made = run(tmp_path)
+    with start(settings("tracking.mode=disabled"), made, print) as tracker:
+        assert tracker is None
+    assert folders(made) == []
+
+
+# -- series ----------------------------------------------------------------------------------------------------------
+
+
+def test_pool_series_are_differences_of_two_points():
+    series = LiveSeries()
+    series.sample({"target": {**COUNTERS, "requests": 100, "batches": 10, "batched": 100}}, 0)
+    assert series.values(0) == {"pools/target/queue": 3, "pools/target/replicas": 2}
+    cache = {"cache_hits": 3, "cache_misses": 1}
+    series.sample(
+        {
+            "target": {
+                **COUNTERS,
+                "requests": 180,
+                "batches": 20,
+                "batched": 180,
+                "busy_seconds": 10.0,
+                "batch_fill": 5.0,
+                **cache,
+            }
+        },
+        10,
+    )
+    found = series.values(10)
+    assert found["pools/target/requests_per_second"] == 8
+    assert found["pools/target/batch"] == 8
+    assert found["pools/target/occupancy"] == 0.5
+    assert found["pools/target/utilisation"] == 0.5
+    assert found["pools/target/hit_share"] == 0.75
+    assert series.values(20) == {}
+
+
+def test_restarted_pool_counts_from_zero():
+    series = LiveSeries()
+    series.sample({"target": {"requests": 100}}, 0)
+    series.values(0)
+    series.sample({"target": {"requests": 20}}, 10)
+    assert series.values(10)["pools/target/requests_per_second"] == 2
+
+
+def test_rate_and_time_left_are_of_this_session():
+    series = LiveSeries()
+    series.progress("investigations", 50, 100, 0)
+    series.progress("investigations", 60, 100, 60)
+    found = series.values(120)
+    assert found["investigations/per_minute"] == 5
+    assert found["investigations/eta_minutes"] == 8

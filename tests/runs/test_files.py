@@ -1,0 +1,125 @@
+"""Files of a run: whole or absent, on a local disk and on an object store, and below the root whatever their names."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.runs.files import Files, safe, unsafe
+from tests.helpers.samples import HOSTILE_NAMES
+
+
+@pytest.fixture(params=["local", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    """A local folder, and a file system in memory, which is written like an object store."""
+    made = Files(str(tmp_path / "root") if request.param == "local" else f"fsspec+memory://{tmp_path}")
+    made.create()
+    return made
+
+
+def test_written_data_are_read(files: Files):
+    files.write("a/b/c", b"long before")
+    files.write("a/b/c", b"\x00data")
+    assert files.read("a/b/c") == b"\x00data"
+    assert files.exists("a/b/c") and not files.exists("a/b")
+
+
+def test_missing_file_is_none(files: Files):
+    assert files.read("nowhere/at/all") is None
+    assert files.read_json("nowhere") is None
+    assert files.names("nowhere") == []
+
+
+def test_names_are_relative_sorted_and_of_whole_files(files: Files):
+    for name in ("f/b/2", "f/a", "f/b/.writing-x", "g/c"):
+        files.write(name, b"12")
+    assert files.names("f") == ["f/a", "f/b/2"]
+    assert files.sizes("f") == {"f/a": 2, "f/b/2": 2}
+
+
+def test_deleted_files_are_gone(files: Files):
+    files.delete("nowhere")
+    files.delete_folder("nowhere")
+    for name in ("f/a", "f/b", "g"):
+        files.write(name, b"")
+    files.delete_folder("f")
+    files.delete("g")
+    assert files.names("") == []
+
+
+def test_failed_write_is_a_store_error_and_leaves_nothing(tmp_path: Path):
+    files = Files(str(tmp_path))
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "folder").mkdir()
+    for name in ("file/below", "folder"):
+        with pytest.raises(StoreError, match=name):
+            files.write(name, b"x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def half_written(files: Files) -> None:
+    with files.writing("a") as stream:
+        stream.write(b"half")
+        raise KeyError
+
+
+def test_block_that_fails_writes_nothing(files: Files):
+    with pytest.raises(KeyError):
+        half_written(files)
+    assert files.names("") == []
+
+
+def test_table_is_written_through_the_stream(files: Files):
+    table = pa.table({"a": list(range(10))})
+    with files.writing("t.parquet") as stream:
+        pq.write_table(table, stream)
+    assert pq.read_table(pa.BufferReader(files.read("t.parquet"))).equals(table)
+
+
+@pytest.mark.parametrize("root", ["/proc/openmaia", "/dev/null/x", "s4://bucket/x", "://", "file:///proc/x"])
+def test_unusable_root_is_a_usage_error(root: str):
+    with pytest.raises(UsageError) as caught:
+        Files(root).create()
+    assert root in caught.value.message
+
+
+WRITER = """
+import sys
+from openmaia.runs.files import Files
+files = Files(sys.argv[1])
+print("ready", flush=True)
+count = 0
+while True:
+    count += 1
+    for name in ("a", "b/c"):
+        files.write(name, bytes([count % 256]) * 300_000)
+"""
+
+
+def test_killed_writer_leaves_whole_files(tmp_path: Path):
+    files = Files(str(tmp_path))
+    for kill in range(6):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(0.02 + 0.013 * kill)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        for name in files.names(""):
+            data = files.read(name) or b""
+            assert (len(data), len(set(data))) == (300_000, 1)
+    assert files.names("") and set(files.names("")) <= {"a", "b/c"}
+
+
+def test_hostile_name_becomes_one_component():
+    for name in HOSTILE_NAMES:
+        component = safe(name)
+        assert "/" not in component and not component.startswith(".") and component.isprintable()
+        assert unsafe(component) == name

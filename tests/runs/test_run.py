@@ -1,0 +1,256 @@
+"""The run directory: its config, what is pending, running, done and failed, and the tables derived from it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.units import Unit
+from openmaia.runs import tables
+from openmaia.runs.ids import InvestigationId
+from openmaia.runs.records import Stop
+from openmaia.runs.run import EVALUATION, Run
+from openmaia.runs.state import state
+from tests.helpers.samples import HOSTILE_NAMES, UNIT, record, turn
+
+UNITS = [replace(UNIT, index=index) for index in (7, 3, 10)]
+PLAN = [InvestigationId(unit=unit, replicate=0) for unit in UNITS]
+
+
+def config(tmp_path: Path, *overrides: str) -> Config:
+    return load(["name=demo", "units=all", "target.name=net", f"paths.runs={tmp_path}", *overrides])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Run.create(config(tmp_path))
+    made.set_plan(UNITS, 1)
+    return made
+
+
+# -- config --------------------------------------------------------------------------------------------------------------
+
+
+def test_resolved_config_is_saved(tmp_path: Path):
+    Run.create(config(tmp_path, "seed=3"))
+    assert Run.open(str(tmp_path / "demo")).config()["seed"] == 3
+
+
+def test_run_resumes_under_its_config_on_other_machines(tmp_path: Path):
+    Run.create(config(tmp_path)).publish(record())
+    machine = [
+        "ray.num_cpus=7",
+        "pools.target.min_replicas=2",
+        "backbone.base_url=http://127.0.0.1:9",
+        "viewer.tries=2",
+    ]
+    resumed = Run.create(config(tmp_path, *machine))
+    assert resumed.done() == {PLAN[0]}
+    assert resumed.config()["ray"]["num_cpus"] == 7
+
+
+@pytest.mark.parametrize("result", ["record", "journal"])
+def test_run_with_results_refuses_another_config(tmp_path: Path, result: str):
+    first = Run.create(config(tmp_path))
+    if result == "record":
+        first.publish(record())
+    else:
+        first.journal(PLAN[0]).append(turn(0))
+    with pytest.raises(UsageError, match="limits.turns, seed differ"):
+        Run.create(config(tmp_path, "seed=1", "limits.turns=20"))
+    assert Run.open(str(tmp_path / "demo")).config()["seed"] == 0
+
+
+def test_run_without_results_may_change_its_config(run: Run, tmp_path: Path):
+    changed = Run.create(config(tmp_path, "seed=1"))
+    assert changed.config()["seed"] == 1
+    assert changed.plan() == []
+
+
+def test_what_failed_may_be_run_with_another_config(run: Run, tmp_path: Path):
+    run.fail(PLAN[0], "a cause")
+    assert Run.create(config(tmp_path)).failures() == {PLAN[0]: "a cause"}
+    changed = Run.create(config(tmp_path, "seed=1"))
+    assert changed.failures() == {}
+    assert changed.plan() == []
+
+
+def test_units_can_be_added_to_a_run_but_not_taken_away(run: Run, tmp_path: Path):
+    run.publish(record())
+    more = Run.create(config(tmp_path, "units=layer4=1-20", "replicates=2"))
+    assert more.plan() == [], "planned anew"
+    more.set_plan([*UNITS, replace(UNIT, index=11)], 2)
+    assert len(more.plan()) == 8
+    assert PLAN[0] not in more.pending()
+    with pytest.raises(UsageError, match=r"holds 1 investigations that this config leaves out, such as .*layer.*7"):
+        more.set_plan(UNITS[1:], 2)
+    assert len(more.plan()) == 8
+
+
+def test_another_command_at_work_keeps_its_config(run: Run, tmp_path: Path):
+    lease = run.take_lease()
+    with pytest.raises(UsageError, match="is being driven by another command, with another config: units differ"):
+        Run.create(config(tmp_path, "units=layer4=1"))
+    assert Run.create(config(tmp_path)).plan() == PLAN
+    lease.release()
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "just words", "\x00", ""])
+def test_damaged_config_is_named(tmp_path: Path, text: str):
+    Run.create(config(tmp_path)).publish(record())
+    (tmp_path / "demo/config.yaml").write_text(text)
+    with pytest.raises((StoreError, UsageError), match="demo"):
+        Run.create(config(tmp_path))
+
+
+def test_folder_that_is_no_run_is_a_usage_error(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"config\.yaml"):
+        Run.open(str(tmp_path))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        Run.create(config(tmp_path, f"paths.runs={tmp_path}/file"))
+
+
+# -- investigations ------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_pending_in_order(run: Run):
+    assert run.pending() == run.plan() == PLAN
+    run.set_plan(UNITS, 2)
+    pending = [(each.unit.index, each.replicate) for each in run.pending()]
+    assert pending == [(7, 0), (3, 0), (10, 0), (7, 1), (3, 1), (10, 1)]
+
+
+def test_published_record_ends_journal_and_failure(run: Run):
+    run.fail(PLAN[0], "a cause")
+    run.journal(PLAN[0]).append(turn(0))
+    run.publish(record())
+    assert run.record(PLAN[0]).labels == ("dog", "ünïcode ☃")
+    assert (run.pending(), run.done()) == (PLAN[1:], {PLAN[0]})
+    assert (run.journal(PLAN[0]).turns(), run.failures(), run.running()) == ([], {}, set())
+
+
+def test_failed_investigation_stays_pending_with_its_cause(run: Run):
+    run.fail(PLAN[1], "the generator died ☃")
+    assert run.pending() == PLAN
+    assert run.failures() == {PLAN[1]: "the generator died ☃"}
+
+
+def test_failure_after_a_record_is_ignored(run: Run):
+    run.publish(record())
+    run.fail(PLAN[0], "the dispatcher died")
+    run.journal(PLAN[0]).append(turn(0))
+    assert (run.failures(), run.failed(), run.running()) == ({}, set(), set())
+    assert run.pending() == PLAN[1:]
+
+
+def test_investigation_with_a_journal_is_running(run: Run):
+    run.journal(PLAN[2]).append(turn(0))
+    assert run.running() == {PLAN[2]}
+
+
+def test_missing_damaged_and_stray_records_are_named(run: Run):
+    with pytest.raises(UsageError, match="net/layer4/7"):
+        run.record(PLAN[0])
+    run.publish(record())
+    path = Path(run.record_path(PLAN[0]))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(StoreError, match="7-0"):
+        run.headers()
+    (path.parent / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError, match=r"notes\.txt"):
+        run.done()
+
+
+@pytest.mark.parametrize("name", ["plan.json", "failures/t/l/1-0.json"])
+def test_damaged_file_is_named_with_what_to_do(run: Run, name: str):
+    run.files.write(name, b'{"x":')
+    with pytest.raises(StoreError, match=f"{name} is damaged .*; remove it"):
+        _ = run.plan(), run.failures()
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_hostile_names_stay_below_the_run(tmp_path: Path, name: str):
+    unit = Unit(target=name, layer=name, index=1)
+    investigation = InvestigationId(unit=unit, replicate=0)
+    run = Run.create(config(tmp_path / "deep" / "runs"))
+    run.set_plan([unit], 1)
+    run.fail(investigation, "a cause")
+    run.journal(investigation).append(turn(0))
+    assert run.running() == set()
+    assert set(run.failures()) == {investigation}
+    run.publish(record(unit))
+    assert run.done() == {investigation}
+    assert run.record(investigation).unit == unit
+    root = tmp_path / "deep" / "runs" / "demo"
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and root not in path.parents] == []
+
+
+# -- summary and state ---------------------------------------------------------------------------------------------------
+
+
+def evaluate(run: Run, investigation: InvestigationId) -> None:
+    """Writes a file with the header of an evaluation."""
+    run.write_artifact(
+        EVALUATION, investigation, tables.dump([{"x": 1}], header={"scores": {"auc": 0.5, "outcome": "a"}})
+    )
+
+
+def summary(run: Run) -> Any:
+    run.write_summary()
+    return pq.read_table(f"{run.files.root}/summary.parquet")
+
+
+def test_summary_joins_records_and_scores(run: Run):
+    for unit in UNITS:
+        run.publish(record(unit, turns=()))
+    evaluate(run, PLAN[1])
+    assert run.evaluated() == set(run.scores()) == {PLAN[1]}
+    rows = {row["index"]: row for row in summary(run).to_pylist()}
+    assert [(rows[unit.index]["auc"], rows[unit.index]["outcome"]) for unit in UNITS] == [
+        (None, None),
+        (0.5, "a"),
+        (None, None),
+    ]
+
+
+def test_summary_has_fixed_columns(run: Run):
+    columns = [summary(run).schema.remove_metadata()]
+    run.publish(record())
+    columns.append(summary(run).schema.remove_metadata())
+    evaluate(run, PLAN[0])
+    columns.append(summary(run).schema.remove_metadata())
+    assert columns[0] == columns[1] == columns[2]
+
+
+def test_damaged_evaluation_is_named(run: Run):
+    run.write_artifact(EVALUATION, PLAN[0], b"damaged")
+    with pytest.raises(StoreError, match="7-0"):
+        run.scores()
+
+
+def test_state_counts_every_investigation_once(run: Run):
+    run.set_plan([replace(UNIT, index=index) for index in range(4)], 1)
+    done, failed, running, _ = run.plan()
+    run.publish(record(done.unit))
+    run.fail(failed, "a cause")
+    run.journal(failed).append(turn(0))
+    run.journal(running).append(turn(0))
+    current = state(run)
+    keys = ("name", "pending", "running", "done", "failed")
+    assert [current[key] for key in keys] == ["demo", 1, 1, 1, 1]
+    assert [unit["stop"] for unit in current["units"]] == ["answer", "failed", "running", "pending"]
+    assert [unit["cause"] for unit in current["units"]] == ["", "a cause", "", ""]
+
+
+def test_state_has_every_promised_key(run: Run):
+    run.publish(record(stop=Stop.ABSTAIN, labels=(), description=""))
+    unit = state(run)["units"][0]
+    promised = "target layer index replicate stop turns tools labels description positive neutral auc auc_other seconds"
+    assert set(promised.split()) <= set(unit)
+    assert (unit["tools"], unit["turns"], unit["labels"]) == ({"call_neuron": 2, "text2image": 2}, 2, [])
