@@ -107,7 +107,7 @@ class RunSummary:
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
-    """Returns a row for each planned investigation, in the order of the plan, followed by those of earlier plans.
+    """Returns a row for each planned investigation, in the order of the plan, followed by what the plan does not name.
 
     Args:
         run: The run.
