@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import StoppingRule, Task
-from openmaia.agent.tools.notes import read_not_drawn
+from openmaia.agent.tools.notes import read_copied, read_not_drawn
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
-from openmaia.runs.records import ImageEntry, Turn
+from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
 MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
+COMPLETED = ("ok", "lost")
+"""How experiments end without an exception, see `Turn.status`."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -29,6 +31,7 @@ FUNCTION_WORDS = frozenset(
     ["a", "an", "and", "any", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"]
 )
 
+MEASURED = "experiments that measured images and ended without an exception"
 UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
 UNLISTED = "the answer does not list the hypotheses that survive"
 
@@ -85,8 +88,35 @@ def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
 
 
 def experiments_that_measured(turns: Sequence[Turn]) -> int:
-    """Counts the experiments that measured at least one image."""
-    return sum(any(call.name in MEASURING and call.error is None for call in turn.calls) for turn in turns)
+    """Counts the experiments that measured at least one image and ended without an exception.
+
+    Images of prompts that were copied from the example in the instructions do not count.
+    """
+    copied = _copied_images(turns)
+    return sum(
+        turn.status in COMPLETED and any(_measured_own_image(call, copied) for call in turn.calls) for turn in turns
+    )
+
+
+def _measured_own_image(call: ToolCall, copied: frozenset[str]) -> bool:
+    is_measurement = call.name in MEASURING and call.error is None
+    return is_measurement and (call.name == "responses" or any(entry.original not in copied for entry in call.entries))
+
+
+def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
+    """Returns the digests of the images whose prompts were copied from the example in the instructions."""
+    return frozenset(
+        entry.original
+        for turn in turns
+        for call in turn.calls
+        if call.name == "text2image" and call.error is None and (copied := _copied_prompts(call))
+        for entry, prompt in zip(call.entries, json.loads(call.arguments)[0], strict=False)
+        if prompt in copied
+    )
+
+
+def _copied_prompts(call: ToolCall) -> set[str]:
+    return {prompt for part in call.shown if isinstance(part, str) and (prompt := read_copied(part))}
 
 
 def _check(
@@ -109,7 +139,7 @@ def _check(
         any_measured: Whether any measured image tests a hypothesis that a call named.
     """
     if what == "experiments":
-        return _counted(what, wanted, experiments_that_measured(turns), "experiments that measured images")
+        return _counted(what, wanted, experiments_that_measured(turns), MEASURED)
     if last is None or not last.description:
         return EvidenceCheck(what=what, wanted=wanted, found=0, state=CheckState.MET, detail="nothing was claimed")
     if what == "labels":
@@ -140,14 +170,17 @@ def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> 
 def _words_of_made_images(turns: Sequence[Turn]) -> dict[str, frozenset[str]]:
     """Returns the words of the prompt or instruction of each generated or edited image, by the id of the image.
 
-    Words that the generator could not draw are left out.
+    Words that the generator could not draw are left out, and so are prompts copied from the example.
     """
     made: dict[str, frozenset[str]] = {}
     for call in (call for turn in turns for call in turn.calls if call.name in WRITTEN and call.error is None):
         missing = dict(note for part in call.shown if isinstance(part, str) and (note := read_not_drawn(part)))
+        copied = _copied_prompts(call)
         entries = call.entries if call.name == "text2image" else call.entries[1::2]
         for entry, text in zip(entries, json.loads(call.arguments)[WRITTEN[call.name]], strict=False):
-            made[entry.id] = _content_words(text) - _content_words(missing.get(text, ""))
+            made[entry.id] = (
+                frozenset() if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
+            )
     return made
 
 

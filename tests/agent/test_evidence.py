@@ -81,6 +81,23 @@ def test_default_rule_demands_two_measured_experiments(run: Investigate, answer:
     assert record.stop is (Stop.ANSWER if "red" in answer else Stop.ABSTAIN)
 
 
+def test_experiments_with_an_exception_are_no_evidence(run: Investigate):
+    failing = code("activations, images = system.call_neuron(['a red circle'])\nprint(prompts, activations)")
+    record = run(failing, failing, ANSWER, overrides=(*DEFAULT, "limits.soft_turns=3", "limits.turns=3"))
+    assert [turn.status for turn in record.turns] == ["error", "error", ""]
+    assert (record.stop, record.evidence.sent_back, record.labels) == (Stop.LIMIT, 1, ())
+
+
+def test_prompts_of_the_example_are_no_evidence(run: Investigate):
+    copy = "print(system.call_neuron(tools.text2image(['a red paper boat', 'a paper crane'{}]))[0])"
+    own = code(copy.format(", 'a red circle'"))
+    record = run(code(copy.format("")), code(copy.format("")), ANSWER, own, ANSWER, own, ANSWER, overrides=DEFAULT)
+    assert (len(record.turns), record.evidence.sent_back) == (7, 2)
+    notes = [part for part in record.turns[0].observation if isinstance(part, str) and "from the example" in part]
+    assert len("".join(notes).split("from the example")) == 1 + 2
+    assert not any("'a red circle' is from the example" in str(part) for part in record.turns[3].observation)
+
+
 def test_answer_beside_an_experiment_is_set_aside(run: Investigate):
     both = f"{code('print(1)')}\n\n{ANSWER}"
     record = run(both, ANSWER)

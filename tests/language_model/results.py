@@ -33,8 +33,9 @@ SCRIPTED = "scripted experimenter"
 BASELINE_NAMES = ("exemplars only", "random words")
 
 # Of the shipped model.
-NOTE = """The loop was changed after a first look at 14 of these units: a tool called on the wrong object is now answered with the
-correct call. How the units are described was not looked at for any other change."""
+NOTE = """The loop was changed after looks at earlier runs of some of these units. After 14 units: a tool called on the wrong object
+is now answered with the correct call. After 3 units: experiments that end with an exception, and images of prompts copied from
+the example in the instructions, no longer count as evidence. The descriptions were not looked at for any other change."""
 
 Labels = Mapping[Unit, tuple[str, ...]]
 
@@ -146,7 +147,7 @@ each unit is in units.csv, all figures in results.json.
 {NOTE if figures["model"] == NAME else ""}
 
 - {share:.0%} of investigations (95 % interval {low:.0%} to {high:.0%}) ended with an answer or an abstention after at least two
-  experiments that measured images. {loop["unmeasured"]} ended without a measurement.
+  experiments that measured images of its own and ended without an exception. {loop["unmeasured"]} ended without a measurement.
 - Endings: {", ".join(f"{count} {name}" for name, count in loop["ended"].items())}. Answers sent back: {loop["sent_back"]}. Answers set aside beside
   an experiment: {loop["set_aside"]}.
 - {loop["turns"] / count:.1f} turns and {loop["seconds"] / 60 / count:.1f} minutes per unit; {loop["tracebacks"]} of {loop["experiments"]} experiments ended with a traceback.

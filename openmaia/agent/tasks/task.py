@@ -61,7 +61,8 @@ class StoppingRule:
     """
 
     experiments: int = 0
-    """Number of experiments that measured the unit's activation on at least one image."""
+    """Number of experiments that measured the unit's activation on at least one image and ended without an exception. Images
+    of prompts that were copied from the example in the instructions do not count."""
     controls: int = 0
     """Number of different negative controls that were measured for each hypothesis that the answer keeps. A negative
     control is an image that should not excite the unit if the hypothesis is true."""
@@ -136,6 +137,13 @@ class Task:
         return self.system.replace("{api}", api.rstrip()).replace(
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
         )
+
+    def has_example(self, prompt: str) -> bool:
+        """Returns whether a prompt of at least three words is a prompt of the example, or the beginning of one.
+
+        Small models copy the example, and would take their answer from it.
+        """
+        return len(prompt.split()) >= 3 and f'"{prompt}' in self.example
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
         """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.

@@ -1,12 +1,15 @@
-"""The note that tells the agent which words of a prompt the image generator could not draw.
+"""Notes about prompts that the agent's code sent to the image generator.
 
-The check of the agent's evidence parses the same note.
+One names the words that could not be drawn, another a prompt that was copied from the example in the instructions. The check
+of the agent's evidence parses the same notes.
 """
 
 import re
 from collections.abc import Sequence
 
 NOT_DRAWN = re.compile(r"^note: could not draw (?P<words>.*) of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
+
+COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your instructions", re.MULTILINE)
 
 
 def not_drawn(words: Sequence[str], prompt: str) -> str:
@@ -18,3 +21,17 @@ def read_not_drawn(note: str) -> tuple[str, str] | None:
     """Returns the prompt and the missing words that a note names, or None if the text is no such note."""
     match = NOT_DRAWN.match(note)
     return (match["prompt"][1:-1], match["words"]) if match else None
+
+
+def copied(prompt: str) -> str:
+    """Returns the note about a prompt of the example."""
+    return (
+        f"note: {prompt!r} is from the example in your instructions, which is about another unit: its image does not "
+        "count as evidence. Write prompts for what the exemplars of this unit show"
+    )
+
+
+def read_copied(note: str) -> str | None:
+    """Returns the prompt of the example that a note names, or None if the text is no such note."""
+    match = COPIED.match(note)
+    return match["prompt"][1:-1] if match else None

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.tools.arguments import brief, hypotheses, list_of, text, texts, view
 from openmaia.agent.tools.image_registry import ImageRegistry, Mask, RegisteredImage, describe_activation, unit_mask
-from openmaia.agent.tools.notes import not_drawn
+from openmaia.agent.tools.notes import copied, not_drawn
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
 from openmaia.agent.tools.user_tools import call_user_tool
@@ -131,6 +131,9 @@ class Toolbox:
         wanted = texts(self._limited(prompts), "text2image")
         tested = hypotheses(hypothesis, len(wanted))
         generated = self._generate(wanted)
+        self._effect.shown += [
+            copied(prompt) for prompt in dict.fromkeys(wanted) if self.context.task.has_example(prompt)
+        ]
         return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
 
     def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
