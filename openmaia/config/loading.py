@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -56,6 +56,24 @@ def load(sources: Sequence[str], _listing: str = "") -> Config:
         except OmegaConfBaseException as error:
             raise UsageError(f"{source}: {_message(error)}") from error
     return _complete(cast(DictConfig, merged))
+
+
+def restore(values: Mapping[str, Any], source: str) -> Config:
+    """Returns the config that a run stored.
+
+    Args:
+        values: The content of its config.yaml.
+        source: The name of the run in messages.
+
+    Raises:
+        UsageError: As `load`.
+    """
+    overlay = OmegaConf.create(dict(values))
+    _refuse_unknown(overlay, source)
+    try:
+        return _complete(cast(DictConfig, OmegaConf.merge(OmegaConf.structured(Config), overlay)))
+    except OmegaConfBaseException as error:
+        raise UsageError(f"{source}: {_message(error)}") from error
 
 
 def load_sweeps(sources: Sequence[str]) -> list[Config]:

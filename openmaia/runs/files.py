@@ -30,6 +30,11 @@ def unsafe(component: str) -> str:
     return urllib.parse.unquote(component)
 
 
+def _with_options(url: str) -> str:
+    """Returns the URL with the option that lets pyarrow write a small object with one request instead of three."""
+    return f"{url}{'&' if '?' in url else '?'}allow_delayed_open=true" if url.startswith("s3://") else url
+
+
 class Files:
     """Reads and writes files by their names relative to a root.
 
@@ -44,7 +49,7 @@ class Files:
         self.root = root
         if "://" in root:
             try:
-                self._fs, self._base = fs.FileSystem.from_uri(root)
+                self._fs, self._base = fs.FileSystem.from_uri(_with_options(root))
             except (OSError, pa.ArrowException) as error:
                 raise UsageError(f"{root} cannot be used for files ({error}); give a folder or an s3:// URL") from error
         else:
@@ -66,7 +71,8 @@ class Files:
             UsageError: The root cannot be written.
         """
         try:
-            self._fs.create_dir(self._base, recursive=True)
+            if self.local:
+                self.local.mkdir(parents=True, exist_ok=True)
             self.write(".canary", b"openmaia")
             self.delete(".canary")
         except (OSError, StoreError) as error:

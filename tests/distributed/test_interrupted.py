@@ -2,18 +2,21 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from openmaia.runs.files import Files
 from openmaia.runs.records import Turn
 from openmaia.runs.run import InvestigationId, Run
+from tests.helpers.object_store import ObjectStore, object_store
 from tests.helpers.sweeping import ANSWER
 from tests.helpers.sweeping import sources as cheap_sources
 
@@ -35,15 +38,14 @@ def wait_for(condition, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
-def finished(run: Run) -> dict[InvestigationId, tuple[int, int]]:
-    """Inode and time of each record: a record that is written again gets others."""
-    stats = {investigation: os.stat(run.record_path(investigation)) for investigation in run.done()}
-    return {investigation: (stat.st_ino, stat.st_mtime_ns) for investigation, stat in stats.items()}
-
-
 def clocks(turns: Sequence[Turn]) -> list[tuple[float, float]]:
     """What a turn took: a turn that is repeated takes another time."""
     return [(turn.backbone_seconds, turn.experiment_seconds) for turn in turns]
+
+
+def finished(run: Run) -> dict[InvestigationId, list[tuple[float, float]]]:
+    """The durations in each record: a unit that is investigated again has others."""
+    return {investigation: clocks(run.record(investigation).turns) for investigation in run.done()}
 
 
 MEASURES = """[CODE]:
@@ -66,14 +68,33 @@ def sources(tmp_path: Path) -> list[str]:
     return [*cheap_sources(tmp_path, [MEASURES, MEASURES, MEASURES, ANSWER]), *overrides]
 
 
-def test_kill_9_loses_no_finished_unit_and_no_finished_turn_and_a_unit_can_be_added(sources: list[str], tmp_path: Path):
-    root = tmp_path / "runs" / "slow"
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    with object_store(tmp_path) as started:
+        for name, value in started.environment.items():
+            monkeypatch.setenv(name, value)
+        yield started
+
+
+@pytest.fixture(params=["local", "s3"])
+def runs(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The folder of the runs, on this machine or on an object store."""
+    return str(tmp_path / "runs") if request.param == "local" else request.getfixturevalue("store").url
+
+
+def test_killed_run_loses_no_finished_turn_and_can_be_extended(sources: list[str], runs: str):
+    sources = [*sources, f"paths.runs={runs}"]
+    root = f"{runs}/slow"
+    files = Files(root)
+
+    def journal() -> list[str]:
+        return [name for name in files.names("journal") if name.endswith(".turn")]
+
     process = start(sources)
-    journal = root / "journal"
-    wait_for(lambda: any(journal.rglob("0001.turn")), process)
+    wait_for(lambda: any(name.endswith("0001.turn") for name in journal()), process)
     process.kill()
     process.wait()
-    run = Run.open(str(root))
+    run = Run.open(root)
     first = next(investigation for investigation in run.running() if len(run.journal(investigation).turns()) >= 2)
     took = clocks(run.journal(first).turns())
 
@@ -91,7 +112,19 @@ def test_kill_9_loses_no_finished_unit_and_no_finished_turn_and_a_unit_can_be_ad
     assert before.items() <= finished(run).items()
     assert len(finished(run)) == len(run.evaluated()) == 5
     assert run.pending() == []
-    assert not list(journal.rglob("*.turn"))
+    assert not journal()
+
+
+def test_run_on_an_object_store_is_evaluated_shown_and_reported(tmp_path: Path, store: ObjectStore):
+    sources = [*cheap_sources(tmp_path), f"paths.runs={store.url}", "name=far", "units=mono=0-1", "ray.num_cpus=2"]
+    for arguments in (["run", *sources], *([verb, f"{store.url}/far"] for verb in ("evaluate", "show", "report"))):
+        done = subprocess.run(
+            [*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert "report/index.html" in Files(f"{store.url}/far").names("report")
+    written = [request for request in store.requests() if re.match(r"(PUT|POST) \S+/records/\S+\.parquet", request)]
+    assert len(written) == 2, "each record is written with one request"
 
 
 def marked(mark: str) -> list[int]:

@@ -1,19 +1,25 @@
 """What the pages say, and that nothing which others wrote becomes markup."""
 
+import json
 import os
 import re
 import time
 import urllib.parse
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.thumbnails import PREFIX
 from openmaia.runs.run import Run
+from tests.conftest import REPOSITORY
+from tests.helpers.samples import turn
 from tests.reporting.making import HOSTILE, Page, run
 
+REPLIES = REPOSITORY / "tests/agent/replies.jsonl"
 HOSTILE_LAYER = "../..\\<b>layer</b> 100%?#&\"'"
 
 
@@ -150,6 +156,20 @@ def test_records_are_listed_where_a_command_that_changed_the_plan_was_stopped(tm
     made = run(tmp_path)
     made.files.delete("plan.json")
     assert len(Page(write_report([made]).read_text()).all("tr")) == 1 + 4
+
+
+def test_replies_of_real_models_are_shown(tmp_path: Path):
+    """Some have no heading at all."""
+    made = run(tmp_path)
+    first = sorted(made.done(), key=str)[0]
+    replies = [json.loads(line)["reply"] for line in REPLIES.read_text().splitlines()]
+    turns = [turn(index=number, reply=text, code=parse(text).code, calls=()) for number, text in enumerate(replies)]
+    made.publish(replace(made.record(first), turns=tuple(turns)))
+    write_report([made])
+    shown = " ".join(Page(unit_pages(made)[0].read_text()).text.split())
+    plain = [text for text in replies if "[" not in text and not parse(text).code and text.strip()]
+    assert plain
+    assert [text for text in plain if " ".join(text.split()) not in shown] == []
 
 
 def test_damaged_record_is_a_row_that_says_so(tmp_path: Path):

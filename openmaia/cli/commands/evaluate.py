@@ -63,10 +63,10 @@ def _score_run(path: str, run: "Run") -> None:
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
     from openmaia.cli.terminal.scores import show_reliability, show_scores
-    from openmaia.config.loading import load
+    from openmaia.config.loading import restore
     from openmaia.evaluation.run import evaluate_run
 
-    settings = load([f"{path}/config.yaml"])
+    settings = restore(run.config(), path)
     with Terminal() as terminal:
         evaluate_run(run, in_process(settings), design(settings), partial(terminal.progress, "evaluation"))
     run.write_summary()
@@ -144,18 +144,18 @@ def ask_model(runs: Sequence[str]) -> None:
     """
     from openmaia.cli.assembly.evaluation import language_model
     from openmaia.cli.terminal.scores import show_choice
-    from openmaia.config.loading import load
+    from openmaia.config.loading import restore
     from openmaia.evaluation.choice import answers
     from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
 
-    settings = load([f"{runs[0]}/config.yaml"])
+    opened = _opened(runs)
+    settings = restore(opened[0][0].config(), runs[0])
     model = language_model(settings)
     if model is None:
         raise UsageError(
             "a forced choice by a model needs a language model that sees, and neither backbone nor evaluate.writer is one; "
             "set evaluate.writer.kind and evaluate.writer.model in the run's config, or export a page for people (--2afc-page)"
         )
-    opened = _opened(runs)
     questions, key = make_blind(choice_pairs(opened))
     given = answers.ask_model(questions, key.name, model)
     write_key(opened[0][0], key)

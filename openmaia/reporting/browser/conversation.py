@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
 from openmaia.reporting.browser.highlight import Piece, python
@@ -80,7 +81,7 @@ def _sections(turn: Turn) -> Iterator[tuple[str, str]]:
     start = prose[: marks[0].start()] if marks else prose
     if start.strip():
         yield "", start.strip()
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    for mark, following in zip_longest(marks, marks[1:]):
         text = prose[mark.end() : following.start() if following else None].strip()
         is_listed = mark["name"].upper().startswith("HYPOTHES") and turn.hypotheses
         if text and not is_listed:
