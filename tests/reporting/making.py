@@ -160,7 +160,7 @@ def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> by
     return to_parquet(Evaluation(trial=trial, others=(other,)))
 
 
-def run(folder: Path, *, name: str = "tiny", text: str = "a striped cat", layer: str = "layer4") -> Run:
+def run(folder: Path | str, *, name: str = "tiny", text: str = "a striped cat", layer: str = "layer4") -> Run:
     """Five units: 0 answered and evaluated, 1 answered, 2 at a limit, 3 failed, 4 pending."""
     config = load([f"name={name}", "units=all", "target.name=net", f"paths.runs={folder}"])
     config = dataclasses.replace(config, target=TargetConfig(name="net", layers=[layer]))

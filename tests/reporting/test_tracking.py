@@ -199,6 +199,17 @@ def test_healthy_tracker_says_nothing(tracked: Tracked):
     assert tracked.said == []
 
 
+def test_offline_data_of_a_run_on_an_object_store_are_kept_and_named(tmp_path: Path):
+    said: list[str] = []
+    made = run(f"fsspec+memory://{tmp_path}/runs")
+    with start(settings(f"paths.cache={tmp_path}/cache"), made, said.append) as tracker:
+        assert tracker
+    (kept,) = (tmp_path / "cache/tracking/tiny/wandb").glob("offline-run-*")
+    assert [row for row in history(kept) if "unit/number" in row]
+    (note,) = said
+    assert f"`wandb sync {kept.parent}/offline-run-*`" in note
+
+
 def test_workspace_is_valid_and_shows_what_was_told(tracked: Tracked):
     workspaces = pytest.importorskip("wandb_workspaces.workspaces")
     from wandb_workspaces.workspaces import internal

@@ -4,7 +4,6 @@ If a configured tracker cannot start, the run does not begin. Later failures of 
 appends to lists in memory, and a thread passes these on to wandb, which sends them from a separate process.
 """
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -80,7 +79,8 @@ class Tracker:
         self._run, self._say, self._every = run, say, config.tracking.every
         self._lock, self._over, self._has_failed = threading.Lock(), threading.Event(), False
         self._series = LiveSeries()
-        self._folder = run.files.local or Path(tempfile.mkdtemp(prefix="openmaia-tracking-"))
+        self._folder = run.files.local or Path(config.paths.cache).expanduser() / "tracking" / run.name
+        self._is_kept_apart = run.files.local is None and config.tracking.mode == "offline"
         self._wandb = WandbRun(config, run, self._folder)
         told, new = (run.headers(), []) if self._wandb.is_resumed else ([], run.headers())
         self._new: list[RecordSummary] = list(new)
@@ -115,6 +115,10 @@ class Tracker:
         if self._thread.is_alive():
             self._report(f"W&B did not take everything within {seconds:g} s; `wandb sync` sends {self._folder}/wandb")
             end_service()
+        elif self._is_kept_apart:
+            self._say(
+                f"W&B's offline data of this run are on this machine: `wandb sync {self._folder}/wandb/offline-run-*`"
+            )
 
     def _follow(self) -> None:
         while not self._over.wait(self._every):
