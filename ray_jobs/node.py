@@ -139,8 +139,7 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
         "object-manager-port": base + 2,
         "runtime-env-agent-port": base + 3,
         "dashboard-agent-listen-port": base + 4,
-        "dashboard-agent-grpc-port": base + 5,
-        "metrics-export-port": base + 6,
+        "metrics-export-port": base + 5,
         # 0 means any free port. All jobs on the machine would share Ray's default range, 10002 to 19999.
         "min-worker-port": 0,
         "max-worker-port": 0,

@@ -81,9 +81,9 @@ def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None
         StoreError: The file is damaged or has no header of OpenMAIA.
     """
     try:
-        table: pa.Table = pq.read_table(  # pyright: ignore[reportUnknownMemberType]
-            io.BytesIO(data), page_checksum_verification=True, columns=None if columns is None else list(columns)
-        )
+        # Threads of pyarrow that still run when the interpreter exits can abort it, and records are small.
+        file: Any = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True, pre_buffer=False)
+        table: pa.Table = file.read(columns=None if columns is None else list(columns), use_threads=False)
         return table.to_pylist(), _header(table.schema.metadata, name)
     except DAMAGED as error:
         raise StoreError(f"{name} is a damaged Parquet file: {error}") from error
@@ -123,7 +123,8 @@ def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
             field: int = file.schema_arrow.get_field_index(column)
             groups = range(file.num_row_groups)
             table: Any = file.read_row_groups(
-                [group for group in groups if _may_hold(file.metadata.row_group(group).column(field), value)]
+                [group for group in groups if _may_hold(file.metadata.row_group(group).column(field), value)],
+                use_threads=False,
             )
             rows = table.filter(pa.array(np.asarray(table.column(field)) == value))
             return rows.replace_schema_metadata(file.schema_arrow.metadata)
