@@ -1,6 +1,7 @@
 """Hints that tell the agent the correct call after frequent mistakes. The mistakes were observed with real models."""
 
 import re
+from collections.abc import Sequence
 
 from openmaia.runs.records import Turn
 
@@ -12,6 +13,11 @@ ON_TOOLS = (
     "tools.text2image(prompts)"
 )
 ON_SYSTEM = "images are measured with system.call_neuron(images)"
+
+REPEATED = (
+    "\nHint: this experiment repeats an earlier one and tells nothing new. Test what the images have in common: generate "
+    "images with tools.text2image, measure them with system.call_neuron and print the activations.\n"
+)
 
 HINTS = (
     (r"'System' object has no attribute", r"", ON_TOOLS),
@@ -40,6 +46,12 @@ HINTS = (
     ),
 )
 """Rows of (pattern of the error message, pattern of the code, hint). The first row of which both match is used."""
+
+
+def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
+    """Returns whether the experiment of a turn repeats an earlier one. One that generates images measures new ones."""
+    is_new = any(call.name in ("text2image", "edit_images") for call in turn.calls)
+    return bool(turn.code) and not is_new and turn.code.strip() in {one.code.strip() for one in earlier}
 
 
 def hint(turn: Turn) -> str:

@@ -17,7 +17,7 @@ from openmaia.agent.evidence import (
     words_not_drawn,
 )
 from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
-from openmaia.agent.hints import hint
+from openmaia.agent.hints import REPEATED, hint, repeats
 from openmaia.agent.sandbox import Json, Sandbox
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tools import api, values
@@ -254,9 +254,14 @@ class Investigation:
         yield from (part for part in turn.observation if isinstance(part, str) or self.options.sees_images)
         if turn.status == "error" and (advice := hint(turn)):
             yield advice
+        if repeats(turn, self.turns[: turn.index]):
+            yield REPEATED
         if SET_ASIDE in turn.forgiven:
             yield self.task.set_aside
-        if turn.index + 1 >= self.options.soft_turns:
+        done = turn.index + 1
+        # Without the demanded experiments, the answer that this message asks for would be sent back.
+        is_enough = experiments_that_measured(self.turns[:done]) >= self.task.rule.experiments
+        if done >= self.options.soft_turns and is_enough:
             yield self.task.final
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.agent.hints import REPEATED
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import hosts as build
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
 from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
-from openmaia.runs.records import Stop
+from openmaia.runs.records import Record, Stop
 from tests.agent.conftest import Investigate
 from tests.helpers.investigating import ANSWER, code, said
 from tests.helpers.samples import comparable
@@ -38,15 +39,31 @@ def test_limit_ends_it_with_what_it_has(run: Investigate, limit: str, turns: int
     assert record.turns[-1].hypotheses == ("red",)
 
 
+def heard_more(record: Record, turn: int) -> int:
+    """The number of words that the agent hears after a turn, besides its own reply and the output of its experiment."""
+    heard = record.turns[turn + 1].prompt_tokens - record.turns[turn].prompt_tokens
+    return heard - len(record.turns[turn].reply.split()) - len(said(record, turn).split())
+
+
 def test_soft_limit_asks_for_the_answer(run: Investigate):
     record = run(code("print(1)"), code("print(2)"), ANSWER, overrides=("limits.soft_turns=2",))
-    final = load_task("description").final.split()
-    # What the backbone hears is counted in words: the request for an answer is what the third turn hears beyond the
-    # replies, observations and prompts.
-    heard = [turn.prompt_tokens for turn in record.turns]
-    added = [len(record.turns[n].reply.split()) + len(said(record, n).split()) for n in (0, 1)]
-    assert heard[1] - heard[0] == added[0]
-    assert heard[2] - heard[1] == added[1] + len(final)
+    assert [heard_more(record, turn) for turn in (0, 1)] == [0, len(load_task("description").final.split())]
+
+
+def test_answer_is_asked_for_only_with_the_demanded_experiments(run: Investigate):
+    first, second = (code(f"print(system.call_neuron(['a red {shape}'])[0])") for shape in ("circle", "star"))
+    rule = ("task.evidence.experiments=2", "limits.soft_turns=1")
+    record = run(code("print(1)"), first, second, ANSWER, overrides=rule)
+    assert [heard_more(record, turn) for turn in (0, 1)] == [0, 0]
+    assert heard_more(record, 2) == len(load_task("description").final.split())
+    assert record.stop is Stop.ANSWER
+
+
+def test_repeated_experiment_gets_a_hint_unless_it_draws_new_images(run: Investigate):
+    looking = code("print(tools.dataset_exemplars(system)[0][0])")
+    drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
+    record = run(looking, looking, drawing, drawing, ANSWER)
+    assert [heard_more(record, turn) for turn in range(4)] == [0, len(REPEATED.split()), 0, 0]
 
 
 def test_reply_without_code_gets_a_hint(run: Investigate):
