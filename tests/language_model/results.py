@@ -33,9 +33,11 @@ SCRIPTED = "scripted experimenter"
 BASELINE_NAMES = ("exemplars only", "random words")
 
 # Of the shipped model.
-NOTE = """The loop was changed after looks at earlier runs of some of these units. After 14 units: a tool called on the wrong object
-is now answered with the correct call. After 3 units: experiments that end with an exception, and images of prompts copied from
-the example in the instructions, no longer count as evidence. The descriptions were not looked at for any other change."""
+NOTE = """The loop was changed after looks at earlier runs of these units. After 14 units: a tool called on the wrong object is now
+answered with the correct call. After 3 units: experiments that end with an exception, and images of prompts copied from the
+example in the instructions, no longer count as evidence. After all 24 (17 met the rule, 2 ended without a measurement): the last
+request for an answer waits for the demanded experiments, and a repeated experiment gets a hint. The descriptions were not looked
+at for any other change."""
 
 Labels = Mapping[Unit, tuple[str, ...]]
 
@@ -154,7 +156,8 @@ each unit is in units.csv, all figures in results.json.
 
 All methods were tested with the same generator and the same protocol. AUC: how often an image of a description excites its unit
 more than a neutral one. "Other": the same with descriptions of other units of the layer; what a description does not score
-beyond that, it does not say about its unit. The last column compares the language model's AUC with the method's, unit by unit.
+beyond that, it does not say about its unit. An abstention, and a label that the generator cannot draw, count as 0.5. The last
+column compares the language model's AUC with the method's, unit by unit.
 
 | method | AUC, own | AUC, other | own minus other | language model minus method |
 |---|---|---|---|---|
