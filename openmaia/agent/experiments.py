@@ -156,6 +156,7 @@ class ToolSession(_Session):
         self.calls: list[ToolCall] = []
         self.images: dict[str, EncodedImage] = {}
         """All images of the calls, by digest."""
+        self._text_left = toolbox.context.options.sandbox.output_bytes
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Executes a call and returns its result.
@@ -172,6 +173,7 @@ class ToolSession(_Session):
             if kwargs:
                 raise ToolError(f"{name}: unexpected keyword arguments {sorted(kwargs)}")
             result, effect = self.toolbox.call(name, args)
+            effect.shown = [self._bounded(part) if name == "display" else part for part in effect.shown]
         except ToolError as mistake:
             error = mistake.message
         self.show(effect.shown)
@@ -179,6 +181,17 @@ class ToolSession(_Session):
         if error is not None:
             raise ToolError(error)
         return result
+
+    def _bounded(self, part: Part) -> Part:
+        """Cuts a displayed text where the experiment has displayed as much text as it may print."""
+        if not isinstance(part, str):
+            return part
+        data = part.encode(errors="replace")
+        taken, limit = data[: self._text_left], self.toolbox.context.options.sandbox.output_bytes
+        self._text_left -= len(taken)
+        dropped = len(data) - len(taken)
+        note = f"\n[{dropped} more bytes of displayed text dropped; at most {limit} are shown]" if dropped else ""
+        return taken.decode(errors="ignore") + note
 
     def _record(
         self, name: str, args: list[Any], result: Any, error: str | None, effect: ToolEffect, seconds: float

@@ -86,6 +86,17 @@ def test_wrong_call_is_an_observation(run: Investigate):
     assert record.turns[0].calls[0].error
 
 
+def test_displayed_text_is_bounded_like_printed_text(run: Investigate):
+    long = code(
+        "for _ in range(3):\n    tools.display('A' * 500_000)\ntools.display(tools.text2image(['a red circle']))"
+    )
+    record = run(long, ANSWER, overrides=("sandbox.output_bytes=2000",))
+    assert record.turns[0].status == "ok" and record.stop is Stop.ANSWER
+    assert said(record, 0).count("A") == 2000
+    assert "498000 more bytes of displayed text dropped; at most 2000 are shown" in said(record, 0)
+    assert any(not isinstance(part, str) for part in record.turns[0].observation), "images are still shown"
+
+
 def test_timeout_replays_completed_experiments(run: Investigate):
     record = run(
         code("a, images = system.call_neuron(tools.text2image(['a red circle', 'a blue circle']))\nkept = 7"),

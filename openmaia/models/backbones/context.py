@@ -1,7 +1,8 @@
 """Shortens a conversation to a model's context by removing the oldest images, and then the oldest experiment outputs.
 
 Both are removed in blocks, so that the beginning of a growing conversation changes only every few turns and a prefix
-cache remains valid in between. The task and the latest turns are kept.
+cache remains valid in between. The task and the latest turns are kept; if they alone are too long, the middle of the latest
+outputs is left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,9 @@ OPENING = 2
 
 OUTPUT_BLOCK = 4
 """Number of experiment outputs that are removed together."""
+
+SHORTENED = (16_000, 4_000, 1_000)
+"""Numbers of characters to which long outputs of the latest turns are shortened, tried in this order."""
 
 NO_IMAGE = "(an image was here)"
 NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"
@@ -51,7 +55,7 @@ def fit(
         image_tokens: Returns the number of tokens of an image.
 
     Raises:
-        ServiceError: The task and the latest turns alone are too long.
+        ServiceError: The task and the latest turns alone are too long, even with shortened outputs.
     """
 
     def tokens(message: Message) -> int:
@@ -88,6 +92,23 @@ def _cuts(messages: Sequence[Message], block: int) -> Iterator[tuple[list[Messag
     short = _without_outputs(short, outputs)
     for dropped in range(1, sum(len(message.images) for message in short) + 1):
         yield _without_images(short, dropped), _description(older + dropped, len(outputs))
+    left = sum(len(message.images) for message in short)
+    short = _without_images(short, left)
+    for length in SHORTENED:
+        shortened = [_shortened(m, length) if i >= OPENING and m.role is Role.USER else m for i, m in enumerate(short)]
+        yield shortened, _description(older + left, len(outputs), length)
+
+
+def _shortened(message: Message, length: int) -> Message:
+    """Replaces the middle of each longer text by a note."""
+    parts = (
+        f"{part[: length // 2]}\n({len(part) - length} characters were here; they were left out to save room)\n"
+        f"{part[-(length // 2) :]}"
+        if isinstance(part, str) and len(part) > length
+        else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))
 
 
 def _without_outputs(messages: Sequence[Message], indices: Sequence[int]) -> list[Message]:
@@ -110,7 +131,8 @@ def _without_images(messages: Sequence[Message], dropped: int) -> list[Message]:
     return result
 
 
-def _description(images: int, outputs: int) -> str:
+def _description(images: int, outputs: int, length: int = 0) -> str:
     removed = [f"its oldest {images} images"] if images else []
     removed += [f"its oldest {outputs} experiment outputs"] if outputs else []
+    removed += [f"the middle of outputs above {length} characters"] if length else []
     return " and ".join(removed)

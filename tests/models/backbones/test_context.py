@@ -92,3 +92,12 @@ def test_last_images_of_a_large_turn_stay():
 def test_too_long_task_names_the_config_keys():
     with pytest.raises(ServiceError, match=r"backbone\.context_tokens.*limits\.reply_tokens"):
         fitted([system("word " * 50), user("task")], room=20)
+
+
+def test_middle_of_a_long_output_in_the_latest_turn_is_left_out():
+    messages = [*conversation(3), assistant("code"), user("begin" + " word" * 20_000 + " end", image(99))]
+    short = fitted(messages, room=3_000)
+    assert short.messages[-1].text.startswith("begin") and short.messages[-1].text.endswith(f"end\n{NO_IMAGE}")
+    assert "characters were here" in short.messages[-1].text
+    assert short.left_out.endswith("and the middle of outputs above 4000 characters")
+    assert [m.text for m in short.messages[:OPENING]] == [m.text for m in messages[:OPENING]]
