@@ -141,6 +141,21 @@ def test_sentence_below_the_hypotheses_is_none():
     assert parsed.hypotheses == ("dogs", "fur")
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1. dogs\n2. fur\n\nLet me test this with edge cases:\n- a wolf\n- a toy dog\n",
+        "1. dogs\n   - of any size\n   - also drawn\n2. fur\n",
+        "- dogs\n- fur\nNext I look at:\n- a wolf\n",
+        "* dogs\n* fur\n\nThe exemplars support both.\n",
+        "My hypotheses:\ndogs\nfur\nI test them with:\na wolf\n",
+        "1. dogs\n\nMost exemplars show one.\n\n2. fur\n",
+    ],
+)
+def test_list_of_hypotheses_ends_with_its_last_entry(written: str):
+    assert parse(f"[HYPOTHESIS LIST]:\n{written}{fenced()}").hypotheses == ("dogs", "fur")
+
+
 def test_answer_inside_a_plain_fence_is_read():
     parsed = parse("```\n[DESCRIPTION]: dogs\n[LABEL 1]: dog\n```")
     assert parsed.description == "dogs"

@@ -35,6 +35,7 @@ FENCE = re.compile(
 """The opening of a code block, which may be on the line of its heading."""
 CALL = re.compile(r"\b(?:system|tools)\.")
 """A call of an instrument."""
+DASHES = "-*•"
 PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|<[^<>]*>|\(?to be determined\)?)\.?$", re.IGNORECASE)
 BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
 """What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
@@ -191,7 +192,22 @@ def _description(sections: dict[str, str], labels: list[str], answer: AnswerForm
 
 
 def _items(text: str) -> list[str]:
-    """Returns the entries of a list without their bullets. Of a text without bullets every line is an entry."""
+    """Returns the entries of a list without their bullets. Of a text without bullets every line is an entry.
+
+    The list ends at an announcement ("Let me test:") below an entry, and a list with dashes also at a paragraph. Paragraphs
+    and dashes below a numbered entry are its details.
+    """
     lines = [line.strip() for line in text.splitlines()]
-    entries = [BULLET.sub("", line) for line in lines if BULLET.match(line)]
-    return [entry for entry in entries or lines if entry and not PLACEHOLDER.match(entry)]
+    bullets = [line for line in lines if BULLET.match(line)]
+    is_numbered = bool(bullets) and bullets[0][0] not in DASHES
+    entries: list[str] = []
+    before = ""
+    for line in lines:
+        is_entry = bool(BULLET.match(line)) if bullets else bool(line) and not line.endswith(":")
+        is_paragraph = bool(bullets) and not is_numbered and not before
+        if entries and line and not is_entry and (line.endswith(":") or is_paragraph):
+            break
+        if is_entry and not (is_numbered and line[0] in DASHES):
+            entries.append(BULLET.sub("", line))
+        before = line
+    return [entry for entry in entries if entry and not PLACEHOLDER.match(entry)]
