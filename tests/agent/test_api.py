@@ -5,6 +5,7 @@ import copy
 import inspect
 import pickle
 import re
+import statistics
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -178,6 +179,18 @@ def test_activation_behaves_as_a_number():
     value = values.Activation(1.23456, percentile=98.6)
     assert f"{value:.2f} {value + 1:.1f} {round(value, 1)}" == "1.23 2.2 1.2"
     assert f"{value}" == str(value) == "1.235 (percentile 99)"
+
+
+def test_numbers_derived_from_activations_have_no_percentile():
+    measured = [values.Activation(value, percentile=90.0 + value) for value in (1.0, 2.0, 4.5)]
+    assert f"{statistics.mean(measured)} {sum(measured)} {np.mean(measured)} {measured[0].item()}" == "2.5 7.5 2.5 1.0"
+    assert str(max(measured)) == "4.5 (percentile 94)"
+
+
+def test_pairs_with_equal_activations_can_be_sorted():
+    first, second = (values.Image(lambda *_: None, f"image-{number}") for number in (1, 2))
+    pairs = [(values.Activation(1.0), second), (values.Activation(1.0), first)]
+    assert [image.id for _, image in sorted(pairs)] == ["image-1", "image-2"]
 
 
 @pytest.mark.parametrize("given", [None, 3, b"png", {"image": "image-1"}, object()])

@@ -17,28 +17,38 @@ ORDER = "call_neuron returns (activations, images), in this order"
 
 
 class Activation(float):
-    """A number that also knows how high it is for this unit."""
+    """A number that also knows how high it is for this unit. A number that is derived from it, such as a mean, does not."""
 
-    percentile: float
+    percentile: float | None
     """Share (0 to 100) of the dataset's images that excite the unit less, ties counting half."""
-    z: float
+    z: float | None
     """Standard deviations above the mean over those images."""
-    fired: bool
+    fired: bool | None
     """Whether the unit rose above its mask threshold anywhere in the image."""
     raw: float | None
     """The logit, if the activation is the probability of a class."""
 
     def __new__(
-        cls, value: float, percentile: float = 0.0, z: float = 0.0, fired: bool = False, raw: float | None = None
+        cls,
+        value: float,
+        percentile: float | None = None,
+        z: float | None = None,
+        fired: bool | None = None,
+        raw: float | None = None,
     ) -> "Activation":
         self = super().__new__(cls, value)
         self.percentile, self.z, self.fired, self.raw = percentile, z, fired, raw
         return self
 
     def __repr__(self) -> str:
-        return f"{float(self):.4g} (percentile {self.percentile:.0f})"
+        known = "" if self.percentile is None else f" (percentile {self.percentile:.0f})"
+        return f"{float(self):.4g}{known}"
 
     __str__ = __repr__
+
+    def item(self) -> float:
+        """The plain number, as `item` of a NumPy number."""
+        return float(self)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"an activation is a number and has no {name!r}; {ORDER}")
@@ -92,6 +102,10 @@ class Image:
     def png(self, view: str) -> bytes:
         """A rendering as PNG."""
         return self._call("pixels", self.id, view)
+
+    def __lt__(self, other: "Image") -> bool:
+        """Orders images by id, so that pairs of activation and image can be sorted where activations are equal."""
+        return self.id < other.id
 
     def _repr_png_(self) -> bytes:
         return self.png("masked")
