@@ -39,7 +39,7 @@ DASHES = "-*•"
 PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|<[^<>]*>|\(?to be determined\)?)\.?$", re.IGNORECASE)
 BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
 """What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
-ABSTENTION = re.compile(r"^\W*(none|n/a|unknown)\W*$", re.IGNORECASE)
+ABSTENTION = re.compile(r"^\W*(none|nothing|n/a|unknown)\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
