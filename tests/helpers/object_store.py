@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +52,7 @@ def _create_bucket(url: str) -> None:
         try:
             urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
             return
-        except urllib.error.URLError:
+        except OSError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.2)
