@@ -92,7 +92,7 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 
     Images of prompts that were copied from the example in the instructions do not count.
     """
-    copied = _copied_images(turns)
+    copied = frozenset(entry.original for entry, words in _made_images(turns) if words is None)
     return sum(
         turn.status in COMPLETED and any(_measured_own_image(call, copied) for call in turn.calls) for turn in turns
     )
@@ -101,22 +101,6 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 def _measured_own_image(call: ToolCall, copied: frozenset[str]) -> bool:
     is_measurement = call.name in MEASURING and call.error is None
     return is_measurement and (call.name == "responses" or any(entry.original not in copied for entry in call.entries))
-
-
-def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
-    """Returns the digests of the images whose prompts were copied from the example in the instructions."""
-    return frozenset(
-        entry.original
-        for turn in turns
-        for call in turn.calls
-        if call.name == "text2image" and call.error is None and (copied := _copied_prompts(call))
-        for entry, prompt in zip(call.entries, json.loads(call.arguments)[0], strict=False)
-        if prompt in copied
-    )
-
-
-def _copied_prompts(call: ToolCall) -> set[str]:
-    return {prompt for part in call.shown if isinstance(part, str) and (prompt := read_copied(part))}
 
 
 def _check(
@@ -167,21 +151,19 @@ def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> 
     )
 
 
-def _words_of_made_images(turns: Sequence[Turn]) -> dict[str, frozenset[str]]:
-    """Returns the words of the prompt or instruction of each generated or edited image, by the id of the image.
+def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[str] | None]]:
+    """Yields each generated or edited image with the words of its prompt or instruction.
 
-    Words that the generator could not draw are left out, and so are prompts copied from the example.
+    Words that the generator could not draw are left out. The words are None if the prompt was copied from the example in
+    the instructions.
     """
-    made: dict[str, frozenset[str]] = {}
     for call in (call for turn in turns for call in turn.calls if call.name in WRITTEN and call.error is None):
-        missing = dict(note for part in call.shown if isinstance(part, str) and (note := read_not_drawn(part)))
-        copied = _copied_prompts(call)
+        notes = [part for part in call.shown if isinstance(part, str)]
+        missing = dict(named for note in notes if (named := read_not_drawn(note)))
+        copied = {prompt for note in notes if (prompt := read_copied(note))}
         entries = call.entries if call.name == "text2image" else call.entries[1::2]
         for entry, text in zip(entries, json.loads(call.arguments)[WRITTEN[call.name]], strict=False):
-            made[entry.id] = (
-                frozenset() if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
-            )
-    return made
+            yield entry, None if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
 
 
 def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
@@ -193,7 +175,7 @@ def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
 
 def _measured_words(turns: Sequence[Turn]) -> Iterator[frozenset[str]]:
     """Yields the words of the prompt or instruction of each measured image, and of the hypothesis that it tests."""
-    made = _words_of_made_images(turns)
+    made = {entry.id: words or frozenset() for entry, words in _made_images(turns)}
     for call in (call for turn in turns for call in turn.calls if call.name in MEASURING and call.error is None):
         yield from (made[id] for image in json.loads(call.arguments)[0] if (id := image.get("image")) in made)
         yield from (_content_words(entry.hypothesis) for entry in call.entries)

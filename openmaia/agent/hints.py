@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from openmaia.agent.evidence import WRITTEN
 from openmaia.runs.records import Turn
 
 PAIRS = "tools.dataset_exemplars(system) returns a list of pairs: for activation, image in tools.dataset_exemplars(system): …"
@@ -50,8 +51,8 @@ HINTS = (
 
 def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
     """Returns whether the experiment of a turn repeats an earlier one. One that generates images measures new ones."""
-    is_new = any(call.name in ("text2image", "edit_images") for call in turn.calls)
-    return bool(turn.code) and not is_new and turn.code.strip() in {one.code.strip() for one in earlier}
+    is_new = any(call.name in WRITTEN for call in turn.calls)
+    return bool(turn.code) and not is_new and turn.code.strip() in {other.code.strip() for other in earlier}
 
 
 def hint(turn: Turn) -> str:

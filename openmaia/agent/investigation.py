@@ -145,7 +145,7 @@ class Investigation:
         """
         if not parsed.code or parsed.description is None:
             return parsed.code, ()
-        if self._is_due(len(self.turns)) and experiments_that_measured(self.turns) >= self.task.rule.experiments:
+        if self._is_due(len(self.turns)) and self._has_experiments(len(self.turns)):
             return "", ("an experiment beside the answer that was asked for: it was not run",)
         return parsed.code, (SET_ASIDE,)
 
@@ -178,6 +178,10 @@ class Investigation:
     def _is_due(self, count: int) -> bool:
         """Returns whether the agent may run no more experiments after `count` turns."""
         return count >= self.options.soft_turns or (count == len(self.turns) and bool(self._limit))
+
+    def _has_experiments(self, count: int) -> bool:
+        """Returns whether the first `count` turns have as many experiments as the stopping rule demands."""
+        return experiments_that_measured(self.turns[:count]) >= self.task.rule.experiments
 
     def _refusal(self, count: int) -> str:
         """Returns the message that sends back the answer in turn number `count` (from 1) because it lacks evidence.
@@ -258,10 +262,8 @@ class Investigation:
             yield REPEATED
         if SET_ASIDE in turn.forgiven:
             yield self.task.set_aside
-        done = turn.index + 1
         # Without the demanded experiments, the answer that this message asks for would be sent back.
-        is_enough = experiments_that_measured(self.turns[:done]) >= self.task.rule.experiments
-        if done >= self.options.soft_turns and is_enough:
+        if turn.index + 1 >= self.options.soft_turns and self._has_experiments(turn.index + 1):
             yield self.task.final
 
 

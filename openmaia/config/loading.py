@@ -2,7 +2,8 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -47,15 +48,12 @@ def load(sources: Sequence[str], _listing: str = "") -> Config:
     """
     merged = OmegaConf.structured(Config)
     for source in sources:
-        try:
+        with _errors_of(source):
             overlay = _overlay(source)
             if source == _listing:
                 overlay.pop(SWEEPS)
-            _refuse_unknown(overlay, source)
-            merged = OmegaConf.merge(merged, overlay)
-        except OmegaConfBaseException as error:
-            raise UsageError(f"{source}: {_message(error)}") from error
-    return _complete(cast(DictConfig, merged))
+            merged = _merged(merged, overlay, source)
+    return _complete(merged)
 
 
 def restore(values: Mapping[str, Any], source: str) -> Config:
@@ -68,12 +66,8 @@ def restore(values: Mapping[str, Any], source: str) -> Config:
     Raises:
         UsageError: As `load`.
     """
-    overlay = OmegaConf.create(dict(values))
-    _refuse_unknown(overlay, source)
-    try:
-        return _complete(cast(DictConfig, OmegaConf.merge(OmegaConf.structured(Config), overlay)))
-    except OmegaConfBaseException as error:
-        raise UsageError(f"{source}: {_message(error)}") from error
+    with _errors_of(source):
+        return _complete(_merged(OmegaConf.structured(Config), OmegaConf.create(dict(values)), source))
 
 
 def load_sweeps(sources: Sequence[str]) -> list[Config]:
@@ -152,6 +146,20 @@ def _override(source: str) -> DictConfig:
         return OmegaConf.from_dotlist([source])
     except yaml.YAMLError as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def _errors_of(source: str) -> Generator[None]:
+    """Translates errors of OmegaConf inside the block into a UsageError that names the source."""
+    try:
+        yield
+    except OmegaConfBaseException as error:
+        raise UsageError(f"{source}: {_message(error)}") from error
+
+
+def _merged(config: DictConfig, overlay: DictConfig, source: str) -> DictConfig:
+    _refuse_unknown(overlay, source)
+    return cast(DictConfig, OmegaConf.merge(config, overlay))
 
 
 def _refuse_unknown(overlay: DictConfig, source: str) -> None:

@@ -45,11 +45,13 @@ def evaluate(
 
 def _score(paths: Sequence[str]) -> None:
     opened = _opened(paths)
-    for path, (run, _) in zip(paths, opened, strict=True):
+    for run, _ in opened:
         if not run.done():
-            raise UsageError(f"{path} holds no finished investigation and so no description; run it with openmaia run")
-    for path, (run, _) in zip(paths, opened, strict=True):
-        _score_run(path, run)
+            raise UsageError(
+                f"{run.files.root} holds no finished investigation and so no description; run it with openmaia run"
+            )
+    for run, _ in opened:
+        _score_run(run)
     if len(opened) > 1:
         from openmaia.cli.terminal.scores import show_comparison
         from openmaia.evaluation.analysis.comparison import compare_runs
@@ -58,7 +60,7 @@ def _score(paths: Sequence[str]) -> None:
         show_comparison(compare_runs(opened, resamples))
 
 
-def _score_run(path: str, run: "Run") -> None:
+def _score_run(run: "Run") -> None:
     from openmaia.cli.assembly.evaluation import design, in_process
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
@@ -66,7 +68,7 @@ def _score_run(path: str, run: "Run") -> None:
     from openmaia.config.loading import restore
     from openmaia.evaluation.run import evaluate_run
 
-    settings = restore(run.config(), path)
+    settings = restore(run.config(), run.files.root)
     with Terminal() as terminal:
         evaluate_run(run, in_process(settings), design(settings), partial(terminal.progress, "evaluation"))
     run.write_summary()

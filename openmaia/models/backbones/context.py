@@ -90,13 +90,13 @@ def _cuts(messages: Sequence[Message], block: int) -> Iterator[tuple[list[Messag
         yield _without_outputs(short, removed), _description(older, len(removed))
     # Now only the latest turns have images. If an agent has displayed more than fit, its last ones are kept.
     short = _without_outputs(short, outputs)
-    for dropped in range(1, sum(len(message.images) for message in short) + 1):
+    latest = sum(len(message.images) for message in short)
+    for dropped in range(1, latest + 1):
         yield _without_images(short, dropped), _description(older + dropped, len(outputs))
-    left = sum(len(message.images) for message in short)
-    short = _without_images(short, left)
+    short = _without_images(short, latest)
     for length in SHORTENED:
         shortened = [_shortened(m, length) if i >= OPENING and m.role is Role.USER else m for i, m in enumerate(short)]
-        yield shortened, _description(older + left, len(outputs), length)
+        yield shortened, _description(older + latest, len(outputs), length)
 
 
 def _shortened(message: Message, length: int) -> Message:

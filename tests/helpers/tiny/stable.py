@@ -1,6 +1,8 @@
 """Stable Diffusion 1.5 and InstructPix2Pix, tiny, with seeded random weights."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from diffusers import (
@@ -18,37 +20,30 @@ from tests.helpers.tiny.flux import WIDTH, autoencoder, clip_encoder, clip_token
 
 def save_stable(folder: Path) -> Path:
     """With a safety checker, as the published model has one."""
-    torch.manual_seed(0)
-    tokens = clip_tokenizer(folder)
     # The scheduler as it stands in the published model.
     scheduler = PNDMScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
     )
-    StableDiffusionPipeline(
-        scheduler=scheduler,
-        vae=autoencoder(latent_channels=4),
-        text_encoder=clip_encoder(tokens),
-        tokenizer=tokens,
-        unet=unet(in_channels=4),
-        safety_checker=checker(),
-        feature_extractor=CLIPImageProcessor(size=32, crop_size=32),
-    ).save_pretrained(folder)
-    return folder
+    return save(StableDiffusionPipeline, scheduler, 4, folder)
 
 
 def save_pix2pix(folder: Path) -> Path:
-    torch.manual_seed(0)
-    tokens = clip_tokenizer(folder)
     # Draws noise at every step, from the picture's own generator.
     scheduler = EulerAncestralDiscreteScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="linspace"
     )
-    StableDiffusionInstructPix2PixPipeline(
+    return save(StableDiffusionInstructPix2PixPipeline, scheduler, 8, folder)
+
+
+def save(pipeline: Callable[..., Any], scheduler: Any, in_channels: int, folder: Path) -> Path:
+    torch.manual_seed(0)
+    tokens = clip_tokenizer(folder)
+    pipeline(
         scheduler=scheduler,
         vae=autoencoder(latent_channels=4),
         text_encoder=clip_encoder(tokens),
         tokenizer=tokens,
-        unet=unet(in_channels=8),
+        unet=unet(in_channels=in_channels),
         safety_checker=checker(),
         feature_extractor=CLIPImageProcessor(size=32, crop_size=32),
     ).save_pretrained(folder)
