@@ -53,6 +53,13 @@ def wait_for(condition: Callable[[Samples], bool], seconds: float = 90.0) -> Sam
     return found
 
 
+def settled(now: Samples) -> bool:
+    """Ray exports the metrics of one process in parts, in any order: a later one may be there before an earlier one."""
+    batches, failures = now.get("ray_openmaia_pool_batches_total", 0), now.get("ray_openmaia_pool_failures_total", 0)
+    ready = now.get("ray_openmaia_pool_replica_seconds_total", 0)
+    return batches >= 4 and failures >= 1 and ready > 0 and now["ray_openmaia_pool_replicas"] > 0
+
+
 @pytest.fixture(scope="module")
 def samples(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Samples, Samples]]:
     """Returns what was exported while ten requests waited for the model, and after these and one that failed."""
@@ -67,7 +74,7 @@ def samples(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         asked.result(timeout=60)
         with pytest.raises(ServiceError):
             made.handle().ask("no such method", [1])
-        yield before, wait_for(lambda now: "ray_openmaia_pool_failures_total" in now)
+        yield before, wait_for(settled)
 
 
 def test_queue_length_is_exported(samples: tuple[Samples, Samples]):
