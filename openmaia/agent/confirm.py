@@ -72,7 +72,7 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
             seed=request.seed,
             digest=generated.image.digest,
             activation=activation.value,
-            percentile=round(exemplars.percentile(activation.value), 1),
+            percentile=None if (rank := exemplars.percentile(activation.value)) is None else round(rank, 1),
             missing_terms=generated.missing_terms,
         )
         for index, (pair, request, generated, activation) in enumerate(

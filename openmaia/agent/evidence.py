@@ -19,7 +19,7 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn
 MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
 COMPLETED = ("ok", "lost")
-"""How experiments end without an exception, see `Turn.status`."""
+"""How experiments end without an exception, see `Turn.status`. Of a lost one only its calls are left, all of them answered."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -92,10 +92,15 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 
     Images of prompts that were copied from the example in the instructions do not count.
     """
-    copied = frozenset(entry.original for entry, words in _made_images(turns) if words is None)
+    copied = _copied_images(turns)
     return sum(
         turn.status in COMPLETED and any(_measured_own_image(call, copied) for call in turn.calls) for turn in turns
     )
+
+
+def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
+    """Returns the digests of the images of prompts that were copied from the example in the instructions."""
+    return frozenset(entry.original for entry, words in _made_images(turns) if words is None)
 
 
 def _measured_own_image(call: ToolCall, copied: frozenset[str]) -> bool:
@@ -175,10 +180,11 @@ def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
 
 def _measured_words(turns: Sequence[Turn]) -> Iterator[frozenset[str]]:
     """Yields the words of the prompt or instruction of each measured image, and of the hypothesis that it tests."""
+    copied = _copied_images(turns)
     made = {entry.id: words or frozenset() for entry, words in _made_images(turns)}
     for call in (call for turn in turns for call in turn.calls if call.name in MEASURING and call.error is None):
         yield from (made[id] for image in json.loads(call.arguments)[0] if (id := image.get("image")) in made)
-        yield from (_content_words(entry.hypothesis) for entry in call.entries)
+        yield from (_content_words(entry.hypothesis) for entry in call.entries if entry.original not in copied)
 
 
 def _content_words(text: str) -> frozenset[str]:
@@ -202,12 +208,12 @@ class _MeasuredImage:
 
 
 def _measured_images(turns: Sequence[Turn]) -> Iterator[_MeasuredImage]:
-    listed: tuple[str, ...] = ()
+    listed, copied = tuple[str, ...](), _copied_images(turns)
     for turn in turns:
         listed = turn.hypotheses or listed
         for call in turn.calls:
             for entry in call.entries if call.name == "call_neuron" else ():
-                if entry.hypothesis:
+                if entry.hypothesis and entry.original not in copied:
                     name, negated = CONTROL.subn("", entry.hypothesis)
                     yield _MeasuredImage(hypothesis=_key_of(name, listed), is_control=bool(negated), entry=entry)
 

@@ -157,6 +157,7 @@ class ToolSession(_Session):
         self.images: dict[str, EncodedImage] = {}
         """All images of the calls, by digest."""
         self._text_left = toolbox.context.options.sandbox.output_bytes
+        self._is_told = False  # that displayed text was dropped
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Executes a call and returns its result.
@@ -183,15 +184,17 @@ class ToolSession(_Session):
         return result
 
     def _bounded(self, part: Part) -> Part:
-        """Cuts a displayed text where the experiment has displayed as much text as it may print."""
+        """Cuts a displayed text where the experiment has displayed as much text as it may print, and notes the first cut."""
         if not isinstance(part, str):
             return part
         data = part.encode(errors="replace")
         taken, limit = data[: self._text_left], self.toolbox.context.options.sandbox.output_bytes
         self._text_left -= len(taken)
         dropped = len(data) - len(taken)
-        note = f"\n[{dropped} more bytes of displayed text dropped; at most {limit} are shown]" if dropped else ""
-        return taken.decode(errors="ignore") + note
+        if not dropped or self._is_told:
+            return taken.decode(errors="ignore")
+        self._is_told = True
+        return f"{taken.decode(errors='ignore')}\n[more than {limit} bytes of displayed text: the rest is dropped]"
 
     def _record(
         self, name: str, args: list[Any], result: Any, error: str | None, effect: ToolEffect, seconds: float

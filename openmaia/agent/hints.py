@@ -4,10 +4,14 @@ import re
 from collections.abc import Sequence
 
 from openmaia.agent.evidence import WRITTEN
+from openmaia.core.messages import Part
 from openmaia.runs.records import Turn
 
 PAIRS = "tools.dataset_exemplars(system) returns a list of pairs: for activation, image in tools.dataset_exemplars(system): …"
 ORDER = "system.call_neuron(images) returns two lists, in this order: activations, images = system.call_neuron(images)"
+NO_TORCH = (
+    "torch is not available; the network is only called through system.call_neuron, and arrays are those of numpy (np)"
+)
 DEFINED = "system and tools are defined already; do not import or create them"
 ON_TOOLS = (
     "system has call_neuron alone; the instruments are called on tools, for example tools.dataset_exemplars(system) and "
@@ -15,9 +19,11 @@ ON_TOOLS = (
 )
 ON_SYSTEM = "images are measured with system.call_neuron(images)"
 
+IMAGE_ID = re.compile(r"image-\d+")
+
 REPEATED = (
-    "\nHint: this experiment repeats an earlier one and tells nothing new. Test what the images have in common: generate "
-    "images with tools.text2image, measure them with system.call_neuron and print the activations.\n"
+    "\nHint: this experiment repeats an earlier one and tells nothing new. Test what the strongest images have in common on "
+    "other images, with and without it, and print their activations.\n"
 )
 
 HINTS = (
@@ -34,6 +40,7 @@ HINTS = (
     (r"'Activation' object|not a number|object is not subscriptable", r"call_neuron\(", ORDER),
     (r"(Import|ModuleNotFound)Error", r"(from|import) +(tools|system|openmaia|maia)\b", DEFINED),
     (r"NameError: name '(System|Tools)' is not defined", r"", DEFINED),
+    (r"No module named 'torch|name 'torch' is not defined", r"", NO_TORCH),
     (r"'(list|tuple)' object has no attribute", r"text2image\(", "tools.text2image(prompts) returns a list of images"),
     (
         r"SyntaxError",
@@ -50,9 +57,17 @@ HINTS = (
 
 
 def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """Returns whether the experiment of a turn repeats an earlier one. One that generates images measures new ones."""
-    is_new = any(call.name in WRITTEN for call in turn.calls)
-    return bool(turn.code) and not is_new and turn.code.strip() in {other.code.strip() for other in earlier}
+    """Returns whether the experiment of a turn repeats an earlier one, with the same output except for ids of images.
+
+    One that generates images measures new ones, and one that did not end well may be worth another try.
+    """
+    if not turn.code or turn.status != "ok" or any(call.name in WRITTEN for call in turn.calls):
+        return False
+    return (turn.code.strip(), _seen(turn)) in [(other.code.strip(), _seen(other)) for other in earlier]
+
+
+def _seen(turn: Turn) -> list[Part]:
+    return [IMAGE_ID.sub("", part) if isinstance(part, str) else part for part in turn.observation]
 
 
 def hint(turn: Turn) -> str:

@@ -165,12 +165,13 @@ class UnitExemplars:
     unit: Unit
     threshold: float
     """Activation above which a position is part of the unit's mask."""
-    maxima: npt.NDArray[np.float64]
-    """Percentiles 0 to 100 of the unit's activations on the dataset images, shape (101,)."""
-    mean: float
-    std: float
-    """Mean and standard deviation of the unit's activations on the dataset images."""
     exemplars: tuple[Exemplar, ...]
+    maxima: npt.NDArray[np.float64] | None = None
+    """Percentiles 0 to 100 of the unit's activations on the dataset images, shape (101,). None if unknown, as for imported
+    exemplars."""
+    mean: float | None = None
+    std: float | None = None
+    """Mean and standard deviation of the unit's activations on the dataset images. None if unknown."""
     positions: PositionStatistics | None = None
     """None if unknown, as for imported exemplars."""
     state: UnitState = "ok"
@@ -179,11 +180,13 @@ class UnitExemplars:
         """Returns the exemplars of one kind."""
         return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
 
-    def percentile(self, activation: float) -> float:
-        """Returns the percentage of dataset images on which the unit's activation is lower.
+    def percentile(self, activation: float) -> float | None:
+        """Returns the percentage of dataset images on which the unit's activation is lower. None if it is unknown.
 
         Ties count half, so that the result for a constant unit is 50.
         """
+        if self.maxima is None:
+            return None
         below = np.searchsorted(self.maxima, activation, side="left")
         above = np.searchsorted(self.maxima, activation, side="right")
         if below != above:
@@ -193,8 +196,13 @@ class UnitExemplars:
         low, high = self.maxima[below - 1], self.maxima[below]
         return float(below - 1 + (activation - low) / (high - low))
 
-    def z_score(self, activation: float) -> float:
-        """Returns by how many standard deviations an activation exceeds the mean. It is 0 for a constant unit."""
+    def z_score(self, activation: float) -> float | None:
+        """Returns by how many standard deviations an activation exceeds the mean. None if these are unknown.
+
+        It is 0 for a constant unit.
+        """
+        if self.mean is None or self.std is None:
+            return None
         return (activation - self.mean) / self.std if self.std > 0 else 0.0
 
 

@@ -120,13 +120,13 @@ class ExemplarStore:
     def spread(self, layer: str) -> dict[int, tuple[float, float]]:
         """Returns the mean and standard deviation of each unit's activations on images, by unit index.
 
-        Empty if the layer has no exemplars.
+        Units of which they are unknown are left out. Empty if the layer has no exemplars.
         """
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
         columns = ("unit", "mean", "std")
         rows = [] if data is None else tables.load(data, self.files.path(name), columns)[0]
-        return {row["unit"]: (row["mean"], row["std"]) for row in rows}
+        return {row["unit"]: (row["mean"], row["std"]) for row in rows if row["std"] is not None}
 
     def size(self) -> int:
         """Returns the size of the exemplars in bytes. Files in subfolders, such as contact sheets, do not count."""
@@ -230,7 +230,7 @@ def _unit_row(unit: UnitExemplars) -> dict[str, Any]:
     return {
         "unit": unit.unit.index,
         "threshold": unit.threshold,
-        "maxima": unit.maxima.tolist(),
+        "maxima": None if unit.maxima is None else unit.maxima.tolist(),
         "mean": unit.mean,
         "std": unit.std,
         "quantiles": positions and list(positions.quantiles),
@@ -255,7 +255,7 @@ def _unit(
     return UnitExemplars(
         unit=unit,
         threshold=found["threshold"],
-        maxima=np.array(found["maxima"]),
+        maxima=None if found["maxima"] is None else np.array(found["maxima"]),
         mean=found["mean"],
         std=found["std"],
         exemplars=tuple(_exemplar(row, shown) for row in rows),

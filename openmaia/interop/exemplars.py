@@ -13,7 +13,7 @@ The arrays of a layer take up to 6 GB. They are memory-mapped and read unit by u
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,6 @@ from openmaia.interop.reading import Refused
 
 FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.csv", "units.npy")
 SYNTHETIC = "synthetic_neurons"
-
-ESTIMATED = ("maxima", "mean", "std")
-"""Statistics over the dataset, which are not published. They are estimated from the exemplars of the unit."""
 
 Loaded = TypeVar("Loaded")
 
@@ -55,7 +52,7 @@ class PublishedLayer:
     @property
     def estimated(self) -> tuple[str, ...]:
         """Names of the values that are estimated because they are not published, for the manifest of the store."""
-        return ESTIMATED if self.thresholds is not None else (*ESTIMATED, f"threshold/{self.name}")
+        return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
 
 def read(folder: Path) -> PublishedLayer:
@@ -108,6 +105,7 @@ def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
 
 
 def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
+    """Returns a unit without statistics over the dataset, which are not published."""
     activations, images = layer.activations[row], layer.images[row]
     covered = None if layer.masks is None else masks.coverage(_flat_masks(layer.masks[row], images.shape[1:3]))
     if layer.thresholds is not None:
@@ -118,9 +116,6 @@ def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
     return UnitExemplars(
         unit=unit,
         threshold=threshold,
-        maxima=cast("npt.NDArray[np.float64]", np.percentile(activations, np.arange(101))),
-        mean=float(activations.mean()),
-        std=float(activations.std()),
         exemplars=tuple(
             Exemplar(
                 kind="top",

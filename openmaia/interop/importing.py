@@ -27,7 +27,7 @@ class ImportReport:
     imported: list[str] = field(default_factory=list[str])
     """Messages about data that were imported."""
     derived: list[str] = field(default_factory=list[str])
-    """Messages about values that are not published and were estimated."""
+    """Messages about values that are not published: how they were estimated, or that they are left out."""
     refused: list[str] = field(default_factory=list[str])
     """Messages about files that were not imported. Each begins with the path."""
 
@@ -145,7 +145,9 @@ class Importer:
         store.write(layer.name, units_read())
         report.imported.append(f"{summary} -> {store.files.root}")
         name = self._name(folder)
-        report.derived.append(f"{name}: maxima, mean and std, from the exemplars alone (estimated)")
+        report.derived.append(
+            f"{name}: no percentiles and z-scores, for which the other images of the data set are missing"
+        )
         if layer.thresholds is None:
             report.derived.append(f"{name}: thresholds, from the masks (estimated; there is no thresholds.csv)")
         if layer.masks is not None:

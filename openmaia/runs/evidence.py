@@ -95,8 +95,8 @@ class ConfirmationSample:
     digest: str
     """Key of the image in `Confirmation.images`."""
     activation: float
-    percentile: float
-    """Share of dataset images, in percent, that excite the unit less."""
+    percentile: float | None = None
+    """Share of dataset images, in percent, that excite the unit less. None if unknown, as with imported exemplars."""
     missing_terms: tuple[str, ...] = ()
     """Terms of the prompt that the generator knows to be missing in the image."""
 

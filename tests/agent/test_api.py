@@ -178,22 +178,25 @@ def test_activation_can_be_copied(copied: Callable[[Any], Any]):
 def test_activation_behaves_as_a_number():
     value = values.Activation(1.23456, percentile=98.6)
     assert f"{value:.2f} {value + 1:.1f} {round(value, 1)}" == "1.23 2.2 1.2"
-    assert f"{value}" == str(value) == "1.235 (percentile 99)"
+    assert f"{value}" == str(value) == "1.235"
+    assert repr(value) == "1.235 (percentile 99)"
 
 
 def test_numbers_derived_from_activations_have_no_percentile():
     measured = [values.Activation(value, percentile=90.0 + value) for value in (1.0, 2.0, 4.5)]
     assert f"{statistics.mean(measured)} {sum(measured)} {np.mean(measured)} {measured[0].item()}" == "2.5 7.5 2.5 1.0"
-    assert str(max(measured)) == "4.5 (percentile 94)"
+    assert (str(max(measured)), repr(max(measured))) == ("4.5", "4.5 (percentile 94)")
 
 
 def test_pairs_with_equal_activations_can_be_sorted():
-    first, second = (values.Image(lambda *_: None, f"image-{number}") for number in (1, 2))
+    first, second = (values.Image(lambda *_: None, f"image-{number}") for number in (2, 10))
     pairs = [(values.Activation(1.0), second), (values.Activation(1.0), first)]
-    assert [image.id for _, image in sorted(pairs)] == ["image-1", "image-2"]
+    assert [image.id for _, image in sorted(pairs)] == ["image-2", "image-10"]
+    with pytest.raises(TypeError, match="not supported between"):
+        sorted([first, "a text"])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("given", [None, 3, b"png", {"image": "image-1"}, object()])
+@pytest.mark.parametrize("given", [3, b"png", {"image": "image-1"}, object()])
 def test_non_image_is_refused_at_once(given: Any):
     called: list[Any] = []
     with pytest.raises(TypeError, match="expected an image"):

@@ -98,6 +98,26 @@ def test_prompts_of_the_example_are_no_evidence(run: Investigate):
     assert not any("'a red circle' is from the example" in str(part) for part in record.turns[3].observation)
 
 
+def test_prompts_of_the_example_are_no_replicates_controls_or_labels(run: Investigate):
+    named = "system.call_neuron(tools.text2image(['a red paper boat', 'a paper crane'], hypothesis=['red', 'not red']))"
+    rule = ("task.evidence.replicates=1", "task.evidence.controls=1", "task.evidence.labels=1")
+    record = run(code(named), ANSWER, ANSWER, ANSWER, overrides=rule)
+    assert record.evidence.tested == ()
+    assert {check.what for check in record.evidence.checks if check.state is not CheckState.MET} == {
+        "replicates",
+        "controls",
+        "labels",
+    }
+
+
+@pytest.mark.parametrize("changed", ["task.name=published", "without=[edit_images]"])
+def test_instructions_without_the_example_have_no_prompts_of_it(run: Investigate, changed: str):
+    copy = code("print(system.call_neuron(tools.text2image(['a red paper boat']))[0])")
+    record = run(copy, copy, ANSWER, overrides=(*DEFAULT, changed))
+    assert (len(record.turns), record.evidence.sent_back) == (3, 0)
+    assert not any("from the example" in str(part) for part in record.turns[0].observation)
+
+
 def test_answer_beside_an_experiment_is_set_aside(run: Investigate):
     both = f"{code('print(1)')}\n\n{ANSWER}"
     record = run(both, ANSWER)

@@ -136,6 +136,17 @@ def test_labels_on_one_line_are_separate():
     assert "labels on one line" in parsed.forgiven
 
 
+@pytest.mark.parametrize("written", ["```python {}```", "```py {} ```", "[CODE]: ```python {}```", "```python\n{}```"])
+def test_code_block_may_end_or_begin_and_end_on_its_line(written: str):
+    parsed = parse(f"I look.\n{written.format(CODE)}\nThen I answer.")
+    assert (parsed.code, parsed.description) == (CODE, None)
+
+
+def test_underscores_of_labels_stay():
+    parsed = parse("[DESCRIPTION]: __cars__\n[LABEL_1]: car_window\n[LABEL_2]: a__b [LABEL_3]: __bold__")
+    assert (parsed.description, parsed.labels) == ("cars", ("car_window", "a__b", "bold"))
+
+
 def test_sentence_below_the_hypotheses_is_none():
     parsed = parse("[HYPOTHESIS LIST]:\n1. dogs\n2. fur\nLet me test the boundaries of this selectivity:\n" + fenced())
     assert parsed.hypotheses == ("dogs", "fur")
@@ -150,6 +161,8 @@ def test_sentence_below_the_hypotheses_is_none():
         "* dogs\n* fur\n\nThe exemplars support both.\n",
         "My hypotheses:\ndogs\nfur\nI test them with:\na wolf\n",
         "1. dogs\n\nMost exemplars show one.\n\n2. fur\n",
+        "1. dogs\nOn the exemplars I see:\n- a poodle\n2. fur\nI test:\n1. a wolf\n",
+        "- dogs\n\n  Most exemplars show one.\n\n- fur\n\nNow I measure two images.\n- a wolf\n",
     ],
 )
 def test_list_of_hypotheses_ends_with_its_last_entry(written: str):

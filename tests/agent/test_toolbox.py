@@ -150,15 +150,26 @@ def test_neuron_is_call_neuron(desk: Desk):
     assert desk.system.neuron(given)[0] == desk.system.call_neuron(given)[0]
 
 
+def test_imported_exemplars_give_no_percentiles_and_no_other_images(toolbox: Toolbox, exemplars: UnitExemplars):
+    published = replace(exemplars, maxima=None, mean=None, std=None, exemplars=exemplars.of_kind("top"))
+    services = replace(toolbox.context.services, exemplars=InMemory(published))
+    desk = Desk(Toolbox(replace(toolbox.context, services=services)))
+    (red,), _ = desk.system.call_neuron([half_red(7).pil()])
+    assert (red.percentile, red.z, red.fired, f"{[red]}") == (None, None, True, f"[{red}]")
+    assert len(desk.tools.dataset_exemplars(desk.system)) == 3
+    with pytest.raises(ToolError, match=r"no images of kind='random' are stored for this unit; there are: top"):
+        desk.tools.dataset_exemplars(desk.system, kind="random")
+
+
 def test_activation_prints_its_percentile(desk: Desk):
     (activation,), _ = desk.system.call_neuron([Image.new("RGB", (50, 50), (214, 32, 32))])
-    assert "percentile" in str(activation)
-    assert f"{activation:.2f}" == "1.00"
+    assert "percentile" in f"{[activation]}"
+    assert (str(activation), f"{activation}", f"{activation:.2f}", float(str(activation))) == ("1", "1", "1.00", 1.0)
 
 
 def test_activation_knows_how_high_it_is(desk: Desk, exemplars: UnitExemplars):
     red, grey = desk.system.call_neuron([half_red(7).pil(), Image.new("RGB", (50, 50))])[0]
-    assert red.percentile == round(exemplars.percentile(float(red)), 1)
+    assert red.percentile == round(exemplars.percentile(float(red)) or 0, 1)
     assert red.z == pytest.approx(exemplars.z_score(float(red)), rel=0.01)
     assert (red.fired, grey.fired) == (True, False)
     assert grey.percentile == 0

@@ -138,7 +138,7 @@ def test_second_import_adds_only_new_layers(tmp_path: Path):
     Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
     store = ExemplarStore.at(str(tmp_path / "out"), "net", "imagenet")
     assert store.layers() == ["layer3", "layer4"]
-    assert (store.manifest() or {})["estimated"] == ["maxima", "mean", "std", "threshold/layer4"]
+    assert (store.manifest() or {})["estimated"] == ["threshold/layer4"]
 
 
 def test_run_may_use_an_imported_store(tmp_path: Path):

@@ -204,7 +204,7 @@ def test_offline_data_of_a_run_on_an_object_store_are_kept_and_named(tmp_path: P
     made = run(f"fsspec+memory://{tmp_path}/runs")
     with start(settings(f"paths.cache={tmp_path}/cache"), made, said.append) as tracker:
         assert tracker
-    (kept,) = (tmp_path / "cache/tracking/tiny/wandb").glob("offline-run-*")
+    (kept,) = (tmp_path / "cache/tracking").glob("tiny-*/wandb/offline-run-*")
     assert [row for row in history(kept) if "unit/number" in row]
     (note,) = said
     assert f"`wandb sync {kept.parent}/offline-run-*`" in note

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import types
+import typing
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn, cast
@@ -30,6 +31,13 @@ from openmaia.agent.sandbox.executor import execute
 
 EARLY = ("numpy", "numpy.random", "PIL.Image")
 """Modules that nearly every experiment imports. They are imported while the backbone writes its first reply."""
+
+PREDEFINED = {
+    name: name for name in ("base64", "io", "json", "math", "os", "random", "re", "statistics", "sys", "time")
+}
+PREDEFINED |= {"np": "numpy", "numpy": "numpy", "PIL": "PIL"}
+"""The modules that are defined for an experiment, by name. Published experiments use most of them without an import."""
+TYPING = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 
 Frame = dict[str, Any]
 
@@ -210,6 +218,10 @@ def _namespace(initial: Frame, call: Callable[..., Any]) -> dict[str, Any]:
     builtins.__dict__.update(exit=sys.exit, quit=sys.exit)  # -S leaves out `site`, which defines them
     namespace = main_module.__dict__
     namespace.update({"__builtins__": builtins, "ToolError": CallRefused})
+    for name, module in PREDEFINED.items():
+        with contextlib.suppress(ImportError):
+            namespace[name] = importlib.import_module(module)
+    namespace.update({name: getattr(typing, name) for name in TYPING})
     namespace.update(api.build(call, initial["manifest"]))
     return namespace
 

@@ -16,7 +16,7 @@ def headings(answer: AnswerFormat) -> re.Pattern[str]:
     """Returns a pattern that finds the headings of sections, with the groups `name` and `colon` (which may be empty)."""
     names = "|".join(map(re.escape, dict.fromkeys(["CODE", *KNOWN, answer.text, answer.decided_by])))
     return re.compile(
-        rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t]*\d+)?)\]"
+        rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t_]*\d+)?)\]"
         r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
         re.MULTILINE | re.IGNORECASE,
     )
@@ -25,7 +25,9 @@ def headings(answer: AnswerFormat) -> re.Pattern[str]:
 @cache
 def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
     """Returns a pattern that matches the space before a heading of a label in the middle of a line."""
-    return re.compile(rf"(?<=[^\s#>*_`-])[ \t]+(?=\[{re.escape(answer.labels)}[ \t]*\d*\][*_`]*[ \t]*:)", re.IGNORECASE)
+    return re.compile(
+        rf"(?<=[^\s#>*_`-])[ \t]+(?=\[{re.escape(answer.labels)}[ \t_]*\d*\][*_`]*[ \t]*:)", re.IGNORECASE
+    )
 
 
 FENCE = re.compile(
@@ -33,6 +35,11 @@ FENCE = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 """The opening of a code block, which may be on the line of its heading."""
+ONE_LINE = re.compile(
+    r"^(?P<before>[ \t]*(?:\[CODE\][ \t]*:?[ \t]*)?```(?:python|py))[ \t]+(?P<code>[^\n]*?\S)[ \t]*```[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A code block on a single line."""
 CALL = re.compile(r"\b(?:system|tools)\.")
 """A call of an instrument."""
 DASHES = "-*•"
@@ -104,9 +111,14 @@ def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[s
     blocks: list[str] = []
     prose: list[str] = []
     position = 0
+    reply, opened = ONE_LINE.subn(r"\g<before>\n\g<code>\n```", reply)
+    if opened:
+        forgiven.append("a code block on one line")
     while opening := FENCE.search(reply, position):
         prose.append(reply[position : opening.start()])
-        closing = re.compile(rf"^[ \t]*{re.escape(opening['fence'])}[ \t]*$", re.MULTILINE).search(reply, opening.end())
+        closing = re.compile(rf"(?:^|(?<=\S))[ \t]*{re.escape(opening['fence'])}[ \t]*$", re.MULTILINE).search(
+            reply, opening.end()
+        )
         end = closing.start() if closing else len(reply)
         block = reply[opening.end() : end]
         language = opening["language"].lower()
@@ -167,7 +179,7 @@ def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str
         if "*" in match[0] or "#" in match[0]:
             forgiven.append(f"[{name}] in bold or as a heading")
         text = prose[match.end() : following.start() if following else None]
-        texts[name] = re.sub(r"[*_]{2,}", "", text).strip().strip("`").strip()
+        texts[name] = re.sub(r"\*{2,}|(?<!\w)_{2,}|_{2,}(?!\w)", "", text).strip().strip("`").strip()
     return texts
 
 
@@ -194,20 +206,21 @@ def _description(sections: dict[str, str], labels: list[str], answer: AnswerForm
 def _items(text: str) -> list[str]:
     """Returns the entries of a list without their bullets. Of a text without bullets every line is an entry.
 
-    The list ends at an announcement ("Let me test:") below an entry, and a list with dashes also at a paragraph. Paragraphs
-    and dashes below a numbered entry are its details.
+    The list ends at an announcement ("Let me test:") below an entry, unless its numbers go on after it, and a list with
+    dashes also at a paragraph that is not indented. Other paragraphs, and dashes below a numbered entry, are details.
     """
     lines = [line.strip() for line in text.splitlines()]
     bullets = [line for line in lines if BULLET.match(line)]
     is_numbered = bool(bullets) and bullets[0][0] not in DASHES
     entries: list[str] = []
-    before = ""
-    for line in lines:
+    for index, (line, whole) in enumerate(zip(lines, text.splitlines(), strict=True)):
         is_entry = bool(BULLET.match(line)) if bullets else bool(line) and not line.endswith(":")
-        is_paragraph = bool(bullets) and not is_numbered and not before
-        if entries and line and not is_entry and (line.endswith(":") or is_paragraph):
-            break
+        if entries and line and not is_entry:
+            is_paragraph = bool(bullets) and not is_numbered and not lines[index - 1] and not whole[0].isspace()
+            following = re.compile(rf"(?:Hypothesis[_ ]?|[(H])?{len(entries) + 1}\b", re.IGNORECASE)
+            goes_on = is_numbered and any(map(following.match, lines[index:]))
+            if is_paragraph or (line.endswith(":") and not goes_on):
+                break
         if is_entry and not (is_numbered and line[0] in DASHES):
             entries.append(BULLET.sub("", line))
-        before = line
     return [entry for entry in entries if entry and not PLACEHOLDER.match(entry)]

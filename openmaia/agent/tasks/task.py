@@ -141,9 +141,10 @@ class Task:
     def has_example(self, prompt: str) -> bool:
         """Returns whether a prompt of at least three words is a prompt of the example, or the beginning of one.
 
-        Small models copy the example, and would take their answer from it.
+        Small models copy the example, and would take their answer from it. Instructions without an example have no such
+        prompt.
         """
-        return len(prompt.split()) >= 3 and f'"{prompt}' in self.example
+        return "{example}" in self.system and len(prompt.split()) >= 3 and f'"{prompt}' in self.example
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
         """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.

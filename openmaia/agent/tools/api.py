@@ -7,7 +7,18 @@ signatures and docstrings of System, Network, Tools and Image; `api_text.py` rea
 from collections.abc import Callable
 from typing import Any, cast
 
-from openmaia.agent.tools.values import ToolCaller, image_of, listed, passed, received, shown, texts_of, wire
+from openmaia.agent.tools.values import (
+    ToolCaller,
+    also_named,
+    image_of,
+    is_prompt,
+    listed,
+    passed,
+    received,
+    shown,
+    texts_of,
+    wire,
+)
 
 
 class System:
@@ -16,24 +27,26 @@ class System:
     def __init__(self, call: ToolCaller, *unit: Any):
         self._call, self._unit = call, unit
 
+    @also_named(image_list="images")
     def call_neuron(self, images: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """Measures the unit's activation for each image. Returns two lists: (activations, images).
 
         images: a list of images; texts in it are drawn first. An activation is a float with `.percentile`: the share of
-        dataset images (0 to 100) with a lower activation, so 99 is high and 50 is nothing special.
+        dataset images (0 to 100) with a lower activation, so 99 is high and 50 is nothing special; None if unknown.
         hypothesis: optional, the hypothesis that the images test, such as "H1", or "not H1" for its controls.
 
         >>> activations, images = system.call_neuron(images)
         """
         given = listed(images)
-        prompts = [image for image in given if isinstance(image, str)]
+        prompts = [image for image in given if is_prompt(image)]
         drawn = iter(Tools(self._call).text2image(prompts, hypothesis) if prompts else ())
-        wired = [wire(next(drawn) if isinstance(image, str) else image) for image in given]
+        wired = [wire(next(drawn) if is_prompt(image) else image) for image in given if image is not None]
         unit = self._unit if hypothesis is None else (*(self._unit or (None, None)), _tests(hypothesis))
-        answers = self._call("call_neuron", wired, *unit)
-        seen = [image_of(self._call, answer) for answer in answers]
-        return [image.activation for image in seen], seen
+        answers = iter(self._call("call_neuron", wired, *unit))
+        seen = [None if image is None else image_of(self._call, next(answers)) for image in given]
+        return [image and image.activation for image in seen], seen
 
+    @also_named(image_list="images")
     def neuron(self, images: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """The same as call_neuron."""
         return self.call_neuron(images, hypothesis)
@@ -78,27 +91,36 @@ class Tools:
         activations = [image.activation for image in images]
         return (activations, images) if as_lists else list(zip(activations, images, strict=True))
 
+    @also_named(prompt_list="prompts")
     def text2image(self, prompts: list[Any], hypothesis: Any = None) -> list[Any]:
         """Generates one image per prompt and returns the list of images. A repeated prompt gives another image each time."""
         return [
             image_of(self._call, answer) for answer in self._call("text2image", texts_of(prompts), *_named(hypothesis))
         ]
 
+    @also_named(
+        base_images="images",
+        image_list="images",
+        editing_prompts="instructions",
+        editing_instructions_list="instructions",
+    )
     def edit_images(self, images: list[Any], instructions: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """Edits each image by its instruction, such as "replace the crane with a boat" or "remove the desk".
 
         images: a list of images or of prompts, which are generated first. Returns two lists, (images, captions), in which
         each original stands before its edit: original, edited, original, edited, …
         """
-        wired = [image if isinstance(image, str) else wire(image) for image in listed(images)]
+        wired = [image if is_prompt(image) else wire(image) for image in listed(images)]
         answers = self._call("edit_images", wired, texts_of(instructions), *_named(hypothesis))
         return [image_of(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
 
+    @also_named(image_list="images", image_title="titles", image_titles="titles")
     def describe_images(self, images: list[Any], titles: Any = None) -> str:
         """Asks another observer to describe each image. Returns text, one line per image, led by its title."""
         titles = [f"image {n + 1}" for n in range(len(listed(images)))] if titles is None else titles
         return self._call("describe_images", [wire(image) for image in listed(images)], texts_of(titles))
 
+    @also_named(image_list="images")
     def summarize_images(self, images: list[Any]) -> str:
         """Asks another observer what the images have in common. Returns text."""
         return self._call("summarize_images", [wire(image) for image in listed(images)])
@@ -107,6 +129,7 @@ class Tools:
         """Shows texts, numbers and images in the next message, in this order. Only so do you see images."""
         self._call("display", [shown(item) for item in _flat(items)])
 
+    @also_named(image_title="image_titles")
     def log_experiment(
         self,
         activation_list: list[Any],

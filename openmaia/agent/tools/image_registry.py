@@ -125,10 +125,13 @@ def describe_activation(
         raw: The logit, if the value is a probability.
 
     Returns:
-        The value, its percentile and z-score (z) among the dataset images, whether it exceeds the mask threshold
-        (fired), and raw unless it is None.
+        The value, its percentile and z-score (z) among the dataset images if these are known, whether it exceeds the mask
+        threshold (fired), and raw unless it is None.
     """
-    percentile, z = round(exemplars.percentile(value), 1), float(f"{exemplars.z_score(value):.3g}")
-    fired = (value if activations is None else float(activations.max())) > exemplars.threshold
-    described: dict[str, float | bool] = {"value": value, "percentile": percentile, "z": z, "fired": fired}
+    described: dict[str, float | bool] = {"value": value}
+    if (percentile := exemplars.percentile(value)) is not None:
+        described["percentile"] = round(percentile, 1)
+    if (z := exemplars.z_score(value)) is not None:
+        described["z"] = float(f"{z:.3g}")
+    described["fired"] = (value if activations is None else float(activations.max())) > exemplars.threshold
     return described if raw is None else described | {"raw": raw}

@@ -118,6 +118,11 @@ class Toolbox:
                 f"dataset_exemplars: kind={brief(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
             )
         exemplars = self.subjects.exemplars(self.subjects.unit(layer, index))
+        if not exemplars.of_kind(kind) and exemplars.exemplars:
+            stored = ", ".join(dict.fromkeys(exemplar.kind for exemplar in exemplars.exemplars))
+            raise ToolError(
+                f"dataset_exemplars: no images of kind={kind!r} are stored for this unit; there are: {stored}"
+            )
         return [
             self._register(
                 exemplar.image,
@@ -131,9 +136,10 @@ class Toolbox:
         wanted = texts(self._limited(prompts), "text2image")
         tested = hypotheses(hypothesis, len(wanted))
         generated = self._generate(wanted)
-        self._effect.shown += [
-            copied(prompt) for prompt in dict.fromkeys(wanted) if self.context.task.has_example(prompt)
-        ]
+        if not self.context.options.without:  # otherwise the instructions hold no example
+            self._effect.shown += [
+                copied(prompt) for prompt in dict.fromkeys(wanted) if self.context.task.has_example(prompt)
+            ]
         return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
 
     def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:

@@ -5,24 +5,35 @@ package, and a notebook imports them as they are. They import only the standard 
 needed) and reach the rest of the world through one function, a `ToolCaller`.
 """
 
+import base64
+import binascii
+import functools
 import io
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 ToolCaller = Callable[..., Any]
 """(name, *arguments) -> the result of a tool."""
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+BASE64 = ("iVBORw0KGgo", "/9j/", "data:image/")
+"""How texts begin that hold a PNG or JPEG file in base64."""
 
 
 ORDER = "call_neuron returns (activations, images), in this order"
 
 
 class Activation(float):
-    """A number that also knows how high it is for this unit. A number that is derived from it, such as a mean, does not."""
+    """A number that also knows how high it is for this unit. A number that is derived from it, such as a mean, does not.
+
+    Formatted or as a text it is a plain number; printed in a list, it shows its percentile.
+    """
 
     percentile: float | None
-    """Share (0 to 100) of the dataset's images that excite the unit less, ties counting half."""
+    """Share (0 to 100) of the dataset's images that excite the unit less, ties counting half. None if it is unknown, as for
+    imported exemplars."""
     z: float | None
-    """Standard deviations above the mean over those images."""
+    """Standard deviations above the mean over those images, or None."""
     fired: bool | None
     """Whether the unit rose above its mask threshold anywhere in the image."""
     raw: float | None
@@ -41,10 +52,10 @@ class Activation(float):
         return self
 
     def __repr__(self) -> str:
-        known = "" if self.percentile is None else f" (percentile {self.percentile:.0f})"
-        return f"{float(self):.4g}{known}"
+        return str(self) if self.percentile is None else f"{self} (percentile {self.percentile:.0f})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"{float(self):.4g}"
 
     def item(self) -> float:
         """The plain number, as `item` of a NumPy number."""
@@ -54,7 +65,20 @@ class Activation(float):
         raise AttributeError(f"an activation is a number and has no {name!r}; {ORDER}")
 
     def __format__(self, spec: str) -> str:
-        return format(float(self), spec) if spec else repr(self)
+        return format(float(self), spec) if spec else str(self)
+
+
+def also_named(**names: str) -> Callable[[FunctionT], FunctionT]:
+    """Returns a decorator that accepts further names of arguments: also_named(image_list="images")."""
+
+    def decorate(function: FunctionT) -> FunctionT:
+        @functools.wraps(function)
+        def renamed(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **{names.get(name, name): value for name, value in kwargs.items()})
+
+        return cast("FunctionT", renamed)
+
+    return decorate
 
 
 class View:
@@ -80,6 +104,8 @@ class Image:
     `image.pil()` a Pillow image. Pillow images and uint8 arrays (height, width, 3) can be measured and edited as well.
     """
 
+    # As in published transcripts, `size`, `crop`, `resize` and so on are those of the Pillow image.
+
     def __init__(self, call: ToolCaller, id: str, activation: Activation | None = None):
         self._call, self.id, self.activation = call, id, activation
 
@@ -103,9 +129,23 @@ class Image:
         """A rendering as PNG."""
         return self._call("pixels", self.id, view)
 
-    def __lt__(self, other: "Image") -> bool:
-        """Orders images by id, so that pairs of activation and image can be sorted where activations are equal."""
-        return self.id < other.id
+    def __lt__(self, other: object) -> bool:
+        """Orders images by number, so that pairs of activation and image can be sorted where activations are equal."""
+        if not isinstance(other, Image):
+            return NotImplemented
+        return (len(self.id), self.id) < (len(other.id), other.id)
+
+    def __getattr__(self, name: str) -> Any:
+        import PIL.Image
+
+        if name.startswith("_") or not hasattr(PIL.Image.Image, name):
+            raise AttributeError(f"an image has no {name!r}; image.pil() is a Pillow image")
+        return getattr(self.pil(), name)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy as np
+
+        return np.asarray(self.pil(), dtype=dtype)
 
     def _repr_png_(self) -> bytes:
         return self.png("masked")
@@ -150,11 +190,16 @@ def texts_of(values: Any) -> list[Any]:
     return [values] if isinstance(values, str) else [str(value) for value in values]
 
 
+def is_prompt(value: Any) -> bool:
+    """Returns whether a value is a text that is not an image in base64."""
+    return isinstance(value, str) and not value.startswith(BASE64)
+
+
 def wire(image: Any) -> dict[str, Any]:
     """Converts an image to the form in which it is sent to the tools.
 
-    An image of the tools becomes {"image": id, "view": rendering or ""}, and an image that the agent's code made
-    becomes {"png": bytes}.
+    An image of the tools becomes {"image": id, "view": rendering or ""}, and an image that the agent's code made (a Pillow
+    image, an array, or a PNG or JPEG file in base64) becomes {"png": bytes}.
     """
     if isinstance(image, Image):
         return {"image": image.id, "view": ""}
@@ -162,21 +207,64 @@ def wire(image: Any) -> dict[str, Any]:
         return {"image": image.image.id, "view": image.name}
     if isinstance(image, (int, float)):
         raise TypeError(f"expected an image, not the number {float(image):g}; {ORDER}")
-    if not _is_pixels(image):
+    is_text = isinstance(image, str) and not is_prompt(image)
+    if not is_text and not _is_pixels(image):
         raise TypeError(f"expected an image of the tools, a Pillow image or an array, not {type(image).__name__}")
     import PIL.Image
 
-    pillow = image if hasattr(image, "save") else PIL.Image.fromarray(image)
     buffer = io.BytesIO()
+    pillow = _decoded(image) if is_text else image if hasattr(image, "save") else PIL.Image.fromarray(_bytes_of(image))
     pillow.convert("RGB").save(buffer, "PNG")
     return {"png": buffer.getvalue()}
+
+
+def _decoded(text: str) -> Any:
+    """Returns the Pillow image that a text holds in base64. Raises ValueError if it holds none."""
+    import PIL.Image
+
+    try:
+        data = base64.b64decode(text.rpartition("base64,")[2], validate=True)
+        return PIL.Image.open(io.BytesIO(data)).convert("RGB")
+    except (binascii.Error, OSError) as error:
+        raise ValueError(
+            f"a text that begins like an image in base64 is none ({error}); use the images of the tools"
+        ) from error
+
+
+def _bytes_of(array: Any) -> Any:
+    """Converts an array to uint8 and (height, width, channels) or (height, width).
+
+    Channels may also come first. Other numbers than uint8 must be from 0 to 1 (floats), or from 0 to 255.
+
+    Raises:
+        ValueError: The shape or the values are not those of an image.
+    """
+    import numpy as np
+
+    pixels = np.asarray(array)
+    if pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4) and pixels.shape[0] in (1, 3, 4):
+        pixels = np.moveaxis(pixels, 0, 2)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if not pixels.size or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))):
+        raise ValueError(f"an array of shape {np.shape(array)} is no image; expected (height, width, 3)")
+    if pixels.dtype == np.uint8:
+        return np.ascontiguousarray(pixels)
+    if pixels.dtype.kind not in "buif":
+        raise ValueError(f"an array of {pixels.dtype} is no image; expected uint8, or numbers from 0 to 1 or 0 to 255")
+    low, high = float(pixels.min()), float(pixels.max())
+    if not 0 <= low <= high <= 255:
+        raise ValueError(f"an image with values from {low:g} to {high:g}; expected 0 to 1 or 0 to 255")
+    scale = 255 if pixels.dtype.kind in "bf" and high <= 1 else 1
+    return np.ascontiguousarray(np.rint(pixels.astype(np.float64) * scale).astype(np.uint8))
 
 
 def shown(item: Any) -> Any:
     """Converts an item of `display` to the form in which it is sent: images as by `wire`, other values as text."""
     if isinstance(item, (list, tuple)):
         return [shown(part) for part in cast("list[Any]", item)]
-    return wire(item) if isinstance(item, (Image, View)) or _is_pixels(item) else str(item)
+    is_image = isinstance(item, (Image, View)) or _is_pixels(item) or (isinstance(item, str) and not is_prompt(item))
+    return wire(item) if is_image else repr(item) if isinstance(item, Activation) else str(item)
 
 
 def passed(item: Any) -> Any:

@@ -22,7 +22,8 @@ OUTPUT_BLOCK = 4
 """Number of experiment outputs that are removed together."""
 
 SHORTENED = (16_000, 4_000, 1_000)
-"""Numbers of characters to which long outputs of the latest turns are shortened, tried in this order."""
+"""Numbers of characters to which long outputs of the latest turns are shortened, tried in this order: to the first before
+images of these turns are removed, to the others after it."""
 
 NO_IMAGE = "(an image was here)"
 NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"
@@ -91,24 +92,37 @@ def _cuts(messages: Sequence[Message], block: int) -> Iterator[tuple[list[Messag
     # Now only the latest turns have images. If an agent has displayed more than fit, its last ones are kept.
     short = _without_outputs(short, outputs)
     latest = sum(len(message.images) for message in short)
-    for dropped in range(1, latest + 1):
-        yield _without_images(short, dropped), _description(older + dropped, len(outputs))
-    short = _without_images(short, latest)
-    for length in SHORTENED:
-        shortened = [_shortened(m, length) if i >= OPENING and m.role is Role.USER else m for i, m in enumerate(short)]
-        yield shortened, _description(older + latest, len(outputs), length)
+    is_long = any(_is_output(i, m) and len(part) > SHORTENED[0] for i, m in enumerate(short) for part in _texts(m))
+    length = SHORTENED[0] if is_long else 0
+    for dropped in range(0 if is_long else 1, latest + 1):
+        yield _shortened(_without_images(short, dropped), length), _description(older + dropped, len(outputs), length)
+    for length in SHORTENED[1:]:
+        yield _shortened(_without_images(short, latest), length), _description(older + latest, len(outputs), length)
 
 
-def _shortened(message: Message, length: int) -> Message:
-    """Replaces the middle of each longer text by a note."""
-    parts = (
-        f"{part[: length // 2]}\n({len(part) - length} characters were here; they were left out to save room)\n"
-        f"{part[-(length // 2) :]}"
-        if isinstance(part, str) and len(part) > length
-        else part
-        for part in message.parts
-    )
-    return replace(message, parts=tuple(parts))
+def _is_output(index: int, message: Message) -> bool:
+    return index >= OPENING and message.role is Role.USER
+
+
+def _texts(message: Message) -> list[str]:
+    return [part for part in message.parts if isinstance(part, str)]
+
+
+def _shortened(messages: Sequence[Message], length: int) -> list[Message]:
+    """Replaces the middle of each longer text of an output by a note. Shortens nothing if the length is 0."""
+    return [
+        replace(message, parts=tuple(_shortened_part(part, length) for part in message.parts))
+        if length and _is_output(i, message)
+        else message
+        for i, message in enumerate(messages)
+    ]
+
+
+def _shortened_part(part: Part, length: int) -> Part:
+    if not isinstance(part, str) or len(part) <= length:
+        return part
+    left_out = f"({len(part) - length} characters were here; they were left out to save room)"
+    return f"{part[: length // 2]}\n{left_out}\n{part[-(length // 2) :]}"
 
 
 def _without_outputs(messages: Sequence[Message], indices: Sequence[int]) -> list[Message]:

@@ -13,8 +13,13 @@ from openmaia.offline.experimenter.transcript import SeenExemplar, Transcript, r
 
 EXEMPLARS = """\
 for name in ("top", "random"):
-    for rank, (activation, image) in enumerate(tools.dataset_exemplars(system, kind=name)):
-        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile:.0f})")
+    try:
+        exemplars = tools.dataset_exemplars(system, kind=name)
+    except ToolError as error:
+        print(error)
+        continue
+    for rank, (activation, image) in enumerate(exemplars):
+        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile})")
         tools.display(image.original)
         if name == "top":
             tools.display(image.masked)
@@ -30,7 +35,7 @@ for start in range(0, len(prompts), 100):
     part = prompts[start:start + 100]
     activations, images = system.call_neuron(tools.text2image(part{tests}))
     for prompt, activation, image in zip(part, activations, images):
-        print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile:.0f}}) | {{prompt}}")
+        print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile}}) | {{prompt}}")
         if prompt in looked_at:
             tools.display(image.original)
             tools.display(image.masked)
@@ -45,8 +50,8 @@ orders = [
 images, captions = tools.edit_images(bases, orders)
 activations, images = system.call_neuron(images)
 for base, order, before, after in zip(bases, orders, activations[0::2], activations[1::2]):
-    print(f"edit {{float(before):.5g}} (percentile {{before.percentile:.0f}}) | {{base}} => as drawn")
-    print(f"edit {{float(after):.5g}} (percentile {{after.percentile:.0f}}) | {{base}} => {{order}}")
+    print(f"edit {{float(before):.5g}} (percentile {{before.percentile}}) | {{base}} => as drawn")
+    print(f"edit {{float(after):.5g}} (percentile {{after.percentile}}) | {{base}} => {{order}}")
 tools.display(*images[:6])
 """
 NONE = "[DESCRIPTION]: NONE"

@@ -29,7 +29,7 @@ OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 LOOK = """\
 for name in ("top", "random"):
     for rank, (activation, image) in enumerate(tools.dataset_exemplars(system, kind=name)):
-        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile:.0f})")
+        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile})")
         tools.display(image.original)
 """
 TEST = """\

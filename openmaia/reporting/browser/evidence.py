@@ -53,12 +53,13 @@ def _pairs(test: Confirmation, thumbnails: Thumbnails) -> tuple[tuple[ScoredImag
 
     def tested(sample: ConfirmationSample) -> ScoredImage:
         near_miss = f"near miss: {sample.near_miss} ({sample.control})" if sample.near_miss else ""
+        percentile = "" if sample.percentile is None else f"percentile {sample.percentile:.0f}"
         return ScoredImage(
             uri=thumbnails.uri(test.images.get(sample.digest), SIDE),
             label=sample.label,
             prompt=sample.prompt,
             missing_terms=sample.missing_terms,
-            verdict=near_miss or f"percentile {sample.percentile:.0f}",
+            verdict=near_miss or percentile,
             activation=sample.activation,
             height=(sample.activation - low) / ((high - low) or 1.0),
         )

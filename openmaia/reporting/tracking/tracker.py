@@ -4,6 +4,7 @@ If a configured tracker cannot start, the run does not begin. Later failures of 
 appends to lists in memory, and a thread passes these on to wandb, which sends them from a separate process.
 """
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -79,7 +80,7 @@ class Tracker:
         self._run, self._say, self._every = run, say, config.tracking.every
         self._lock, self._over, self._has_failed = threading.Lock(), threading.Event(), False
         self._series = LiveSeries()
-        self._folder = run.files.local or Path(config.paths.cache).expanduser() / "tracking" / run.name
+        self._folder = run.files.local or _folder_apart(config, run)
         self._is_kept_apart = run.files.local is None and config.tracking.mode == "offline"
         self._wandb = WandbRun(config, run, self._folder)
         told, new = (run.headers(), []) if self._wandb.is_resumed else ([], run.headers())
@@ -202,6 +203,12 @@ class Tracker:
             values |= {f"{name}_per_unit": mean(one[name] for one in summaries) for name in rows.CONDUCT}
         values |= {"turns": statistics.turns, "messages": statistics.messages, "converged": statistics.convergence}
         return {f"agents/{key}": value for key, value in values.items() if value is not None}
+
+
+def _folder_apart(config: Config, run: Run) -> Path:
+    """Returns the folder on this machine for a run on an object store. Runs of other buckets may have the same name."""
+    digest = hashlib.sha256(config.paths.runs.encode()).hexdigest()[:8]
+    return Path(config.paths.cache).expanduser() / "tracking" / f"{run.name}-{digest}"
 
 
 def _cause(error: Exception) -> str:

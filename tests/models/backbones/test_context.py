@@ -101,3 +101,10 @@ def test_middle_of_a_long_output_in_the_latest_turn_is_left_out():
     assert "characters were here" in short.messages[-1].text
     assert short.left_out.endswith("and the middle of outputs above 4000 characters")
     assert [m.text for m in short.messages[:OPENING]] == [m.text for m in messages[:OPENING]]
+
+
+def test_images_stay_where_an_overlong_output_is_to_blame():
+    messages = [*conversation(3), assistant("code"), user("begin" + " word" * 20_000 + " end", image(99))]
+    short = fitted(messages, room=3_400)
+    assert [p.digest for p in short.messages[-1].images] == [image(99).digest]
+    assert short.left_out.endswith("and the middle of outputs above 16000 characters")
