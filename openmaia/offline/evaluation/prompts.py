@@ -1,7 +1,7 @@
 """Writes test prompts by rules of the offline vocabulary.
 
 Each prompt of a label has a matched neutral prompt that differs only in the words of the label. The prompt for a label
-without a word of the vocabulary is "a photo of LABEL".
+that does not lie in the vocabulary as a whole is "a photo of LABEL": a part of it would test another description.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.prompts import StimulusPrompt, seed_pairs
 from openmaia.offline.vocabulary import phrases
-from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find, of_kind
+from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, covers, find, of_kind
 
 
 class RulePromptWriter:
@@ -47,8 +47,8 @@ class PromptPair:
 
 def write_pairs(labels: Sequence[str], n: int) -> list[PromptPair]:
     """Writes n pairs of prompts for the labels in rotation."""
-    words = [find(label) for label in labels]
-    avoid = [word.name for named in words for word in named]
+    words = [find(label) if covers(label) else [] for label in labels]
+    avoid = [word.name for label in labels for word in find(label)]
     return [_pair(labels[i % len(labels)], words[i % len(labels)], i // len(labels), avoid) for i in range(n)]
 
 

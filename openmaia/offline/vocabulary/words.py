@@ -71,16 +71,31 @@ def of_kind(*kinds: WordKind) -> list[Word]:
     return [word for word in WORDS if word.kind in kinds]
 
 
+FILLERS = frozenset(
+    "a an and any at background backgrounds beside by color colored colors colour coloured colours front image images in near "
+    "next object objects of on or pattern patterns photo photos picture pictures scene scenes shape shapes some the thing "
+    "things to with".split()
+)
+"""Words that a label may have besides those of the vocabulary."""
+
+
 def find(text: str) -> list[Word]:
     """Returns the vocabulary words in a text, each once, in the order of the text.
 
     Synonyms count as their word. A longer name takes precedence over a name that it contains.
     """
-    return list(_find(text))
+    return list(_find(text)[0])
+
+
+def covers(text: str) -> bool:
+    """Returns whether a text consists of vocabulary words, besides articles, prepositions and words such as "image"."""
+    words, rest = _find(text)
+    return bool(words) and set(re.findall(r"[a-z]+", rest)) <= FILLERS
 
 
 @lru_cache(maxsize=4096)
-def _find(text: str) -> tuple[Word, ...]:
+def _find(text: str) -> tuple[tuple[Word, ...], str]:
+    """Returns the vocabulary words in a text, and the text without them."""
     matches: dict[str, tuple[int, Word]] = {}
     rest = " " + re.sub(r"[^a-z-]+", " ", text.lower()) + " "
     for name, expression, word in _NAMES:
@@ -88,7 +103,7 @@ def _find(text: str) -> tuple[Word, ...]:
         if match:
             rest = rest[: match.start()] + "_" * len(match[0]) + rest[match.end() :]
             matches.setdefault(word.name, (match.start(), word))
-    return tuple(word for _, word in sorted(matches.values(), key=lambda item: item[0]))
+    return tuple(word for _, word in sorted(matches.values(), key=lambda item: item[0])), rest
 
 
 def _names(words: Sequence[Word]) -> list[tuple[str, re.Pattern[str], Word]]:

@@ -79,3 +79,19 @@ def test_related_prompts_share_a_word_with_the_claim():
     claim = Claim(unit=Unit(target="t", layer="l", index=0), description="fish", labels=("a red thing",))
     prompts = ["a red circle", "a dog on grass", "a fish"]
     assert RulePromptWriter().related(claim, prompts) == {0, 2}
+
+
+@pytest.mark.parametrize(
+    "label", ["red fire trucks", "dog collars", "wet grass", "the colour of a red dress", "a dog's tail"]
+)
+def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_it(label: str):
+    for pair in write_pairs([label], 5):
+        assert pair.positive == f"a photo of {label}"
+        assert not {word.name for word in find(label)} & {word.name for word in find(pair.neutral)}
+
+
+@pytest.mark.parametrize(
+    "label", ["red circles on a grey background", "Dogs next to a cup", "images of grass", "red objects"]
+)
+def test_label_in_the_vocabulary_as_a_whole_is_drawn_by_its_words(label: str):
+    assert all(pair.positive != f"a photo of {label}" for pair in write_pairs([label], 5))
