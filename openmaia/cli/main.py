@@ -6,6 +6,7 @@ from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.commands.interchange import export_maia, import_maia
 from openmaia.cli.commands.pools import pools
+from openmaia.cli.commands.prefetch import prefetch
 from openmaia.cli.commands.run import exemplars, investigate, run
 from openmaia.cli.commands.studies import ablate, bias, spurious
 from openmaia.cli.commands.submit import submit
@@ -34,6 +35,7 @@ for command in (
     figures,
     dashboard,
     doctor,
+    prefetch,
 ):
     app.command(command.__name__)(stoppable()(command))
 app.command("import-maia")(stoppable()(import_maia))

@@ -6,16 +6,15 @@ reported as a UsageError at once. Without the checks, Ray would wait for missing
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.distributed import resources
+from openmaia.distributed.nodes import alive, label, run_on
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
@@ -118,10 +117,6 @@ def _had(nodes: Sequence[resources.NodeResources]) -> str:
     return f"{len(nodes)} node{'s' * (len(nodes) != 1)} with {gpus} GPUs, {cpus:g} CPUs and {memory:.0f} GiB"
 
 
-def _alive() -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
-
-
 def _nodes() -> list[resources.NodeResources]:
     """Returns the total resources of the nodes that are alive, including those that other jobs use at the moment."""
     return [
@@ -131,7 +126,7 @@ def _nodes() -> list[resources.NodeResources]:
             memory=had.get("memory", 0.0),
             labels=node.get("Labels") or {},
         )
-        for node in _alive()
+        for node in alive()
         for had in (node["Resources"],)
     ]
 
@@ -148,7 +143,7 @@ def shared(folders: Sequence[tuple[str, Files]]) -> None:
         UsageError: If a node does not share a folder. The message names the nodes.
     """
     here = ray.get_runtime_context().get_node_id()
-    others = [node for node in _alive() if node["NodeID"] != here]
+    others = [node for node in alive() if node["NodeID"] != here]
     if not others:
         return
     name = f".canary-{uuid.uuid4().hex}"
@@ -176,25 +171,17 @@ def _asked(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]]
         folders: See `shared`.
         name: The name of the file that this process wrote into each folder.
     """
-    asked: dict[str, tuple[str, Any]] = {}
-    for node in nodes:
-        where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        task = _remote_look.options(num_cpus=0, max_retries=0, scheduling_strategy=where)
-        own = f"{name}-{node['NodeID']}"
-        asked[f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"] = own, task.remote(folders, name, own)
+
+    def own_file(node: Mapping[str, Any]) -> str:
+        return f"{name}-{node['NodeID']}"
+
     wrong: list[str] = []
-    until = time.monotonic() + ANSWER
-    for called, (own, reference) in asked.items():
-        try:
-            said = ray.get(reference, timeout=max(until - time.monotonic(), 1.0))
-        except GetTimeoutError:
-            said = [f"gave no answer within {ANSWER:g} s"]
-        except RayError as error:
-            said = [f"could not be asked ({type(error).__name__})"]
+    for node, found, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), ANSWER):
+        said = [problem] if problem else found
         if not said:
-            away = [(key, files) for key, files in folders if not _appears(files, own, time.monotonic() + LATE)]
+            away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + LATE)]
             said = [f"writes files that cannot be seen here ({key}={files.root})" for key, files in away]
-        wrong += [f"{called} {each}" for each in said]
+        wrong += [f"{label(node)} {each}" for each in said]
     return wrong
 
 
@@ -226,6 +213,3 @@ def _appears(files: Files, name: str, until: float) -> bool:
             return False
         time.sleep(PAUSE)
     return True
-
-
-_remote_look: Any = ray.remote(_look)

@@ -47,7 +47,8 @@ def hub(repositories: Mapping[str, Repository]) -> Iterator[str]:
             elif repository.gated and token not in repository.allowed:
                 self.answer(403 if token else 401, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
             elif api:
-                self.answer(200, {}, {})
+                answers = {"revision": listing(f"{owner}/{name}", repository), "tree": tree(repository)}
+                self.answer(200, answers.get(rest[0], {}), {})
             elif rest[-1] in repository.texts:
                 self.answer(200, repository.texts[rest[-1]], {})
             else:
@@ -80,6 +81,13 @@ def hub(repositories: Mapping[str, Repository]) -> Iterator[str]:
 
     with serving(Handler) as address:
         yield address
+
+
+def tree(repository: Repository) -> list[dict[str, Any]]:
+    return [
+        {"type": "file", "path": path, "size": size, "oid": repository.digests.get(path, "e" * 40)}
+        for path, size in repository.sizes.items()
+    ]
 
 
 def listing(name: str, repository: Repository) -> dict[str, Any]:

@@ -4,12 +4,14 @@ They can be on this machine, have to be downloaded, be unavailable, or be damage
 """
 
 import math
+import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,31 @@ from rich.filesize import decimal
 from safetensors import SafetensorError, safe_open
 
 from openmaia.cli.doctor.sources import WeightSource
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.launchers.requirements import CheckResult, missing, nearest_existing, note, ok
 from openmaia.models.hub import hub_errors, located
+from openmaia.models.probe import checkpoint
 
 SECONDS = 3.0
 """Seconds within which the hub must answer."""
 
 THREADS = 8
+
+WEIGHTS = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".gguf",
+    ".h5",
+    ".msgpack",
+    ".onnx",
+    ".onnx_data",
+    ".ot",
+    ".tflite",
+)
+"""How names of files with weights end, of all formats. Only those that are loaded are downloaded."""
 
 ITEMSIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Bytes per number of the floating-point types, which loading converts. It does not convert other types."""
@@ -86,6 +105,62 @@ def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
     if not wanted:
         return []
     return [ok(text) if wanted <= free else missing(f"{text}; set HF_HOME to another disk")]
+
+
+def fetch(sources: Sequence[WeightSource], network: str) -> list[tuple[bool, str]]:
+    """Downloads weights into the caches of this machine. What is there is not downloaded again.
+
+    Args:
+        sources: Weights in folders or on the hub.
+        network: A network of torchvision or timm, or an empty string.
+
+    Returns:
+        (whether they are there now, description) for each source and the network. It raises no exceptions, because it
+        runs on other nodes.
+    """
+    wanted = [(f"{source.key}={source.given}", partial(_fetch_source, source)) for source in sources]
+    if network:
+        wanted.append((f"target.network={network}", partial(_fetch_network, network)))
+    lines: list[tuple[bool, str]] = []
+    for name, download in wanted:
+        try:
+            lines.append((True, f"{name}: in {download()}"))
+        except OpenMaiaError as error:
+            lines.append((False, error.message))
+        except Exception as error:  # of the hub's client, torch or the disk
+            lines.append((False, f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:500]}"))
+    return lines
+
+
+def _fetch_source(source: WeightSource) -> str:
+    """Returns the folder with the weights that are loaded, and with all files of the model that are no weights."""
+    if Path(located(source.given)).is_dir():
+        return located(source.given)
+    with hub_errors(source.key, source.given):
+        info = HfApi().model_info(source.given, revision=source.revision)
+        names = [sibling.rfilename for sibling in info.siblings or []]
+        chosen = [name for part in source.files(names).values() for name in part]
+        if not chosen:
+            raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
+        chosen += [name for name in names if not name.endswith(WEIGHTS)]
+        patterns = [re.sub(r"([*?\[])", r"[\1]", name) for name in chosen]
+        return snapshot_download(source.given, revision=source.revision, allow_patterns=patterns)
+
+
+def _fetch_network(network: str) -> str:
+    import torch
+
+    published = checkpoint(network)
+    if "hub" in published:
+        return _fetch_source(WeightSource(role="target", key="target.network", given=published["hub"]))
+    if "url" not in published:
+        raise UsageError(f"target.network={network} is not known; the nearest are {', '.join(published['nearest'])}")
+    path = Path(published["path"])
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        digest = re.search(r"-([a-f0-9]{8,})\.", path.name)  # torchvision's names hold the beginning of the SHA-256
+        torch.hub.download_url_to_file(published["url"], str(path), digest and digest[1], progress=False)
+    return str(path.parent)
 
 
 def _inspect(source: WeightSource) -> WeightReport:

@@ -1,0 +1,51 @@
+"""`openmaia prefetch`: downloads the weights that a config names before a run needs them."""
+
+import socket
+from collections.abc import Sequence
+
+from openmaia.cli.commands.common import ConfigSources, fail
+
+SECONDS = 6 * 3600.0
+"""Longest time in which a node must have downloaded its weights."""
+
+
+def prefetch(config: ConfigSources) -> None:
+    """Downloads the weights that a config names: on this machine, or on each node of the cluster at ray.address.
+
+    What is in the cache of the node already (HF_HOME, TORCH_HOME) is not downloaded again.
+
+    Example: openmaia prefetch configs/resnet152.yaml ray.address=auto
+    """
+    from openmaia import distributed
+    from openmaia.cli.doctor.sources import library_network, weight_sources
+    from openmaia.cli.doctor.weights import fetch
+    from openmaia.config.loading import load
+
+    settings = load(config)
+    wanted = list(weight_sources(settings)), library_network(settings)
+    if not any(wanted):
+        print("this config names no weights that could be downloaded")
+        return
+    if settings.ray.address == "local":
+        failures = _print(socket.gethostname(), fetch(*wanted))
+    else:
+        distributed.prepare(settings.ray.address)
+        from openmaia.distributed.cluster import cluster
+        from openmaia.distributed.nodes import alive, label, run_on
+
+        with cluster(settings):
+            answers = run_on(alive(), fetch, lambda node: wanted, SECONDS)
+            failures = [
+                failure
+                for node, lines, problem in answers
+                for failure in _print(label(node), [(False, problem)] if problem else lines)
+            ]
+    if failures:
+        fail(f"{len(failures)} downloads failed; the lines above say why", 1)
+
+
+def _print(node: str, lines: Sequence[tuple[bool, str]]) -> list[str]:
+    """Prints what a node answered. Returns the lines that are failures."""
+    for is_there, line in lines:
+        print(f"{node}: {'' if is_there else 'failed: '}{line}")
+    return [line for is_there, line in lines if not is_there]

@@ -1,0 +1,53 @@
+"""Runs a function on each node of the cluster."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+def alive() -> list[dict[str, Any]]:
+    """Returns the nodes that are alive, as `ray.nodes` describes them."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def label(node: Mapping[str, Any]) -> str:
+    """Returns the host name and the address of a node, for messages."""
+    return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+
+
+def run_on(
+    nodes: Sequence[Mapping[str, Any]],
+    function: Callable[..., Any],
+    arguments: Callable[[Mapping[str, Any]], Sequence[Any]],
+    seconds: float,
+) -> Iterator[tuple[Mapping[str, Any], Any, str]]:
+    """Runs a function on several nodes at once.
+
+    Args:
+        nodes: The nodes, as `ray.nodes` describes them.
+        function: The function. It needs no CPUs of Ray's.
+        arguments: Returns the arguments of the function for a node.
+        seconds: Time until the results are given up.
+
+    Yields:
+        (node, result, problem) in the order of the nodes. `problem` says why there is no result; empty if there is one.
+        Exceptions of the function are problems, too.
+    """
+    remote: Any = ray.remote(function)
+    asked: list[tuple[Mapping[str, Any], Any]] = []
+    for node in nodes:
+        where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        task = remote.options(num_cpus=0, max_retries=0, scheduling_strategy=where)
+        asked.append((node, task.remote(*arguments(node))))
+    until = time.monotonic() + seconds
+    for node, reference in asked:
+        try:
+            yield node, ray.get(reference, timeout=max(until - time.monotonic(), 1.0)), ""
+        except GetTimeoutError:
+            yield node, None, f"gave no answer within {seconds:g} s"
+        except RayError as error:
+            yield node, None, f"could not be asked ({type(error).__name__})"
