@@ -33,7 +33,8 @@ class PoolConfig:
     num_gpus: float = 0.0
     """Number of GPUs per replica. A fraction lets replicas share a GPU; they load one after the other then."""
     node_labels: dict[str, str] = field(default_factory=dict[str, str])
-    """Labels of the Ray nodes that may hold replicas (`ray start --labels`, or `labels` of a KubeRay worker group)."""
+    """Labels of the Ray nodes that may hold replicas (`ray start --labels`, or `labels` of a KubeRay worker group), as Ray's
+    label selectors: `h100`, `!l4`, `in(a100,h100)` for several kinds of cards, or `!in(l4,t4)`."""
 
 
 @dataclass

@@ -97,16 +97,29 @@ def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]
     return short
 
 
+def _are_selected(labels: Mapping[str, str], selectors: Mapping[str, str]) -> bool:
+    """Returns whether Ray's label selectors ("v", "!v", "in(v,w)" or "!in(v,w)" by key) select a node with these labels."""
+
+    def is_selected(key: str, selector: str) -> bool:
+        values = (
+            selector.removeprefix("!").removeprefix("in").strip("()") if "(" in selector else selector.removeprefix("!")
+        )
+        is_listed = labels.get(key) in [value.strip() for value in values.split(",")]
+        return is_listed != selector.startswith("!")
+
+    return all(is_selected(key, selector) for key, selector in selectors.items())
+
+
 class _Room:
     """The free resources of one node."""
 
     def __init__(self, node: NodeResources):
         self._cards = [1.0] * node.gpus
         self._cpus, self._memory = node.cpus, node.memory
-        self._labels = node.labels.items()
+        self._labels = node.labels
 
     def takes(self, request: ResourceRequest) -> bool:
-        if not request.labels.items() <= self._labels:
+        if not _are_selected(self._labels, request.labels):
             return False
         return (
             self._memory >= request.memory

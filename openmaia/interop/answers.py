@@ -19,6 +19,7 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.interop import reading
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
+from openmaia.runs.files import unsafe
 
 FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eval_results.json")
 MARKS = FILES[:3]
@@ -67,9 +68,9 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
     score = attempt("eval_results.json", _score, None)
     layer, model = folder.parent, folder.parent.parent
     label = Label(
-        method="/".join(folder.relative_to(root).parts[:-3]) or model.parent.name or "unknown",
-        target=target or model.name,
-        layer=layer.name,
+        method="/".join(map(unsafe, folder.relative_to(root).parts[:-3])) or unsafe(model.parent.name) or "unknown",
+        target=target or unsafe(model.name),
+        layer=unsafe(layer.name),
         unit=int(folder.name),
         labels=labels,
         score=score,

@@ -1,6 +1,7 @@
 """Finds the files of a model in a folder or on the Hugging Face hub. Its error messages say what to do."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,6 +90,17 @@ def hub_errors(key: str, source: str) -> Iterator[None]:
             f"{given} is no folder, and the model hub did not answer for it ({reason}); check the name, the network and "
             f"HF_HUB_OFFLINE, or give a folder that holds the model (hf download {source})"
         ) from error
+
+
+def fetch_checkpoint(url: str, path: Path) -> Path:
+    """Downloads a file with weights to a path where torch.hub looks for it, unless it is there. Returns the path."""
+    import torch
+
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        digest = re.search(r"-([a-f0-9]{8,})\.", path.name)  # torchvision's names hold the beginning of the SHA-256
+        torch.hub.download_url_to_file(url, str(path), digest and digest[1], progress=False)
+    return path
 
 
 def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:

@@ -53,6 +53,15 @@ LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
             [NodeResources(labels={"kind": "big", "rack": "3"})],
             {},
         ),
+        (
+            [
+                ResourceRequest(name="either", count=2, gpus=1, labels={"card": "in(a100, h100)"}),
+                ResourceRequest(name="others", count=2, gpus=1, labels={"card": "!in(a100,h100)"}),
+                ResourceRequest(name="not", count=2, gpus=1, labels={"card": "!l4"}),
+            ],
+            [NodeResources(gpus=1, labels={"card": card}) for card in ("a100", "h100", "l4")] + [NodeResources(gpus=1)],
+            {"not": 2},
+        ),
     ],
 )
 def test_what_finds_no_place_is_counted(

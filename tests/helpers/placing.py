@@ -28,7 +28,7 @@ GPUS = (
     "pools.backbone.num_gpus=2",
     "pools.target.num_gpus=1",
     "pools.target.min_replicas=2",
-    "pools.target.node_labels.kind=small",
+    "pools.target.node_labels.kind=in(small,tiny)",
 )
 
 

@@ -1,5 +1,8 @@
 """`openmaia import-maia` and `openmaia export-maia`: files of other projects."""
 
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,16 +34,77 @@ def import_maia(
 
 
 def export_maia(
-    folder: Annotated[str, typer.Argument(metavar="EXEMPLARS_DIR", help="Exemplars of OpenMAIA, such as exemplars.")],
-    to: Annotated[str, typer.Argument(metavar="TO", help="The folder that gets TARGET/DATASET/LAYER folders.")],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_EXEMPLARS", help="A run directory, or exemplars of OpenMAIA, such as exemplars."
+        ),
+    ],
+    to: Annotated[str, typer.Argument(metavar="TO", help="The folder that is written to.")],
 ) -> None:
-    """Writes exemplars in the layout of MAIA and MILAN.
+    """Writes a run, or exemplars, in the layout of the published MAIA code.
 
-    Example: openmaia export-maia exemplars published
+    Exemplars become TARGET/DATASET/LAYER folders. A run becomes AGENT/TARGET/LAYER/UNIT folders with history.json,
+    experiment.html, description.txt and the results of its evaluation.
+
+    Example: openmaia export-maia runs/demo published
     """
     from openmaia.cli.terminal.output import Terminal
     from openmaia.interop.export import export
+    from openmaia.runs.files import Files
 
     with Terminal() as terminal:
-        lines = export(folder, to, terminal.progress)
+        if Files(folder).read("config.yaml") is not None:
+            lines = _export_run(folder, Path(to).expanduser(), terminal.progress)
+        else:
+            lines = export(folder, to, terminal.progress)
     print("\n".join(lines))
+
+
+def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:
+    """Writes all finished investigations of a run. Returns messages about the result.
+
+    Raises:
+        UsageError: There is none, or the folder of one exists.
+    """
+    from openmaia.core.images import EncodedImage
+    from openmaia.evaluation.storage import StoredTrials
+    from openmaia.interop import histories
+    from openmaia.runs.run import Run
+
+    run = Run.open(path)
+    done, evaluated = sorted(run.done()), run.evaluated()
+    trials = StoredTrials(run, evaluated)
+    written: Counter[str] = Counter()
+    for number, investigation in enumerate(done, start=1):
+        record = run.record(investigation)
+        # The published layout has one folder per unit.
+        agent = record.backbone + (f"-{investigation.replicate}" if investigation.replicate else "")
+        tested = None
+        if investigation in evaluated:
+            trial = trials.read(investigation, images=True)
+            tested = tuple(
+                [
+                    histories.TestedImage(
+                        prompt=stimulus.prompt,
+                        activation=stimulus.activation,
+                        image=EncodedImage(data=stimulus.data) if stimulus.data else None,
+                    )
+                    for stimulus in trial.stimuli
+                    if stimulus.role == role
+                ]
+                for role in ("positive", "neutral")
+            )
+        place = histories.unit_folder(to, agent, record.unit)
+        try:
+            histories.write(place, record, tested)
+        except FileExistsError as error:
+            raise UsageError(f"{place} exists already; give another folder, or remove it") from error
+        except OSError as error:
+            raise UsageError(f"{place} cannot be written: {error.strerror or error}") from error
+        written[record.stop.value] += 1
+        progress("investigations", number, len(done))
+    if not done:
+        raise UsageError(f"{path} holds no finished investigation")
+    ends = ", ".join(f"{count} that ended with {stop}" for stop, count in sorted(written.items()))
+    return [f"{len(done)} investigations ({ends}) -> {to}"]

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from openmaia.cli.doctor.sources import WeightSource
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.launchers.requirements import CheckResult, missing, nearest_existing, note, ok
-from openmaia.models.hub import hub_errors, located
+from openmaia.models.hub import fetch_checkpoint, hub_errors, located
 from openmaia.models.probe import checkpoint
 
 SECONDS = 3.0
@@ -148,19 +148,12 @@ def _fetch_source(source: WeightSource) -> str:
 
 
 def _fetch_network(network: str) -> str:
-    import torch
-
     published = checkpoint(network)
     if "hub" in published:
         return _fetch_source(WeightSource(role="target", key="target.network", given=published["hub"]))
     if "url" not in published:
         raise UsageError(f"target.network={network} is not known; the nearest are {', '.join(published['nearest'])}")
-    path = Path(published["path"])
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        digest = re.search(r"-([a-f0-9]{8,})\.", path.name)  # torchvision's names hold the beginning of the SHA-256
-        torch.hub.download_url_to_file(published["url"], str(path), digest and digest[1], progress=False)
-    return str(path.parent)
+    return str(fetch_checkpoint(published["url"], Path(published["path"])).parent)
 
 
 def _inspect(source: WeightSource) -> WeightReport:

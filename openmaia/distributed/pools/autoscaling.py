@@ -35,7 +35,8 @@ class ScalingPolicy:
 
         Args:
             count: Current number of replicas, including those that are loading.
-            demand: Number of replicas that would be busy now if there were enough of them.
+            demand: Number of replicas that would be busy now if there were enough of them. The pool shrinks only if one
+                fewer would do, so that it does not grow again at once.
             now: Time of a monotonic clock, in seconds.
             others_wait: Whether another pool waits for resources.
         """
@@ -43,7 +44,7 @@ class ScalingPolicy:
         if count < lowest:
             return lowest
         self._high_since = (self._high_since or now) if demand > count else None
-        self._low_since = (self._low_since or now) if demand < count - 0.5 else None
+        self._low_since = (self._low_since or now) if demand <= count - 1 else None
         if self._high_since is not None and now - self._high_since >= self.up_after and count < highest:
             self._high_since = None
             return min(highest, max(count + 1, min(ceil(demand), 2 * count)))

@@ -142,13 +142,14 @@ class PoolCore:
         handles = list(self.replicas)
         queue = self.requests.queue
         oldest = queue.oldest()
-        per_replica = self._spec.concurrency or self._spec.config.max_batch
+        chats = self._spec.concurrency
+        busy = sum(min(handle.in_flight / chats, 1.0) if chats else handle.in_flight > 0 for handle in handles)
         waiting = len(queue) + self.requests.admission.outside
         return PoolStatus(
             incarnation=self.incarnation,
             drained=tuple(handle.index for handle in handles if handle.draining and not handle.in_flight),
             unplaced=tuple(one.index for one in handles if not (one.started or one.draining)),
-            demand=sum(handle.in_flight > 0 for handle in handles) + waiting / per_replica,
+            demand=busy + waiting / (chats or self._spec.config.max_batch),
             oldest_wait=now - oldest if oldest is not None else 0.0,
             released=self.released,
             broken=self.replicas.broken,

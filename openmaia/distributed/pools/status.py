@@ -39,7 +39,8 @@ class PoolStatus:
     unplaced: tuple[int, ...]
     """Indices of replicas that Ray has not started, for example because no node has room for them."""
     demand: float
-    """Number of replicas that would be busy now if there were enough of them."""
+    """Number of replicas that would be busy now if there were enough of them. Language models count as busy by the share of
+    their concurrent chats."""
     oldest_wait: float
     """Time in seconds for which the oldest request has waited; 0 if the queue is empty."""
     released: bool

@@ -40,6 +40,8 @@ def test_scaling_down_is_quicker_if_another_pool_waits():
 
 def test_scaling_rests_where_demand_meets_supply():
     assert after(ScalingPolicy(1, 4), 2, 1.8, 10 * DOWN_AFTER) == 2
+    assert after(ScalingPolicy(1, 4), 2, 1.1, 10 * DOWN_AFTER) == 2, "one replica would be too few"
+    assert after(ScalingPolicy(1, 4), 2, 0.9, DOWN_AFTER + 1) == 1
 
 
 def test_scaling_of_a_pool_that_may_not_grow_keeps_its_minimum():

@@ -5,13 +5,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from openmaia.config.machine import PoolConfig
+from openmaia.core.messages import Chat, Reply, user
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
+from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
 from tests.conftest import REPOSITORY
 from tests.helpers.loading import FLAWLESS, Counted, Load
 from tests.helpers.sleeping import killed_dispatcher, pool
@@ -79,6 +86,47 @@ def test_released_pool_ends_its_replicas_and_still_answers_late_requests(ray_clu
         made.manager.dispatcher.release_replicas.remote()
         made.wait_for(lambda now: now.replicas == 0)
         assert made.handle().ask("double", [4]) == [8]
+
+
+@dataclass(frozen=True)
+class Talker:
+    """A language model that takes its time for a reply."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        time.sleep(0.3)
+        return [Reply(text=chat.messages[0].text) for chat in chats]
+
+
+@contextmanager
+def conversations(address: PoolAddress, count: int) -> Iterator[None]:
+    """So many conversations that go on until the block ends; each must get its own replies."""
+    over = Event()
+
+    def talk(number: int) -> None:
+        backbone = PooledBackbone(address, f"caller {number}")
+        while not over.is_set():
+            chat = Chat(conversation=f"c{number}", messages=[user(f"{number}")], seed=0, max_tokens=1)
+            assert [reply.text for reply in backbone.reply([chat])] == [f"{number}"]
+
+    with ThreadPoolExecutor(count) as threads:
+        talking = [threads.submit(talk, number) for number in range(count)]
+        try:
+            yield
+        finally:
+            over.set()
+    for one in talking:
+        one.result()
+
+
+def test_pool_of_a_language_model_shrinks_although_each_replica_has_a_chat(ray_cluster: None):
+    with pool(Talker(), PoolConfig(max_replicas=2), concurrency=4, policy=quick(1, 2)) as made:
+        with conversations(made.address, 8):
+            made.wait_for(lambda now: now.replicas == 2, seconds=120)
+            time.sleep(3)
+            assert made.statistics().replicas == 2
+        with conversations(made.address, 2):
+            made.wait_for(lambda now: now.replicas == 1, seconds=120)
+        assert made.statistics().deaths == 0
 
 
 # -- on nodes with pretended GPUs ----------------------------------------------------------------------------------------
