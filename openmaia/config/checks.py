@@ -15,7 +15,7 @@ _CHOICES = {
     "target.kind": ("network", "synthetic", "closed_form"),
     "target.preprocess": ("weights", "published"),
     "target.units": ("repo", "paper"),
-    "target.synthetic.mode": ("", "mono", "or", "and"),
+    "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),
     "generator.kind": ("collage", "diffusers"),
     "editor.kind": ("collage", "diffusers"),
@@ -23,7 +23,7 @@ _CHOICES = {
     "editor.diffusion.dtype": _DTYPES,
     "generator.diffusion.quantize": ("", "nf4"),
     "editor.diffusion.quantize": ("", "nf4"),
-    "backbone.kind": ("scripted", "replay", *SERVED),
+    "backbone.kind": ("scripted", "replay", "labels", *SERVED),
     "backbone.sees": ("images", "text"),
     "backbone.protocol": tuple(_PROTOCOLS),
     "pictures.kind": ("packages", "folder", "hf"),
@@ -131,6 +131,10 @@ def _check_backbone(config: Config) -> None:
     backbone, pool = config.backbone, config.pools.backbone
     if backbone.kind in SERVED and not backbone.model:
         raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")
+    if backbone.kind == "labels" and not (backbone.model and backbone.record):
+        raise UsageError(
+            "backbone.kind=labels needs backbone.record, the file with the labels, and backbone.model, the name of the method"
+        )
     kinds = _PROTOCOLS[backbone.protocol]
     if backbone.kind in SERVED and backbone.kind not in kinds:
         raise UsageError(

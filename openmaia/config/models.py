@@ -14,8 +14,8 @@ class SyntheticConfig:
     """`target.synthetic`: synthetic units that the user defines, instead of those of `target.units`."""
 
     mode: str = ""
-    """What the units respond to. `mono`: one concept; `or`: one of two concepts; `and`: the first concept in the
-    presence of the second."""
+    """What the units respond to. `mono`: one concept; `or`: one of two concepts; `and`, `andnot`: the first concept in the
+    presence or absence of the second."""
     labels: list[str] = field(default_factory=list[str])
     """The concepts of one unit, such as `[cheese, lemon]`."""
     folder: str = ""
@@ -133,14 +133,18 @@ class BackboneConfig:
     """`backbone`: the model that plays the agent."""
 
     kind: str = "scripted"
-    """`scripted`: a deterministic experimenter without a language model; `replay`: the replies of an earlier record; `vllm`: a
+    """`scripted`: a deterministic experimenter without a language model; `replay`: the replies of an earlier record; `labels`:
+    the labels that another method gave to the units, which are then evaluated as those of an agent; `vllm`: a
     model on the GPUs of this cluster; `openai`: a server with OpenAI's interface; `anthropic`: Anthropic's."""
     eyes: str = "efficientnet_lite2"
     """scripted only: the classifier through which the experimenter sees. It must not be the target."""
     record: str = ""
-    """replay only: the record of an earlier investigation (.parquet), or a history.json of the published MAIA code."""
+    """replay: the record of an earlier investigation (.parquet), or a history.json of the published MAIA code. labels: a
+    table (.csv) with the columns layer, unit, description and optionally method, or another one that `openmaia
+    import-maia` reads; or the labels.jsonl that it writes."""
     model: str = ""
-    """vllm: a name on the Hugging Face hub or a folder. openai, anthropic: the name of the model on the server."""
+    """vllm: a name on the Hugging Face hub or a folder. openai, anthropic: the name of the model on the server. labels: the
+    name of the method."""
     base_url: str = ""
     """openai, anthropic: address of the server. Empty: that of OpenAI or Anthropic. API keys are read from the
     variables OPENAI_API_KEY and ANTHROPIC_API_KEY."""

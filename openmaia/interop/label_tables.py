@@ -49,13 +49,14 @@ methods in the formats of MILAN, CLIP-Dissect and INVERT, and its own scores in 
 
 
 def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
-    """Reads a table. All rows about one unit become one `Label`.
+    """Reads a table. All rows about one unit by one method become one `Label`.
 
     Args:
         path: The file.
         target: Name of the network that the labels are about. Tables do not contain it.
         source: Name of the file to store with each label.
-        method: Replaces the method of the format unless it is empty, since several methods use the format of MILAN.
+        method: Replaces the method of the format, and that of a column `method`, unless it is empty. Several methods use
+            the format of MILAN.
 
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.
@@ -64,7 +65,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
     known = next((each for each in FORMATS if each.columns <= columns), None)
     if known is None:
         raise Refused("has no known format (by its header)")
-    labels: dict[tuple[str, int], Label] = {}
+    labels: dict[tuple[str, int, str], Label] = {}
     for line, row in enumerate(rows, start=2):
         try:
             unit, score = _unit(row[known.unit]), _score(row.get(known.score, ""))
@@ -74,12 +75,13 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         if not names or not 0 <= unit < MAX_UNIT:
             continue
         layer = row[known.layer] if known.layer else layer_of(path)
-        before = labels.get((layer, unit))
-        labels[layer, unit] = (
+        named = method or row.get("method", "") or known.method
+        before = labels.get((layer, unit, named))
+        labels[layer, unit, named] = (
             replace(before, labels=before.labels + names)
             if before
             else Label(
-                method=method or known.method,
+                method=named,
                 target=target,
                 layer=layer,
                 unit=unit,

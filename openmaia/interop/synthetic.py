@@ -3,7 +3,7 @@
 <root>/<label>/00.png          the unit's exemplars by rank; the label consists of the unit's concepts, joined by `_`
 <root>/labels/<mode>.json      [{"label", "image_names", "activations"}], one entry per unit, from unit 0 on
 
-The mode is "mono" for units with one concept, and "or" or "and" for units with two.
+The mode is "mono" for units with one concept, and "or", "and" or "andnot" for units with two.
 """
 
 import json
@@ -23,7 +23,7 @@ def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[L
 
     Args:
         data: The content of <mode>.json.
-        mode: Mode of the units ("mono", "or" or "and"), which is also the name of their layer.
+        mode: Mode of the units ("mono", "or", "and" or "andnot"), which is also the name of their layer.
         target: Name of the target.
         source: Name of the file to store with each label.
 
@@ -33,7 +33,8 @@ def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[L
     names = [cast(dict[str, Any], entry).get("label") if isinstance(entry, dict) else None for entry in data]
     if not names or not all(isinstance(name, str) and name for name in names):
         raise Refused('is no list of synthetic units; expected [{"label": ..., "image_names": [...]}]')
-    labels = [cast(str, name).replace("_", f" {mode} ") for name in names]
+    joined = {"andnot": "and not"}.get(mode, mode)
+    labels = [cast(str, name).replace("_", f" {joined} ") for name in names]
     return [
         Label(method=METHOD, target=target, layer=mode, unit=index, labels=(label,), source=source)
         for index, label in enumerate(labels)
@@ -48,7 +49,7 @@ def write(root: Path, mode: str, concepts: Sequence[tuple[str, ...]], units: Seq
 
     Args:
         root: The folder to write to.
-        mode: Mode of all units: "mono", "or" or "and". It is the name of the JSON file.
+        mode: Mode of all units: "mono", "or", "and" or "andnot". It is the name of the JSON file.
         concepts: The concepts of each unit, from unit 0 on.
         units: The exemplars of each unit. Only those of the kind "top" are written.
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget | ClosedFormClasses
 
+NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
+"""The stopping rule for labels of other methods, which come without experiments."""
+
 Role = Literal["target", "generator", "editor", "backbone"]
 Say = Callable[[str], None]
 
@@ -189,6 +192,10 @@ def _language_model(config: Config) -> Backbone:
             from openmaia.models.backbones.replay import ReplayBackbone
 
             return ReplayBackbone(config.backbone.record)
+        case "labels":
+            from openmaia.interop.label_backbone import LabelBackbone
+
+            return LabelBackbone(config.backbone.record, config.target.name, config.backbone.model)
         case "vllm":
             from openmaia.models.backbones.vllm_engine import VllmBackbone
 
@@ -222,6 +229,8 @@ def backbone_name(config: Config) -> str:
             return f"scripted (no language model; eyes: {config.backbone.eyes})"
         case "vllm" | "openai" | "anthropic":
             return f"{config.backbone.model} ({config.backbone.kind})"
+        case "labels":
+            return config.backbone.model
         case kind:
             return kind
 
@@ -274,7 +283,7 @@ def options(config: Config) -> InvestigationOptions:
         ),
         allow_none=box.allow_none,
         user_tools=user_tools(config.tools),
-        evidence=vars(config.task.evidence),
+        evidence=NO_EVIDENCE if config.backbone.kind == "labels" else vars(config.task.evidence),
         generator_note=generator_note(config),
         without=tuple(config.without),
         contrasts=contrasts(config),

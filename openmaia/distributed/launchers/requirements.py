@@ -138,5 +138,5 @@ def _files(config: Config) -> Iterator[tuple[str, str]]:
         yield "target.weights", config.target.weights
     for layer, path in config.target.directions.items():
         yield f"target.directions.{layer}", path
-    if config.backbone.kind == "replay":
+    if config.backbone.kind in ("replay", "labels"):
         yield "backbone.record", config.backbone.record

@@ -43,6 +43,7 @@ CONCEPTS = (("cheese", "lemon"), ("car window", "dog"))
 def test_label_folders_are_read_as_written(tmp_path: Path):
     write(tmp_path, "or", CONCEPTS, [known(0, (0.9, 0.5)), known(1, (0.7,))])
     assert configured_units("or", [], str(tmp_path)) == {"or": tuple(sorted(CONCEPTS))}, "_ joins, blanks do not"
+    assert configured_units("andnot", ["grass", "dog"], "") == {"andnot": (("grass", "dog"),)}
     first, second = json.loads((tmp_path / "labels" / "or.json").read_text())
     assert first == {"label": "cheese_lemon", "image_names": ["00.png", "01.png"], "activations": [0.9, 0.5]}
     assert second["image_names"] == ["00.png"]
@@ -69,6 +70,7 @@ def test_concept_outside_the_folder_is_refused(tmp_path: Path, concept: str):
         ("xor", ["a", "b"], "mode='xor' is not known"),
         ("or", ["cheese"], "has 1 concepts; a unit of 'or' has 2"),
         ("or", ["cheese", "cheese"], "has 1 concepts"),
+        ("andnot", ["cheese"], "a unit of 'andnot' has 2"),
         ("mono", ["cheese", "lemon"], "a unit of 'mono' has 1"),
         ("or", ["../etc", "lemon"], "is no concept"),
         ("or", ["car_window", "lemon"], "is no concept"),

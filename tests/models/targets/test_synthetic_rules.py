@@ -34,6 +34,7 @@ def test_truth_in_words():
     assert truth("mono", ("bird",)) == "bird"
     assert truth("or", ("dog", "car")) == "dog or car"
     assert truth("and", ("grass", "dog")) == "grass, when dog is present too"
+    assert truth("andnot", ("grass", "dog")) == "grass, when dog is absent"
 
 
 def found(value: float, cells: slice) -> ConceptDetection:
@@ -63,6 +64,10 @@ UPPER, LOWER = slice(0, 28), slice(28, 56)
         ("paper", "and", 0.6, 0.0, 0.0, 0),
         ("paper", "and", 0.0, 0.8, 0.0, 0),
         ("paper", "and", 0.0, 0.0, 0.0, 0),
+        ("repo", "andnot", 0.6, 0.8, 0.0, 0),
+        ("repo", "andnot", 0.6, 0.0, 0.6, 28),
+        ("paper", "andnot", 0.0, 0.8, 0.0, 0),
+        ("paper", "andnot", 0.0, 0.0, 0.0, 0),
     ],
 )
 def test_truth_tables(preset: str, layer: str, one: float, other: float | None, value: float, rows: int):

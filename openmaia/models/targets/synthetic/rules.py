@@ -119,7 +119,7 @@ def combine(layer: str, detections: Sequence[ConceptDetection], rules: Synthetic
     """Combines the detections of a unit's concepts into its activation map.
 
     Args:
-        layer: Mode of the unit: mono, or, and.
+        layer: Mode of the unit: mono, or, and, andnot.
         detections: The detection of each concept of the unit.
         rules: The rules of the preset.
         noise_key: A text from which the noise of an `and` unit is derived.
@@ -133,6 +133,8 @@ def combine(layer: str, detections: Sequence[ConceptDetection], rules: Synthetic
             return _either(first, detections[1], rules)
         case "and" if not (first.present and detections[1].present):
             return _noise(noise_key) if rules.noise else np.zeros((GRID, GRID), dtype=np.float32)
+        case "andnot" if detections[1].present:
+            return np.zeros((GRID, GRID), dtype=np.float32)
         case _:
             return _constant_map(first.mask, first.activation)
 

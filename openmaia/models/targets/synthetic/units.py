@@ -8,13 +8,17 @@ from typing import Literal
 
 from openmaia.core.errors import UsageError
 
-SyntheticMode = Literal["mono", "or", "and"]
-"""Mode of a unit: it responds to one concept (mono), to either of two (or), or to one if another is present (and)."""
+SyntheticMode = Literal["mono", "or", "and", "andnot"]
+"""Mode of a unit: it responds to one concept (mono), to either of two (or), or to one if another is present (and) or
+absent (andnot)."""
 
 MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")
+"""The modes of the published units."""
+OWN_MODES: tuple[SyntheticMode, ...] = (*MODES, "andnot")
+"""The modes of units that a config defines. The published code has `andnot` as well, but there are no published units of it."""
 
 Concepts = tuple[str, ...]
-"""The concepts of a unit: one for the mode `mono`, two for `or` and `and`. An `and` unit responds to the first one."""
+"""The concepts of a unit: one for the mode `mono`, otherwise two. An `and` or `andnot` unit responds to the first one."""
 
 CONCEPT = re.compile(r"[^\W_](?:[^\W_]|[ '-]){0,79}")
 """Matches valid concepts. They can be part of a file name and contain no `_`, which joins two concepts in a label."""
@@ -37,7 +41,7 @@ def configured_units(mode: str, labels: Sequence[str], folder: str) -> Synthetic
     Exactly one of `labels` and `folder` must be given.
 
     Args:
-        mode: Mode of the units, one of `MODES`.
+        mode: Mode of the units, one of `OWN_MODES`.
         labels: The concepts of a single unit. Empty if a folder is given.
         folder: A folder in the published layout, with one subfolder of images, LABEL or LABEL1_LABEL2, for each unit.
             Units are sorted by the names of their folders. Empty if labels are given.
@@ -45,8 +49,8 @@ def configured_units(mode: str, labels: Sequence[str], folder: str) -> Synthetic
     Raises:
         UsageError: The mode, the labels or the folder cannot be used.
     """
-    if mode not in MODES:
-        raise UsageError(f"target.synthetic.mode={mode!r} is not known; expected {', '.join(MODES)}")
+    if mode not in OWN_MODES:
+        raise UsageError(f"target.synthetic.mode={mode!r} is not known; expected {', '.join(OWN_MODES)}")
     if bool(labels) == bool(folder):
         raise UsageError("target.synthetic: give either labels, such as [cheese, lemon], or a folder of label folders")
     if labels:
@@ -86,5 +90,7 @@ def truth(layer: str, concepts: Concepts) -> str:
             return " or ".join(concepts)
         case "and":
             return f"{concepts[0]}, when {concepts[1]} is present too"
+        case "andnot":
+            return f"{concepts[0]}, when {concepts[1]} is absent"
         case _:
             return concepts[0]

@@ -1,0 +1,69 @@
+"""A backbone that runs no model but answers with the labels that another method gave to the units.
+
+With it, labels of other methods are investigated, evaluated, reported and compared by the same commands as those of an agent.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from openmaia.core.errors import UsageError
+from openmaia.core.messages import Chat, Reply, Role
+from openmaia.interop import label_tables, labels
+from openmaia.interop.labels import Label
+from openmaia.interop.reading import Refused
+from openmaia.runs.files import Files
+
+ABSTENTION = "[DESCRIPTION]: NONE"
+
+
+class LabelBackbone:
+    """Answers each investigation at once with the labels of its unit. Abstains if the method gave the unit none."""
+
+    def __init__(self, path: str, target: str, method: str):
+        """Reads the labels.
+
+        Args:
+            path: A table (.csv) in a format that `openmaia import-maia` reads, optionally with a column `method`; or the
+                labels.jsonl that it writes, or the folder of that file.
+            target: The name of the target. Tables do not contain it.
+            method: The name of the method.
+
+        Raises:
+            UsageError: The file cannot be read, or holds no labels of the target by the method.
+        """
+        found = _read(path, target)
+        chosen = [label for label in found if (label.target, label.method) == (target, method)]
+        if not chosen:
+            kinds = ", ".join(sorted({f"{label.method} of {label.target}" for label in found})) or "nothing"
+            raise UsageError(
+                f"backbone.record={path} holds no labels by {method} of {target} (backbone.model, target.name): {kinds}"
+            )
+        self._prefix = f"{target}/"
+        self._labels = {(label.layer, label.unit): label.labels for label in chosen}
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns the answer of each investigation."""
+        return [Reply(text=self._answer(chat)) for chat in chats]
+
+    def _answer(self, chat: Chat) -> str:
+        if chat.messages[0].role is not Role.SYSTEM:
+            return "(labels of another method cannot answer this)"
+        layer, index, _ = chat.conversation.removeprefix(self._prefix).rsplit("/", 2)
+        given = [" ".join(label.split()) for label in self._labels.get((layer, int(index)), ())]
+        given = [label for label in given if label]
+        if not given:
+            return ABSTENTION
+        return "\n".join(
+            [f"[DESCRIPTION]: {'; '.join(given)}", *(f"[LABEL {n}]: {one}" for n, one in enumerate(given, start=1))]
+        )
+
+
+def _read(path: str, target: str) -> list[Label]:
+    file = Path(path).expanduser()
+    if file.suffix != ".csv":
+        folder = file.parent if file.name == labels.NAME else file
+        return labels.read(Files(str(folder)))
+    try:
+        return label_tables.read(file, target, file.name)
+    except Refused as error:
+        raise UsageError(f"backbone.record={path} {error.message}") from error

@@ -1,0 +1,100 @@
+"""Labels of other methods as claims: the backbone alone, and a whole run that is evaluated, reported and shown."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.core.messages import Chat, system, user
+from openmaia.core.units import Unit
+from openmaia.interop import labels
+from openmaia.interop.label_backbone import LabelBackbone
+from openmaia.interop.labels import Label
+from openmaia.runs.files import Files
+from openmaia.runs.records import Stop
+from openmaia.runs.run import InvestigationId, Run
+from tests.conftest import REPOSITORY
+from tests.helpers.sweeping import sources
+
+TABLE = """\
+layer,unit,description,method
+mono,0,red,MILAN
+mono,1,green,MILAN
+mono,2,blue,MILAN
+mono,0,blue,Guessing
+mono,1,"red
+[LABEL 2]: x",Guessing
+blocks/1.mlp,3,a dog,MILAN
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "labels.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def answer(backbone: LabelBackbone, conversation: str) -> str:
+    chat = Chat(conversation=conversation, messages=[system("x"), user("y")], seed=0, max_tokens=1)
+    return backbone.reply([chat])[0].text
+
+
+def test_unit_gets_the_labels_of_the_method(table: Path):
+    milan, guessing = (LabelBackbone(str(table), "net", method) for method in ("MILAN", "Guessing"))
+    assert answer(milan, "net/mono/0/0") == "[DESCRIPTION]: red\n[LABEL 1]: red"
+    assert answer(milan, "net/blocks/1.mlp/3/2") == "[DESCRIPTION]: a dog\n[LABEL 1]: a dog"
+    assert answer(guessing, "net/mono/0/0").endswith("[LABEL 1]: blue")
+    assert answer(guessing, "net/mono/1/0").count("\n") == 1, "a label stays on its line"
+    assert answer(guessing, "net/mono/2/0") == "[DESCRIPTION]: NONE"
+
+
+@pytest.mark.parametrize("named", ["", labels.NAME])
+def test_imported_labels_are_read(tmp_path: Path, named: str):
+    both = [Label(method="INVERT", target=net, layer="l", unit=7, labels=("crib", "bed")) for net in ("net", "other")]
+    labels.add(Files(str(tmp_path)), both)
+    backbone = LabelBackbone(str(tmp_path / named), "net", "INVERT")
+    assert answer(backbone, "net/l/7/0") == "[DESCRIPTION]: crib; bed\n[LABEL 1]: crib\n[LABEL 2]: bed"
+
+
+def test_method_or_target_without_labels_is_refused(table: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"no labels by CoSy of net \(.*\): Guessing of net, MILAN of net"):
+        LabelBackbone(str(table), "net", "CoSy")
+    (tmp_path / "broken.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match=r"broken\.csv has no known format"):
+        LabelBackbone(str(tmp_path / "broken.csv"), "net", "CoSy")
+    with pytest.raises(UsageError, match=r"backbone\.kind=labels needs backbone\.record"):
+        load([str(REPOSITORY / "configs/closed-form.yaml"), "backbone.kind=labels", f"backbone.record={table}"])
+
+
+@pytest.mark.slow
+def test_labels_of_two_methods_are_evaluated_and_reported(tmp_path: Path):
+    table = tmp_path / "labels.csv"
+    table.write_text(TABLE.replace("blocks/1.mlp", "or"))
+    found: dict[str, Run] = {}
+    for method in ("MILAN", "Guessing"):
+        own = [f"backbone.record={table}", "backbone.kind=labels", f"backbone.model={method}", f"name={method}"]
+        config = [*sources(tmp_path), *own, "units=mono=0,1,2", "evaluate.n=10", "task.evidence.experiments=null"]
+        done = run("run", *config)
+        assert done.returncode == 0, done.stderr
+        found[method] = Run.open(str(tmp_path / "runs" / method))
+    units = [Unit(target="closed_form", layer="mono", index=index) for index in range(3)]
+    ids = [InvestigationId(unit=unit, replicate=0) for unit in units]
+    records = {method: [made.record(one) for one in ids] for method, made in found.items()}
+    assert [one.stop for one in records["Guessing"]] == [Stop.ANSWER, Stop.ANSWER, Stop.ABSTAIN]
+    assert {one.backbone for one in records["MILAN"]} == {"MILAN"}
+    right, wrong = ([made.score(one) for one in ids] for made in found.values())
+    assert all(score and score["auc"] > 0.9 for score in right)
+    assert all(score and score["auc"] < 0.7 for score in wrong[:2])
+    folders = [str(tmp_path / "runs" / method) for method in found]
+    assert run("report", *folders).returncode == 0
+    assert json.loads(run("show", "--json", folders[0]).stdout)
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "openmaia.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
