@@ -1,10 +1,12 @@
 """A language model describes units of EfficientNet-Lite0; its descriptions are compared with those of simpler methods.
 
-    python -m tests.language_model [url=http://127.0.0.1:8000/v1 model=NAME] [sees=images] [each=8] [ablation=2] [runs=FOLDER]
+    python -m tests.language_model [url=http://127.0.0.1:8000/v1 model=NAME] [sees=images] [each=8] [skip=8] [ablation=2]
+        [runs=FOLDER]
 
 Without a URL, a model of 1.5 billion parameters is fetched and served on this machine (see model.py). A run that was
 stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file. Two cores take about an hour. `ablation=2`
-also runs two units of each layer with other forms of a turn, without a viewer, and with the published prompt.
+also runs two units of each layer with other forms of a turn, without a viewer, and with the published prompt. Units are those
+that `random:` draws, without the first `skip` of each layer, on which prompt and loop were developed.
 `vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and writes nothing but its run.
 """
 
@@ -13,6 +15,9 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+from openmaia.cli.assembly.hosts import target
+from openmaia.config.loading import load
+from openmaia.core.selection import select
 from tests.conftest import REPOSITORY
 from tests.language_model import results
 from tests.language_model.model import NAME, converted, served
@@ -41,6 +46,7 @@ ASKED = {
     "model": NAME,
     "sees": "text",
     "each": "8",
+    "skip": "8",
     "ablation": "0",
     "vllm": "0",
     "runs": str(CACHE / "language_model" / "runs"),
@@ -55,25 +61,38 @@ def main() -> None:
     runs = Path(asked["runs"])
     if int(asked["vllm"]):
         vllm = ["backbone.kind=vllm", f"backbone.model={converted()}", "backbone.vllm.eager=true"]
-        sweep("vllm", asked, asked["vllm"], vllm)
+        sweep("vllm", asked, selection(asked["vllm"], asked["skip"]), vllm)
         return
     with nullcontext(asked["url"]) if asked["url"] else served() as url:
         served_by = [f"backbone.model={asked['model']}", f"backbone.base_url={url}"]
+        units = selection(asked["each"], asked["skip"])
         for name, overrides in VARIANTS.items():
-            sweep(name, asked, asked["each"], [*served_by, *overrides])
-        for name, overrides in ABLATION.items() if int(asked["ablation"]) else ():
-            sweep(name, asked, asked["ablation"], [*served_by, *overrides])
+            sweep(name, asked, units, [*served_by, *overrides])
+        fewer = selection(asked["ablation"], asked["skip"]) if int(asked["ablation"]) else ""
+        for name, overrides in ABLATION.items() if fewer else ():
+            sweep(name, asked, fewer, [*served_by, *overrides])
     ablated = {name: runs / name for name in ABLATION}
-    results.write(runs, list(VARIANTS), selection(asked["each"]), asked["model"], ablated)
+    results.write(runs, list(VARIANTS), units, asked["model"], ablated)
 
 
-def selection(each: str) -> str:
-    return ":".join(f"{layer}=random:{each}" for layer in LAYERS)
+def selection(each: str, skip: str) -> str:
+    """The units of each layer that `random:` draws after the first `skip`."""
+    info = target(load([CONFIGS[0], "units=all", f"target.layers=[{','.join(LAYERS)}]"])).info()
+
+    def drawn(count: int) -> list[int]:
+        return [unit.index for unit in select(f"{layer}=random:{count}", info).units] if count else []
+
+    parts: list[str] = []
+    for layer in LAYERS:
+        known = drawn(int(skip))
+        chosen = [index for index in drawn(int(skip) + int(each)) if index not in known]
+        parts.append(f"{layer}={','.join(map(str, chosen))}")
+    return ":".join(parts)
 
 
-def sweep(name: str, asked: dict[str, str], each: str, overrides: list[str]) -> None:
+def sweep(name: str, asked: dict[str, str], units: str, overrides: list[str]) -> None:
     """Runs a sweep, or continues it."""
-    settings = [f"name={name}", f"units={selection(each)}", f"paths.runs={asked['runs']}", f"paths.cache={CACHE}"]
+    settings = [f"name={name}", f"units={units}", f"paths.runs={asked['runs']}", f"paths.cache={CACHE}"]
     settings += ["ray.investigations=1", f"backbone.sees={asked['sees']}", *overrides]
     done = subprocess.run(
         [sys.executable, "-m", "openmaia.cli.main", "run", *CONFIGS, *settings], cwd=REPOSITORY, check=False

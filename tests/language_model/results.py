@@ -33,11 +33,10 @@ SCRIPTED = "scripted experimenter"
 BASELINE_NAMES = ("exemplars only", "random words")
 
 # Of the shipped model.
-NOTE = """The loop was changed after looks at earlier runs of these units. After 14 units: a tool called on the wrong object is now
-answered with the correct call. After 3 units: experiments that end with an exception, and images of prompts copied from the
-example in the instructions, no longer count as evidence. After all 24 (17 met the rule, 2 ended without a measurement): the last
-request for an answer waits for the demanded experiments, and a repeated experiment gets a hint. The descriptions were not looked
-at for any other change."""
+NOTE = """The prompt and the loop were developed on the eight units of each layer that `random:` draws first. These are the eight that it
+draws next, which nobody had looked at before. On the first 24, with the loop as it was at the end of their last run, 71 % (51 to 85 %)
+had met the rule below, 2 had ended without a measurement, and the AUC was 0.51, 0.06 (-0.10 to 0.19) above that of other units'
+descriptions."""
 
 Labels = Mapping[Unit, tuple[str, ...]]
 
