@@ -1,22 +1,22 @@
-"""Runs the benchmarks, prints a table and writes bench.json at the repository's root.
+"""Runs the benchmarks, prints a table and writes results.json beside this file.
 
     python -m tests.benchmarks [only=pool,sweep] [smoke=1]
 
-Parts that were not run keep their figures in bench.json. Each part runs in a process of its own.
+Parts that were not run keep their figures in results.json. Each part runs in a process of its own.
 """
 
 import json
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.conftest import REPOSITORY
 from tests.helpers.measuring import asked, machine, measured
 
 PARTS = ("sweep", "miniature", "pool", "affinity", "exemplars", "eyes")
-OUT = REPOSITORY / "bench.json"
+OUT = Path(__file__).parent / "results.json"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import checking
 
-EXCLUDES = ("/runs/", "/exemplars/*/", "/bench.json", "*.sqsh", "*.sif")
+EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
 """Files that are not uploaded, besides those that Ray itself excludes (.git, .venv, caches, entries of .gitignore)."""
 
 
