@@ -7,8 +7,8 @@
     eval_results.json  prompts and activations of the test of the labels, if there was one
     positive_images/   and negative_images/: the images of that test
 
-Only investigations that ended with an answer have all files; of the others, experiment.html is written. `answers.py` reads the same
-folders.
+As there, only investigations that ended with an answer are written: answers that were sent back would otherwise look like
+results. `answers.py` reads the same folders.
 """
 
 import base64
@@ -23,7 +23,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role, assistant, system, user
 from openmaia.core.units import Unit
 from openmaia.runs.files import safe
-from openmaia.runs.records import Record, Stop
+from openmaia.runs.records import Record
 
 HEADINGS = {Role.SYSTEM: "System", Role.USER: "Experiment", Role.ASSISTANT: "MAIA"}
 
@@ -80,7 +80,7 @@ def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage])
 def write(
     folder: Path, record: Record, tested: tuple[Sequence[TestedImage], Sequence[TestedImage]] | None = None
 ) -> None:
-    """Writes the files of an investigation into a new folder.
+    """Writes the files of an investigation that ended with an answer into a new folder.
 
     Args:
         folder: The folder of the unit.
@@ -93,8 +93,6 @@ def write(
     folder.mkdir(parents=True)
     messages = conversation(record)
     _write(folder / "experiment.html", page(str(record.unit), messages))
-    if record.stop is not Stop.ANSWER:
-        return
     _write(folder / "history.json", json.dumps(history(messages), ensure_ascii=False, indent=1))
     _write(folder / "description.txt", f"{record.description}\n")
     _write(folder / "label.txt", f"{record.labels[0]}\n")

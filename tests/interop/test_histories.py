@@ -31,7 +31,8 @@ def test_run_is_the_same_after_export_and_import(tmp_path: Path):
     run = making.run(tmp_path / "runs", layer="blocks/1")
     done = exported(tmp_path / "runs/tiny", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"3 investigations (2 that ended with answer, 1 that ended with limit) -> {tmp_path}/out\n"
+    expected = f"2 investigations; 1 left out that ended with limit -> {tmp_path}/out"
+    assert done.stdout.splitlines()[-1] == expected
     report = Importer(str(tmp_path / "out"), str(tmp_path / "in")).run()
     found = {label.unit: label for label in labels.read(Files(str(tmp_path / "in")))}
     for investigation in sorted(run.done())[:2]:
@@ -40,7 +41,7 @@ def test_run_is_the_same_after_export_and_import(tmp_path: Path):
         assert (label.method, label.target, label.layer) == (record.backbone, record.unit.target, record.unit.layer)
         assert label.labels == (answer,)
         assert label.score == pytest.approx((9.0 + 4.0) / 2 if label.unit else (1.0 + 4.0) / 2)
-    assert found == {} and len(report.refused) == 1 and "holds no answer" in report.refused[0]
+    assert (found, report.refused) == ({}, [])
 
 
 def test_history_holds_the_whole_conversation(tmp_path: Path):

@@ -33,9 +33,9 @@ EARLY = ("numpy", "numpy.random", "PIL.Image")
 """Modules that nearly every experiment imports. They are imported while the backbone writes its first reply."""
 
 PREDEFINED = {
-    name: name for name in ("base64", "io", "json", "math", "os", "random", "re", "statistics", "sys", "time")
+    **{name: name for name in ("base64", "io", "json", "math", "os", "random", "re", "statistics", "sys", "time")},
+    **{"np": "numpy", "numpy": "numpy", "PIL": "PIL"},
 }
-PREDEFINED |= {"np": "numpy", "numpy": "numpy", "PIL": "PIL"}
 """The modules that are defined for an experiment, by name. Published experiments use most of them without an import."""
 TYPING = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 

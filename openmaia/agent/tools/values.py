@@ -213,7 +213,10 @@ def wire(image: Any) -> dict[str, Any]:
     import PIL.Image
 
     buffer = io.BytesIO()
-    pillow = _decoded(image) if is_text else image if hasattr(image, "save") else PIL.Image.fromarray(_bytes_of(image))
+    given: Any = image
+    pillow: Any = (
+        _decoded(given) if is_text else given if hasattr(given, "save") else PIL.Image.fromarray(_bytes_of(given))
+    )
     pillow.convert("RGB").save(buffer, "PNG")
     return {"png": buffer.getvalue()}
 

@@ -3,11 +3,15 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmaia.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmaia.evaluation.trials import Trial
+    from openmaia.interop.histories import TestedImage
 
 
 def import_maia(
@@ -62,49 +66,52 @@ def export_maia(
 
 
 def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:
-    """Writes all finished investigations of a run. Returns messages about the result.
+    """Writes all investigations of a run that ended with an answer. Returns messages about the result.
 
     Raises:
         UsageError: There is none, or the folder of one exists.
     """
-    from openmaia.core.images import EncodedImage
     from openmaia.evaluation.storage import StoredTrials
     from openmaia.interop import histories
+    from openmaia.runs.records import Stop
     from openmaia.runs.run import Run
 
     run = Run.open(path)
     done, evaluated = sorted(run.done()), run.evaluated()
     trials = StoredTrials(run, evaluated)
-    written: Counter[str] = Counter()
+    ends: Counter[Stop] = Counter()
     for number, investigation in enumerate(done, start=1):
         record = run.record(investigation)
-        # The published layout has one folder per unit.
-        agent = record.backbone + (f"-{investigation.replicate}" if investigation.replicate else "")
-        tested = None
-        if investigation in evaluated:
-            trial = trials.read(investigation, images=True)
-            tested = tuple(
-                [
-                    histories.TestedImage(
-                        prompt=stimulus.prompt,
-                        activation=stimulus.activation,
-                        image=EncodedImage(data=stimulus.data) if stimulus.data else None,
-                    )
-                    for stimulus in trial.stimuli
-                    if stimulus.role == role
-                ]
-                for role in ("positive", "neutral")
-            )
-        place = histories.unit_folder(to, agent, record.unit)
-        try:
-            histories.write(place, record, tested)
-        except FileExistsError as error:
-            raise UsageError(f"{place} exists already; give another folder, or remove it") from error
-        except OSError as error:
-            raise UsageError(f"{place} cannot be written: {error.strerror or error}") from error
-        written[record.stop.value] += 1
+        ends[record.stop] += 1
+        if record.stop is Stop.ANSWER:
+            # The published layout has one folder per unit.
+            agent = record.backbone + (f"-{investigation.replicate}" if investigation.replicate else "")
+            place = histories.unit_folder(to, agent, record.unit)
+            trial = trials.read(investigation, images=True) if investigation in evaluated else None
+            try:
+                histories.write(place, record, trial and (_tested(trial, "positive"), _tested(trial, "neutral")))
+            except FileExistsError as error:
+                raise UsageError(f"{place} exists already; give another folder, or remove it") from error
+            except OSError as error:
+                raise UsageError(f"{place} cannot be written: {error.strerror or error}") from error
         progress("investigations", number, len(done))
-    if not done:
-        raise UsageError(f"{path} holds no finished investigation")
-    ends = ", ".join(f"{count} that ended with {stop}" for stop, count in sorted(written.items()))
-    return [f"{len(done)} investigations ({ends}) -> {to}"]
+    written = ends.pop(Stop.ANSWER, 0)
+    if not written:
+        raise UsageError(f"{path} holds no investigation that ended with an answer")
+    left_out = "".join(f"; {count} left out that ended with {stop}" for stop, count in sorted(ends.items()))
+    return [f"{written} investigations{left_out} -> {to}"]
+
+
+def _tested(trial: "Trial", role: str) -> "list[TestedImage]":
+    from openmaia.core.images import EncodedImage
+    from openmaia.interop.histories import TestedImage
+
+    return [
+        TestedImage(
+            prompt=stimulus.prompt,
+            activation=stimulus.activation,
+            image=EncodedImage(data=stimulus.data) if stimulus.data else None,
+        )
+        for stimulus in trial.stimuli
+        if stimulus.role == role
+    ]
