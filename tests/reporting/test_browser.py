@@ -30,13 +30,13 @@ def browse(page: Path, profile: Path, *flags: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-def after(index: Path, script: str, profile: Path) -> Page:
+def after(index: Path, script: str, profile: Path, *flags: str) -> Page:
     """The page as it stands when a visitor has done what the script does. The script joins the page's own one, so that
     the policy has to be told of it; everything else stays as written."""
     html = re.sub(r"script-src [^;]*;", "script-src 'unsafe-inline';", index.read_text())
     visited = index.with_name("visited.html")
     visited.write_text(html.replace("</body>", f"<script>{script}</script></body>"))
-    return Page(browse(visited, profile, "--dump-dom"))
+    return Page(browse(visited, profile, "--dump-dom", *flags))
 
 
 def rows(page: Page) -> list[str]:
@@ -59,6 +59,27 @@ def test_headers_sort_and_say_so(tmp_path: Path):
     down = after(index, MARK + click("AUC") + click("AUC"), tmp_path / "p2")
     assert rows(down)[:2] == ["1", "0"], "units without a value stay last"
     assert [th["aria-sort"] for th in down.all("th") if th.get("aria-sort", "none") != "none"] == ["descending"]
+
+
+PLACES = """
+const shown = [...document.querySelectorAll('.lead, .card, .card img, .card .chip')].map((one) => one.getBoundingClientRect());
+document.body.dataset.cards = document.querySelectorAll('.card').length;
+document.body.dataset.pictures = document.querySelectorAll('.card img').length;
+document.body.dataset.inside = shown.every((box) => box.width > 0 && box.left >= 0 && box.right <= innerWidth);
+document.body.dataset.first = document.querySelector('.card').getBoundingClientRect().bottom < innerHeight;
+document.body.dataset.wide = document.documentElement.scrollWidth <= innerWidth;
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 500])  # Chromium's windows are at least 500 pixels wide
+def test_first_screen_shows_labels_and_pictures(tmp_path: Path, width: int):
+    index = write_report([run(tmp_path)])
+    page = after(index, PLACES, tmp_path / "p", f"--window-size={width},900")
+    (body,) = page.all("body")
+    assert {key: body[f"data-{key}"] for key in ("cards", "pictures", "inside", "first", "wide")} == {
+        "cards": "2", "pictures": "6", "inside": "true", "first": "true", "wide": "true",
+    }  # fmt: skip
+    assert "2 of 5 units have a description." in page.text
 
 
 def test_search_and_selects_filter(tmp_path: Path):

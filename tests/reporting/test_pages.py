@@ -13,6 +13,7 @@ import pytest
 from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.rows import RunSummary, rows, summary
 from openmaia.reporting.browser.thumbnails import PREFIX
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
@@ -92,6 +93,23 @@ def test_failed_and_owed_units_are_listed_with_their_cause(tmp_path: Path):
     assert [row["data-stop"] for row in rows] == ["answer", "answer", "limit", "failed", "pending"]
     assert "ServiceError: the generator died" in page.text
     assert "limits.turns=3" in page.text
+
+
+def test_index_begins_with_the_finding_and_the_descriptions_that_hold_best(tmp_path: Path):
+    made = run(tmp_path)
+    (summary,) = [summary_of(made)]
+    weakest = [row.weakest for row in summary.rows]
+    assert weakest[2:] == [None, None, None] and (summary.tested, summary.above) == (2, 0)
+    page = Page(write_report([made]).read_text())
+    assert "In 0 of 2 tests, images of the description excite the unit more than every kind of control" in page.text
+    first = next(link["href"] for link in page.all("a"))
+    best = max((row for row in summary.rows if row.weakest), key=lambda row: row.weakest[1] if row.weakest else 0)
+    assert first == best.href
+    assert len(page.all("li")) >= 2
+
+
+def summary_of(made: Run) -> RunSummary:
+    return summary(made, made.name, rows(made, made.name, "units/"))
 
 
 def test_backbone_and_collages_are_named(tmp_path: Path):

@@ -13,6 +13,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
+from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.reporting.figures.agents import AgentStatistics, agents
 from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
@@ -71,6 +72,24 @@ class UnitRow:
         own, other = self.scores.get("auc"), self.scores.get("auc_other")
         return None if own is None or other is None else own - other
 
+    @property
+    def weakest(self) -> tuple[str, float] | None:
+        """The control that the description tells apart worst: its name and the AUC. None if it was not tested."""
+        if self.scores.get("outcome") != "tested":
+            return None
+        found = [(name, self.scores.get(metric)) for metric, name in CONTROLS.items()]
+        known = [(name, value) for name, value in found if value is not None]
+        return min(known, key=lambda one: one[1]) if known else None
+
+
+CONTROLS = {
+    "auc": "matched neutral images",
+    "auc_unrelated": "images of unrelated prompts",
+    "auc_random": "photographs",
+    "auc_against": "images of other descriptions",
+}
+"""What the images of a description are compared with, by the name of the AUC."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
@@ -102,6 +121,10 @@ class RunSummary:
     """The chart of risk-coverage curves; empty if there are none."""
     confirmed: Interval | None
     """Mean AUC of the test that the agent loop itself makes of each answer, on new images; None without tests."""
+    tested: int
+    """Number of descriptions that were tested."""
+    above: int
+    """Number of tested descriptions whose AUC exceeds chance against every control."""
     evidence: Counter[str]
     """The number of answers by whether the requirements on their experiments are met (met, missing, unverified)."""
 
@@ -162,6 +185,8 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         reliability=reliable,
         coverage=_coverage(reliable.selective),
         confirmed=_confirmed(done),
+        tested=sum(row.weakest is not None for row in done),
+        above=sum(row.weakest is not None and row.weakest[1] > CHANCE for row in done),
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from openmaia.core.images import EncodedImage, decode
+from openmaia.core.images import EncodedImage, Rendering, decode, outlined
 from openmaia.reporting.browser.captions import arguments
 from openmaia.runs.records import Record
 
@@ -22,13 +22,20 @@ class Thumbnails:
         """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
         self.left = allowance
 
-    def uri(self, image: EncodedImage | None, side: int, mask: bytes | None = None) -> str:
+    def uri(
+        self,
+        image: EncodedImage | None,
+        side: int,
+        mask: bytes | None = None,
+        rendering: Rendering = Rendering.DARKEN,
+    ) -> str:
         """Returns the data URI of an image, reduced in size.
 
         Args:
             image: The image; None if it was not stored.
             side: The maximum width and height in pixels.
-            mask: A mask as packed bits. Outside of it the image is darkened to a quarter.
+            mask: A mask as packed bits.
+            rendering: How the mask is shown.
 
         Returns:
             The data URI; empty if the image was not stored, is damaged, or the allowance is used up.
@@ -39,7 +46,7 @@ class Thumbnails:
             decoded = decode(image.data)
         except ValueError:
             return ""
-        return self.of(_darkened(decoded, _unpacked(mask, decoded.size), side))
+        return self.of(_small(decoded, _unpacked(mask, decoded.size), side, rendering))
 
     def of(self, image: Image.Image) -> str:
         """Returns the data URI of an image that is already small; empty if the allowance is used up."""
@@ -50,12 +57,17 @@ class Thumbnails:
         return uri
 
 
-def top(record: Record, thumbnails: Thumbnails) -> tuple[str, ...]:
-    """Returns data URIs of the unit's top exemplars; empty if the agent did not request them."""
+def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
+    """Returns data URIs of the unit's top exemplars, outlined where the unit responds.
+
+    Empty if the agent did not request them.
+    """
     for call in (call for turn in record.turns for call in turn.calls):
         if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
-            entries = call.entries[:TOP]
-            uris = (thumbnails.uri(record.images.get(entry.original), TOP_SIDE, entry.mask) for entry in entries)
+            uris = (
+                thumbnails.uri(record.images.get(entry.original), side, entry.mask, Rendering.OUTLINE)
+                for entry in call.entries[:count]
+            )
             return tuple(uri for uri in uris if uri)
     return ()
 
@@ -69,13 +81,15 @@ def _unpacked(mask: bytes | None, size: tuple[int, int]) -> npt.NDArray[np.uint8
     return np.unpackbits(rows, axis=1, count=width)
 
 
-def _darkened(image: Image.Image, mask: npt.NDArray[np.uint8] | None, side: int) -> Image.Image:
-    """Shrinks the image and then darkens it outside the mask. This order is faster and gives smooth edges."""
+def _small(image: Image.Image, mask: npt.NDArray[np.uint8] | None, side: int, rendering: Rendering) -> Image.Image:
+    """Shrinks the image and then draws the mask. This order is faster and gives smooth edges."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.BILINEAR)
     if mask is None:
         return small
     share = Image.fromarray(mask * np.uint8(255)).resize(small.size, Image.Resampling.BOX)
+    if rendering is Rendering.OUTLINE:
+        return Image.fromarray(outlined(np.asarray(small.convert("RGB")), np.asarray(share) > 127))
     return Image.composite(small, small.point([value // 4 for value in range(256)] * 3), share)
 
 

@@ -13,6 +13,7 @@ from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.reporting.browser.agents import AgentCharts, agent_charts, chart_files
 from openmaia.reporting.browser.captions import Captions
+from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, UnitCard, cards
 from openmaia.reporting.browser.conversation import conversation
 from openmaia.reporting.browser.evidence import evidence_view
 from openmaia.reporting.browser.observation import Viewer
@@ -87,12 +88,17 @@ def write_report(runs: Sequence[Run]) -> Path:
         chart_files(one, files)
     write_papers([(run, name) for run, name, _ in folders], files)
     strips = {page: one.strip for page, one in written.items()}
-    files.write("report/index.html", _index(summaries, strips, exemplars, charts, _applications(files)))
+    shown = {
+        one.name: cards(run, one, CARDS_BESIDE if len(runs) > 1 else CARDS, Thumbnails(PAGE_BYTES // len(runs)))
+        for run, one in zip(runs, summaries, strict=True)
+    }
+    files.write("report/index.html", _index(summaries, shown, strips, exemplars, charts, _applications(files)))
     return Path(files.path("report/index.html"))
 
 
 def _index(
     summaries: Sequence[RunSummary],
+    shown: Mapping[str, Sequence[UnitCard]],
     strips: Mapping[str, Sequence[str]],
     exemplars: Mapping[str, RunSheets],
     charts: Mapping[str, AgentCharts],
@@ -105,6 +111,7 @@ def _index(
         has_script=True,
         summaries=summaries,
         rows=all_rows,
+        cards=shown,
         strips=strips,
         exemplars=exemplars,
         agents=charts,
