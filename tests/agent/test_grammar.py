@@ -223,9 +223,28 @@ def test_empty_reply_asks_for_nothing(reply: str):
 
 @pytest.mark.parametrize(
     "piece",
-    ["[CODE]:\n", "```\n", "*", "[LABEL 1]: ", " " * 9 + "\n", "[DESCRIPTION]", "(1.", "`", "~", "a [LABEL 1]: "],
+    [
+        "[CODE]:\n",
+        "```\n",
+        "*",
+        "x:\n",
+        "[LABEL 1]: ",
+        " " * 9 + "\n",
+        "[DESCRIPTION]",
+        "(1.",
+        "`",
+        "~",
+        "a [LABEL 1]: ",
+        "```python a b\n",
+        "a ` ` ",
+    ],
 )
-def test_hostile_reply_is_read_quickly(piece: str):
+@pytest.mark.parametrize(
+    "around",
+    ["{}", "[HYPOTHESIS LIST]:\n1. a\n{}\n2. b", "```python {}```", "```\n{}", "`" * 80_000 + "\n{}"],
+    ids=["alone", "in a list", "on one line", "in a fence", "in a long fence"],
+)
+def test_hostile_reply_is_read_quickly(piece: str, around: str):
     began = time.monotonic()
-    parse(piece * (1_000_000 // len(piece)))
+    parse(around.format(piece * (1_000_000 // len(piece))))
     assert time.monotonic() - began < 10

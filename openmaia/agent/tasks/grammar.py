@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import zip_longest
 
 from openmaia.core.messages import AnswerFormat
@@ -46,6 +46,8 @@ DASHES = "-*•"
 PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|<[^<>]*>|\(?to be determined\)?)\.?$", re.IGNORECASE)
 BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
 """What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
+NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
+"""The number of an entry."""
 ABSTENTION = re.compile(r"^\W*(none|nothing|n/a|unknown)\W*$", re.IGNORECASE)
 
 
@@ -116,9 +118,7 @@ def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[s
         forgiven.append("a code block on one line")
     while opening := FENCE.search(reply, position):
         prose.append(reply[position : opening.start()])
-        closing = re.compile(rf"(?:^|(?<=\S))[ \t]*{re.escape(opening['fence'])}[ \t]*$", re.MULTILINE).search(
-            reply, opening.end()
-        )
+        closing = _closing(opening["fence"]).search(reply, opening.end())
         end = closing.start() if closing else len(reply)
         block = reply[opening.end() : end]
         language = opening["language"].lower()
@@ -145,6 +145,13 @@ def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[s
     if not blocks:
         return _unfenced(text, forgiven, answer), text
     return "\n".join(blocks).strip("\n"), text
+
+
+@lru_cache(maxsize=64)
+def _closing(fence: str) -> re.Pattern[str]:
+    """Returns a pattern that matches the end of a code block: its fence on a line, or the usual one at the end of a line."""
+    start = r"(?:^|(?<=[^\s`]))" if fence == "```" else "^"
+    return re.compile(rf"{start}[ \t]*{re.escape(fence)}[ \t]*$", re.MULTILINE)
 
 
 def _unfenced(prose: str, forgiven: list[str], answer: AnswerFormat) -> str:
@@ -212,13 +219,13 @@ def _items(text: str) -> list[str]:
     lines = [line.strip() for line in text.splitlines()]
     bullets = [line for line in lines if BULLET.match(line)]
     is_numbered = bool(bullets) and bullets[0][0] not in DASHES
+    last = {number[1]: index for index, line in enumerate(lines) if (number := NUMBER.match(line))}
     entries: list[str] = []
     for index, (line, whole) in enumerate(zip(lines, text.splitlines(), strict=True)):
         is_entry = bool(BULLET.match(line)) if bullets else bool(line) and not line.endswith(":")
         if entries and line and not is_entry:
             is_paragraph = bool(bullets) and not is_numbered and not lines[index - 1] and not whole[0].isspace()
-            following = re.compile(rf"(?:Hypothesis[_ ]?|[(H])?{len(entries) + 1}\b", re.IGNORECASE)
-            goes_on = is_numbered and any(map(following.match, lines[index:]))
+            goes_on = is_numbered and last.get(str(len(entries) + 1), -1) > index
             if is_paragraph or (line.endswith(":") and not goes_on):
                 break
         if is_entry and not (is_numbered and line[0] in DASHES):
