@@ -162,6 +162,7 @@ def test_sentence_below_the_hypotheses_is_none():
         "My hypotheses:\ndogs\nfur\nI test them with:\na wolf\n",
         "1. dogs\n\nMost exemplars show one.\n\n2. fur\n",
         "1. dogs\nOn the exemplars I see:\n- a poodle\n2. fur\nI test:\n1. a wolf\n",
+        "1. dogs\n2. fur\n\nLet me test them:\n1. generate dogs\n2. generate fur\n3. compare the activations\n",
         "- dogs\n\n  Most exemplars show one.\n\n- fur\n\nNow I measure two images.\n- a wolf\n",
     ],
 )
@@ -237,12 +238,21 @@ def test_empty_reply_asks_for_nothing(reply: str):
         "a [LABEL 1]: ",
         "```python a b\n",
         "a ` ` ",
+        " ",
     ],
 )
 @pytest.mark.parametrize(
     "around",
-    ["{}", "[HYPOTHESIS LIST]:\n1. a\n{}\n2. b", "```python {}```", "```\n{}", "`" * 80_000 + "\n{}"],
-    ids=["alone", "in a list", "on one line", "in a fence", "in a long fence"],
+    [
+        "{}",
+        "```python{}x",
+        "[CODE]{}x",
+        "[HYPOTHESIS LIST]:\n1. a\n{}\n2. b",
+        "```python {}```",
+        "```\n{}",
+        "`" * 80_000 + "\n{}",
+    ],
+    ids=["alone", "behind a fence", "behind a heading", "in a list", "on one line", "in a fence", "in a long fence"],
 )
 def test_hostile_reply_is_read_quickly(piece: str, around: str):
     began = time.monotonic()

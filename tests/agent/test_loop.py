@@ -68,7 +68,7 @@ def test_repeated_experiment_gets_a_hint_unless_it_draws_new_images(run: Investi
 
 def test_same_code_with_another_output_or_another_end_is_no_repetition(run: Investigate):
     showing, failing = code("n = globals().get('n', 0) + 1\nprint(n)"), code("import time\nwhile True: time.sleep(1)")
-    record = run(showing, showing, failing, failing, ANSWER, overrides=("sandbox.seconds=1",))
+    record = run(showing, showing, failing, failing, ANSWER, overrides=("sandbox.seconds=4",))
     assert [turn.status for turn in record.turns[:4]] == ["ok", "ok", "timeout", "timeout"]
     assert [heard_more(record, turn) for turn in range(4)] == [0] * 4
 

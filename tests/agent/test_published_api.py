@@ -27,6 +27,7 @@ CALLS = [
     if not what.startswith(" not")
 ]
 ABSENT = [call for calls, what in ROWS for call in re.findall(r"`([^`]+)`", calls) if what.startswith(" not")]
+assert len(CALLS) > 20 and len(ABSENT) == 3, "the table has another form"
 
 
 @pytest.fixture
@@ -76,11 +77,17 @@ def test_details_of_the_table(names: dict[str, Any]):
     activations, images = system.call_neuron([None, image])
     assert (activations[0], images[0]) == (None, None) and activations[1] > 0.5
     assert system.call_neuron([names["encoded"]])[0] == [1.0]
+    assert system.call_neuron([None]) == ([None], [None])
+    _, seen = system.call_neuron([None, image, "a dog"], hypothesis=["H1", "not H1", "H2"])
+    tested = [names["desk"].toolbox.images.get(one.id).hypothesis for one in seen if one is not None]
+    assert tested == ["not H1", "H2"]
     assert image.size == image.pil().size
     assert np.array_equal(np.array(image), np.asarray(image.pil()))
     assert (image.crop((0, 0, 9, 9)).size, image.resize((9, 9)).size) == ((9, 9), (9, 9))
     with pytest.raises(AttributeError, match=r"an image has no 'pixels'; image\.pil\(\) is a Pillow image"):
         _ = image.pixels
+    with pytest.raises(AttributeError, match="'paste' would change a copy"):
+        image.paste((0, 0, 0))
     assert not any(isinstance(part, str) and "iVBOR" in part for part in names["desk"].shown)
 
 

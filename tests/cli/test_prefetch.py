@@ -56,6 +56,8 @@ def test_what_the_run_loads_is_fetched_once(address: str, tmp_path: Path):
         assert done.returncode == 0, done.stderr
         assert f"generator.diffusion.model=maker/small: in {tmp_path}" in done.stdout
     assert cached(tmp_path) == LOADED
+    without_hub = run("http://127.0.0.1:9", "openmaia.cli.main", "prefetch", *config, home=tmp_path)
+    assert without_hub.returncode == 0, without_hub.stdout
     assert (tmp_path / "hub/models--maker--small/refs/main").is_file(), "found without the hub"
 
 

@@ -1,6 +1,7 @@
 """Parses replies of models. Common deviations from the format are accepted, and the result lists them."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import zip_longest
@@ -31,12 +32,12 @@ def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
 
 
 FENCE = re.compile(
-    r"^(?:[ \t#>*_-]*\[CODE\][*_]*[ \t]*:?[*_]*)?[ \t]*(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
+    r"^(?:[ \t#>*_-]*\[CODE\][*_]*+[ \t]*+:?[*_]*+)?[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
     re.MULTILINE | re.IGNORECASE,
 )
 """The opening of a code block, which may be on the line of its heading."""
 ONE_LINE = re.compile(
-    r"^(?P<before>[ \t]*(?:\[CODE\][ \t]*:?[ \t]*)?```(?:python|py))[ \t]+(?P<code>[^\n]*?\S)[ \t]*```[ \t]*$",
+    r"^(?P<before>[ \t]*+(?:\[CODE\][ \t]*+:?[ \t]*+)?```(?:python|py))[ \t]++(?P<code>\S(?:[^\n]*?\S)?)[ \t]*+```[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
 """A code block on a single line."""
@@ -210,22 +211,32 @@ def _description(sections: dict[str, str], labels: list[str], answer: AnswerForm
     return "" if ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
 
 
+def _following_numbers(lines: Sequence[str]) -> list[str]:
+    """Returns, for each line, the number of the next numbered entry after it; empty if there is none."""
+    found, number = list[str](), ""
+    for line in reversed(lines):
+        found.append(number)
+        if (match := NUMBER.match(line)) and BULLET.match(line):
+            number = match[1]
+    return found[::-1]
+
+
 def _items(text: str) -> list[str]:
     """Returns the entries of a list without their bullets. Of a text without bullets every line is an entry.
 
-    The list ends at an announcement ("Let me test:") below an entry, unless its numbers go on after it, and a list with
+    The list ends at an announcement ("Let me test:") below an entry, unless the next number continues it, and a list with
     dashes also at a paragraph that is not indented. Other paragraphs, and dashes below a numbered entry, are details.
     """
     lines = [line.strip() for line in text.splitlines()]
     bullets = [line for line in lines if BULLET.match(line)]
     is_numbered = bool(bullets) and bullets[0][0] not in DASHES
-    last = {number[1]: index for index, line in enumerate(lines) if (number := NUMBER.match(line))}
+    following = _following_numbers(lines)
     entries: list[str] = []
     for index, (line, whole) in enumerate(zip(lines, text.splitlines(), strict=True)):
         is_entry = bool(BULLET.match(line)) if bullets else bool(line) and not line.endswith(":")
         if entries and line and not is_entry:
             is_paragraph = bool(bullets) and not is_numbered and not lines[index - 1] and not whole[0].isspace()
-            goes_on = is_numbered and last.get(str(len(entries) + 1), -1) > index
+            goes_on = is_numbered and following[index] == str(len(entries) + 1)
             if is_paragraph or (line.endswith(":") and not goes_on):
                 break
         if is_entry and not (is_numbered and line[0] in DASHES):

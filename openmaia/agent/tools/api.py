@@ -39,10 +39,12 @@ class System:
         """
         given = listed(images)
         prompts = [image for image in given if is_prompt(image)]
-        drawn = iter(Tools(self._call).text2image(prompts, hypothesis) if prompts else ())
+        tested = _of(hypothesis, given, is_prompt)
+        drawn = iter(Tools(self._call).text2image(prompts, tested) if prompts else ())
         wired = [wire(next(drawn) if is_prompt(image) else image) for image in given if image is not None]
-        unit = self._unit if hypothesis is None else (*(self._unit or (None, None)), _tests(hypothesis))
-        answers = iter(self._call("call_neuron", wired, *unit))
+        tested = _of(hypothesis, given, lambda image: image is not None)
+        unit = self._unit if tested is None else (*(self._unit or (None, None)), _tests(tested))
+        answers = iter(self._call("call_neuron", wired, *unit) if wired or not given else ())
         seen = [None if image is None else image_of(self._call, next(answers)) for image in given]
         return [image and image.activation for image in seen], seen
 
@@ -168,6 +170,14 @@ def _user_tool(call: ToolCaller, name: str, doc: str) -> Callable[..., Any]:
 
 def _named(hypothesis: Any) -> tuple[Any, ...]:
     return () if hypothesis is None else (_tests(hypothesis),)
+
+
+def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> Any:
+    """Returns the hypotheses of some of the given images, if there is one for each image."""
+    if not isinstance(hypothesis, (list, tuple)) or len(cast("list[Any]", hypothesis)) != len(given):
+        return hypothesis
+    pairs = zip(given, cast("list[Any]", hypothesis), strict=True)
+    return [name for image, name in pairs if is_meant(image)]
 
 
 def _tests(hypothesis: Any) -> Any:

@@ -98,6 +98,12 @@ class View:
         return f"<{self.image.id}.{self.name}>"
 
 
+IN_PLACE = frozenset(
+    "alpha_composite apply_transparency frombytes load paste putalpha putdata putpalette putpixel seek thumbnail verify".split()
+)
+"""Methods of Pillow images that change the image itself."""
+
+
 class Image:
     """An image, as the tools return and take it. `image.masked` is the image darkened wherever the unit stays below its
     threshold: tools show and describe this rendering of measured images. `image.original` is the plain image, and
@@ -138,6 +144,8 @@ class Image:
     def __getattr__(self, name: str) -> Any:
         import PIL.Image
 
+        if name in IN_PLACE:
+            raise AttributeError(f"{name!r} would change a copy; take copy = image.pil(), change the copy and use it")
         if name.startswith("_") or not hasattr(PIL.Image.Image, name):
             raise AttributeError(f"an image has no {name!r}; image.pil() is a Pillow image")
         return getattr(self.pil(), name)

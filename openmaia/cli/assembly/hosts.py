@@ -283,7 +283,7 @@ def options(config: Config) -> InvestigationOptions:
         ),
         allow_none=box.allow_none,
         user_tools=user_tools(config.tools),
-        evidence=NO_EVIDENCE if config.backbone.kind == "labels" else vars(config.task.evidence),
+        evidence=vars(config.task.evidence) | (NO_EVIDENCE if config.backbone.kind == "labels" else {}),
         generator_note=generator_note(config),
         without=tuple(config.without),
         contrasts=contrasts(config),

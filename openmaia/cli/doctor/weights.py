@@ -136,15 +136,26 @@ def _fetch_source(source: WeightSource) -> str:
     """Returns the folder with the weights that are loaded, and with all files of the model that are no weights."""
     if Path(located(source.given)).is_dir():
         return located(source.given)
-    with hub_errors(source.key, source.given):
-        info = HfApi().model_info(source.given, revision=source.revision)
-        names = [sibling.rfilename for sibling in info.siblings or []]
-        chosen = [name for part in source.files(names).values() for name in part]
-        if not chosen:
-            raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
-        chosen += [name for name in names if not name.endswith(WEIGHTS)]
-        patterns = [re.sub(r"([*?\[])", r"[\1]", name) for name in chosen]
-        return snapshot_download(source.given, revision=source.revision, allow_patterns=patterns)
+    try:
+        with hub_errors(source.key, source.given):
+            return _download(source)
+    except UsageError:
+        with suppress(LocalEntryNotFoundError, HFValidationError):
+            cached = snapshot_download(source.given, revision=source.revision, local_files_only=True)
+            if source.files(path.relative_to(cached).as_posix() for path in Path(cached).rglob("*")):
+                return cached
+        raise
+
+
+def _download(source: WeightSource) -> str:
+    info = HfApi().model_info(source.given, revision=source.revision)
+    names = [sibling.rfilename for sibling in info.siblings or []]
+    chosen = [name for part in source.files(names).values() for name in part]
+    if not chosen:
+        raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
+    chosen += [name for name in names if not name.endswith(WEIGHTS)]
+    patterns = [re.sub(r"([*?\[])", r"[\1]", name) for name in chosen]
+    return snapshot_download(source.given, revision=source.revision, allow_patterns=patterns)
 
 
 def _fetch_network(network: str) -> str:

@@ -28,7 +28,12 @@ OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 
 LOOK = """\
 for name in ("top", "random"):
-    for rank, (activation, image) in enumerate(tools.dataset_exemplars(system, kind=name)):
+    try:
+        exemplars = tools.dataset_exemplars(system, kind=name)
+    except ToolError as error:
+        print(error)
+        continue
+    for rank, (activation, image) in enumerate(exemplars):
         print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile})")
         tools.display(image.original)
 """

@@ -90,7 +90,8 @@ def find(text: str) -> list[Word]:
 def covers(text: str) -> bool:
     """Returns whether a text consists of vocabulary words, besides articles, prepositions and words such as "image"."""
     words, rest = _find(text)
-    return bool(words) and set(re.findall(r"[a-z]+", rest)) <= FILLERS
+    is_latin = not re.search(r"[^\W\d_a-z]", text.lower())
+    return bool(words) and is_latin and set(re.findall(r"[a-z]+", rest)) <= FILLERS
 
 
 @lru_cache(maxsize=4096)
@@ -101,7 +102,7 @@ def _find(text: str) -> tuple[tuple[Word, ...], str]:
     for name, expression, word in _NAMES:
         match = expression.search(rest) if name in rest else None
         if match:
-            rest = rest[: match.start()] + "_" * len(match[0]) + rest[match.end() :]
+            rest = expression.sub(lambda found: "_" * len(found[0]), rest)
             matches.setdefault(word.name, (match.start(), word))
     return tuple(word for _, word in sorted(matches.values(), key=lambda item: item[0])), rest
 

@@ -122,8 +122,6 @@ def test_pool_of_a_language_model_shrinks_although_each_replica_has_a_chat(ray_c
     with pool(Talker(), PoolConfig(max_replicas=2), concurrency=4, policy=quick(1, 2)) as made:
         with conversations(made.address, 8):
             made.wait_for(lambda now: now.replicas == 2, seconds=120)
-            time.sleep(3)
-            assert made.statistics().replicas == 2
         with conversations(made.address, 2):
             made.wait_for(lambda now: now.replicas == 1, seconds=120)
         assert made.statistics().deaths == 0

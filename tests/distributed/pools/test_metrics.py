@@ -57,7 +57,7 @@ def settled(now: Samples) -> bool:
     """Ray exports the metrics of one process in parts, in any order: a later one may be there before an earlier one."""
     batches, failures = now.get("ray_openmaia_pool_batches_total", 0), now.get("ray_openmaia_pool_failures_total", 0)
     ready = now.get("ray_openmaia_pool_replica_seconds_total", 0)
-    return batches >= 4 and failures >= 1 and ready > 0 and now["ray_openmaia_pool_replicas"] > 0
+    return batches >= 4 and failures >= 1 and ready > 0 and now.get("ray_openmaia_pool_replicas", 0) > 0
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_related_prompts_share_a_word_with_the_claim():
 
 
 @pytest.mark.parametrize(
-    "label", ["red fire trucks", "dog collars", "wet grass", "the colour of a red dress", "a dog's tail"]
+    "label", ["red fire trucks", "dog collars", "wet grass", "the colour of a red dress", "a dog's tail", "собака dog"]
 )
 def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_it(label: str):
     for pair in write_pairs([label], 5):
@@ -91,7 +91,14 @@ def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_i
 
 
 @pytest.mark.parametrize(
-    "label", ["red circles on a grey background", "Dogs next to a cup", "images of grass", "red objects"]
+    "label",
+    [
+        "red circles on a grey background",
+        "Dogs next to a cup",
+        "images of grass",
+        "red objects",
+        "red circle and red star",
+    ],
 )
 def test_label_in_the_vocabulary_as_a_whole_is_drawn_by_its_words(label: str):
     assert all(pair.positive != f"a photo of {label}" for pair in write_pairs([label], 5))
