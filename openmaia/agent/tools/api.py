@@ -174,10 +174,10 @@ def _named(hypothesis: Any) -> tuple[Any, ...]:
 
 def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> Any:
     """Returns the hypotheses of some of the given images, if there is one for each image."""
-    if not isinstance(hypothesis, (list, tuple)) or len(cast("list[Any]", hypothesis)) != len(given):
+    names = cast("list[Any]", hypothesis) if isinstance(hypothesis, (list, tuple)) else []
+    if not names or len(names) != len(given):
         return hypothesis
-    pairs = zip(given, cast("list[Any]", hypothesis), strict=True)
-    return [name for image, name in pairs if is_meant(image)]
+    return [name for image, name in zip(given, names, strict=True) if is_meant(image)]
 
 
 def _tests(hypothesis: Any) -> Any:
