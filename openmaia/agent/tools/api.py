@@ -174,10 +174,11 @@ def _named(hypothesis: Any) -> tuple[Any, ...]:
 
 def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> Any:
     """Returns the hypotheses of some of the given images, if there is one for each image."""
-    names = cast("list[Any]", hypothesis) if isinstance(hypothesis, (list, tuple)) else []
-    if not names or len(names) != len(given):
+    if not isinstance(hypothesis, (list, tuple)):
         return hypothesis
-    return [name for image, name in zip(given, names, strict=True) if is_meant(image)]
+    names = cast("list[Any]", hypothesis)
+    is_each = len(names) == len(given)
+    return [name for image, name in zip(given, names, strict=True) if is_meant(image)] if is_each else names
 
 
 def _tests(hypothesis: Any) -> Any:
