@@ -9,14 +9,14 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import DryRunFileInfo, HfApi, constants, hf_hub_download, snapshot_download
-from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.file_download import repo_folder_name
 from rich.filesize import decimal
 from safetensors import SafetensorError, safe_open
 
@@ -140,11 +140,22 @@ def _fetch_source(source: WeightSource) -> str:
         with hub_errors(source.key, source.given):
             return _download(source)
     except UsageError:
-        with suppress(LocalEntryNotFoundError, HFValidationError):
-            cached = snapshot_download(source.given, revision=source.revision, local_files_only=True)
-            if source.files(path.relative_to(cached).as_posix() for path in Path(cached).rglob("*")):
-                return cached
+        if cached := _cached(source):
+            return str(cached)
         raise
+
+
+def _cached(source: WeightSource) -> Path | None:
+    """Returns the folder in the hub's cache that holds weights of a source. None if there is none, or no such id."""
+    try:
+        root = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.given, repo_type="model")
+    except HFValidationError:
+        return None
+    revision = source.revision or constants.DEFAULT_REVISION
+    reference = root / "refs" / revision
+    folder = root / "snapshots" / (reference.read_text().strip() if reference.is_file() else revision)
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return folder if source.files(names) else None
 
 
 def _download(source: WeightSource) -> str:
@@ -184,9 +195,8 @@ def _on_hub(source: WeightSource) -> WeightReport:
         with hub_errors(source.key, source.given):
             files, types = _published(source)
     except UsageError:
-        with suppress(LocalEntryNotFoundError, HFValidationError):
-            cached = snapshot_download(source.given, revision=source.revision, local_files_only=True)
-            return _in_folder(source, Path(cached), "in the cache")
+        if cached := _cached(source):
+            return _in_folder(source, cached, "in the cache")
         raise
     if not files:
         raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
