@@ -19,7 +19,7 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn
 MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
 COMPLETED = ("ok", "lost")
-"""How experiments end without an exception, see `Turn.status`. Of a lost one only its calls are left, all of them answered."""
+"""How experiments end without an exception, see `Turn.status`. Of a lost one it is not known."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)

@@ -63,7 +63,8 @@ def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
     """
     if not turn.code or turn.status != "ok" or any(call.name in WRITTEN for call in turn.calls):
         return False
-    return (turn.code.strip(), _seen(turn)) in [(other.code.strip(), _seen(other)) for other in earlier]
+    same = [other for other in earlier if other.code.strip() == turn.code.strip()]
+    return any(_seen(other) == _seen(turn) for other in same)
 
 
 def _seen(turn: Turn) -> list[Part]:

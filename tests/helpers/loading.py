@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +12,25 @@ from pathlib import Path
 
 from openmaia.distributed.pools.handles import PoolAddress
 from tests.helpers.sleeping import Handle
+
+
+@contextmanager
+def repeating(call: Callable[[int], None], callers: int) -> Iterator[None]:
+    """So many threads repeat a call, each with its number, until the end of the block. What a call raises is raised there."""
+    over = threading.Event()
+
+    def repeat(caller: int) -> None:
+        while not over.is_set():
+            call(caller)
+
+    with ThreadPoolExecutor(callers) as threads:
+        calls = [threads.submit(repeat, caller) for caller in range(callers)]
+        try:
+            yield
+        finally:
+            over.set()
+    for ended in calls:
+        ended.result()
 
 
 @dataclass(frozen=True)
@@ -40,23 +59,15 @@ class Load:
     @contextmanager
     def on(self, address: PoolAddress, callers: int, size: int) -> Iterator[None]:
         """So many callers ask for so many numbers at a time, until the end of the block."""
-        over = threading.Event()
 
         def call(caller: int) -> None:
-            handle = Handle(address, f"caller {caller}")
-            while not over.is_set():
-                numbers = [next(self.numbers) for _ in range(size)]
-                self.wrong += handle.ask("double", numbers) != [2 * number for number in numbers]
-                self.asked.extend(numbers)
+            numbers = [next(self.numbers) for _ in range(size)]
+            self.wrong += handles[caller].ask("double", numbers) != [2 * number for number in numbers]
+            self.asked.extend(numbers)
 
-        with ThreadPoolExecutor(callers) as threads:
-            calls = [threads.submit(call, caller) for caller in range(callers)]
-            try:
-                yield
-            finally:
-                over.set()
-        for ended in calls:
-            ended.result()
+        handles = [Handle(address, f"caller {caller}") for caller in range(callers)]
+        with repeating(call, callers):
+            yield
 
     def counted(self) -> dict[str, int]:
         """How many answers were wrong, and how many requests reached no host or reached hosts more than once."""

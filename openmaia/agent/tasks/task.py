@@ -138,13 +138,17 @@ class Task:
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
         )
 
-    def has_example(self, prompt: str) -> bool:
+    def has_example(self, prompt: str, *, is_whole: bool = True) -> bool:
         """Returns whether a prompt of at least three words is a prompt of the example, or the beginning of one.
 
-        Small models copy the example, and would take their answer from it. Instructions without an example have no such
-        prompt.
+        Small models copy the example, and would take their answer from it.
+
+        Args:
+            prompt: A prompt that the agent wrote.
+            is_whole: As for `instructions`, which leave the example out otherwise, as does a task without a place for it.
         """
-        return "{example}" in self.system and len(prompt.split()) >= 3 and f'"{prompt}' in self.example
+        is_shown = is_whole and "{example}" in self.system
+        return is_shown and len(prompt.split()) >= 3 and f'"{prompt}' in self.example
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
         """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.

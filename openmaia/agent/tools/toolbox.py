@@ -136,10 +136,10 @@ class Toolbox:
         wanted = texts(self._limited(prompts), "text2image")
         tested = hypotheses(hypothesis, len(wanted))
         generated = self._generate(wanted)
-        if not self.context.options.without:  # otherwise the instructions hold no example
-            self._effect.shown += [
-                copied(prompt) for prompt in dict.fromkeys(wanted) if self.context.task.has_example(prompt)
-            ]
+        task, is_whole = self.context.task, not self.context.options.without
+        self._effect.shown += [
+            copied(prompt) for prompt in dict.fromkeys(wanted) if task.has_example(prompt, is_whole=is_whole)
+        ]
         return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
 
     def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:

@@ -215,18 +215,20 @@ def wire(image: Any) -> dict[str, Any]:
         return {"image": image.image.id, "view": image.name}
     if isinstance(image, (int, float)):
         raise TypeError(f"expected an image, not the number {float(image):g}; {ORDER}")
-    is_text = isinstance(image, str) and not is_prompt(image)
-    if not is_text and not _is_pixels(image):
+    if not _is_pixels(image):
         raise TypeError(f"expected an image of the tools, a Pillow image or an array, not {type(image).__name__}")
+    buffer = io.BytesIO()
+    _pillow(image).convert("RGB").save(buffer, "PNG")
+    return {"png": buffer.getvalue()}
+
+
+def _pillow(image: Any) -> Any:
+    """Returns an image that the agent's code made as a Pillow image. Raises ValueError if it holds none."""
     import PIL.Image
 
-    buffer = io.BytesIO()
-    given: Any = image
-    pillow: Any = (
-        _decoded(given) if is_text else given if hasattr(given, "save") else PIL.Image.fromarray(_bytes_of(given))
-    )
-    pillow.convert("RGB").save(buffer, "PNG")
-    return {"png": buffer.getvalue()}
+    if isinstance(image, str):
+        return _decoded(image)
+    return image if hasattr(image, "save") else PIL.Image.fromarray(_bytes_of(image))
 
 
 def _decoded(text: str) -> Any:
@@ -274,8 +276,9 @@ def shown(item: Any) -> Any:
     """Converts an item of `display` to the form in which it is sent: images as by `wire`, other values as text."""
     if isinstance(item, (list, tuple)):
         return [shown(part) for part in cast("list[Any]", item)]
-    is_image = isinstance(item, (Image, View)) or _is_pixels(item) or (isinstance(item, str) and not is_prompt(item))
-    return wire(item) if is_image else repr(item) if isinstance(item, Activation) else str(item)
+    if isinstance(item, (Image, View)) or _is_pixels(item):
+        return wire(item)
+    return repr(item) if isinstance(item, Activation) else str(item)
 
 
 def passed(item: Any) -> Any:
@@ -288,4 +291,5 @@ def passed(item: Any) -> Any:
 
 
 def _is_pixels(value: Any) -> bool:
-    return hasattr(value, "save") or hasattr(value, "__array_interface__")
+    is_encoded = isinstance(value, str) and not is_prompt(value)
+    return is_encoded or hasattr(value, "save") or hasattr(value, "__array_interface__")

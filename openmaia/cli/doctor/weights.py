@@ -4,13 +4,11 @@ They can be on this machine, have to be downloaded, be unavailable, or be damage
 """
 
 import math
-import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +19,14 @@ from rich.filesize import decimal
 from safetensors import SafetensorError, safe_open
 
 from openmaia.cli.doctor.sources import WeightSource
-from openmaia.core.errors import OpenMaiaError, UsageError
+from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers.requirements import CheckResult, missing, nearest_existing, note, ok
-from openmaia.models.hub import fetch_checkpoint, hub_errors, located
-from openmaia.models.probe import checkpoint
+from openmaia.models.hub import hub_errors, located
 
 SECONDS = 3.0
 """Seconds within which the hub must answer."""
 
 THREADS = 8
-
-WEIGHTS = (
-    ".safetensors",
-    ".bin",
-    ".pt",
-    ".pth",
-    ".ckpt",
-    ".gguf",
-    ".h5",
-    ".msgpack",
-    ".onnx",
-    ".onnx_data",
-    ".ot",
-    ".tflite",
-)
-"""How names of files with weights end, of all formats. Only those that are loaded are downloaded."""
 
 ITEMSIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Bytes per number of the floating-point types, which loading converts. It does not convert other types."""
@@ -107,45 +88,7 @@ def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
     return [ok(text) if wanted <= free else missing(f"{text}; set HF_HOME to another disk")]
 
 
-def fetch(sources: Sequence[WeightSource], network: str) -> list[tuple[bool, str]]:
-    """Downloads weights into the caches of this machine. What is there is not downloaded again.
-
-    Args:
-        sources: Weights in folders or on the hub.
-        network: A network of torchvision or timm, or an empty string.
-
-    Returns:
-        (whether they are there now, description) for each source and the network. It raises no exceptions, because it
-        runs on other nodes.
-    """
-    wanted = [(f"{source.key}={source.given}", partial(_fetch_source, source)) for source in sources]
-    if network:
-        wanted.append((f"target.network={network}", partial(_fetch_network, network)))
-    lines: list[tuple[bool, str]] = []
-    for name, download in wanted:
-        try:
-            lines.append((True, f"{name}: in {download()}"))
-        except OpenMaiaError as error:
-            lines.append((False, error.message))
-        except Exception as error:  # of the hub's client, torch or the disk
-            lines.append((False, f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:500]}"))
-    return lines
-
-
-def _fetch_source(source: WeightSource) -> str:
-    """Returns the folder with the weights that are loaded, and with all files of the model that are no weights."""
-    if Path(located(source.given)).is_dir():
-        return located(source.given)
-    try:
-        with hub_errors(source.key, source.given):
-            return _download(source)
-    except UsageError:
-        if cached := _cached(source):
-            return str(cached)
-        raise
-
-
-def _cached(source: WeightSource) -> Path | None:
+def cached(source: WeightSource) -> Path | None:
     """Returns the folder in the hub's cache that holds weights of a source. None if there is none, or no such id."""
     try:
         root = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.given, repo_type="model")
@@ -156,26 +99,6 @@ def _cached(source: WeightSource) -> Path | None:
     folder = root / "snapshots" / (reference.read_text().strip() if reference.is_file() else revision)
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     return folder if source.files(names) else None
-
-
-def _download(source: WeightSource) -> str:
-    info = HfApi().model_info(source.given, revision=source.revision)
-    names = [sibling.rfilename for sibling in info.siblings or []]
-    chosen = [name for part in source.files(names).values() for name in part]
-    if not chosen:
-        raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
-    chosen += [name for name in names if not name.endswith(WEIGHTS)]
-    patterns = [re.sub(r"([*?\[])", r"[\1]", name) for name in chosen]
-    return snapshot_download(source.given, revision=source.revision, allow_patterns=patterns)
-
-
-def _fetch_network(network: str) -> str:
-    published = checkpoint(network)
-    if "hub" in published:
-        return _fetch_source(WeightSource(role="target", key="target.network", given=published["hub"]))
-    if "url" not in published:
-        raise UsageError(f"target.network={network} is not known; the nearest are {', '.join(published['nearest'])}")
-    return str(fetch_checkpoint(published["url"], Path(published["path"])).parent)
 
 
 def _inspect(source: WeightSource) -> WeightReport:
@@ -195,8 +118,8 @@ def _on_hub(source: WeightSource) -> WeightReport:
         with hub_errors(source.key, source.given):
             files, types = _published(source)
     except UsageError:
-        if cached := _cached(source):
-            return _in_folder(source, cached, "in the cache")
+        if folder := cached(source):
+            return _in_folder(source, folder, "in the cache")
         raise
     if not files:
         raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")

@@ -143,7 +143,7 @@ class PoolCore:
         queue = self.requests.queue
         oldest = queue.oldest()
         chats = self._spec.concurrency
-        busy = sum(min(handle.in_flight / chats, 1.0) if chats else handle.in_flight > 0 for handle in handles)
+        busy = sum(min(handle.in_flight / max(chats, 1), 1.0) for handle in handles)
         waiting = len(queue) + self.requests.admission.outside
         return PoolStatus(
             incarnation=self.incarnation,

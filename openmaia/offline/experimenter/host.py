@@ -11,17 +11,8 @@ from openmaia.offline.experimenter.eyes import Eyes, Sight, bright_part
 from openmaia.offline.experimenter.judge import HypothesisResult, exemplar_evidence, hypotheses, result
 from openmaia.offline.experimenter.transcript import SeenExemplar, Transcript, read
 
-EXEMPLARS = """\
-for name in ("top", "random"):
-    try:
-        exemplars = tools.dataset_exemplars(system, kind=name)
-    except ToolError as error:
-        print(error)
-        continue
-    for rank, (activation, image) in enumerate(exemplars):
-        print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile})")
-        tools.display(image.original)
-        if name == "top":
+EXEMPLARS = f"""\
+{spurious.LOOK}        if name == "top":
             tools.display(image.masked)
 """
 MEASURE = """\

@@ -6,11 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from openmaia.core.messages import Chat, Reply, user
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
 from tests.conftest import REPOSITORY
-from tests.helpers.loading import FLAWLESS, Counted, Load
+from tests.helpers.loading import FLAWLESS, Counted, Load, repeating
 from tests.helpers.sleeping import killed_dispatcher, pool
 
 pytestmark = pytest.mark.slow
@@ -100,22 +98,14 @@ class Talker:
 @contextmanager
 def conversations(address: PoolAddress, count: int) -> Iterator[None]:
     """So many conversations that go on until the block ends; each must get its own replies."""
-    over = Event()
+    backbones = [PooledBackbone(address, f"caller {number}") for number in range(count)]
 
     def talk(number: int) -> None:
-        backbone = PooledBackbone(address, f"caller {number}")
-        while not over.is_set():
-            chat = Chat(conversation=f"c{number}", messages=[user(f"{number}")], seed=0, max_tokens=1)
-            assert [reply.text for reply in backbone.reply([chat])] == [f"{number}"]
+        chat = Chat(conversation=f"c{number}", messages=[user(f"{number}")], seed=0, max_tokens=1)
+        assert [reply.text for reply in backbones[number].reply([chat])] == [f"{number}"]
 
-    with ThreadPoolExecutor(count) as threads:
-        talking = [threads.submit(talk, number) for number in range(count)]
-        try:
-            yield
-        finally:
-            over.set()
-    for one in talking:
-        one.result()
+    with repeating(talk, count):
+        yield
 
 
 def test_pool_of_a_language_model_shrinks_although_each_replica_has_a_chat(ray_cluster: None):
