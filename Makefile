@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test test-all lint bench agent science applications gpu cluster-test clean
+.PHONY: setup demo docs test test-all lint bench agent science applications gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -22,6 +22,13 @@ setup: .venv/.ready
 
 demo: setup
 	@$(BIN)/openmaia run configs/demo.yaml
+
+# The documentation, into build/docs: executes the notebooks (a few minutes), then builds every page. Warnings are errors.
+docs: setup
+	@$(BIN)/python -m tests.prepare
+	@$(BIN)/python docs/site/notebooks.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "documentation: build/docs/index.html"
 
 lint: setup
 	$(BIN)/ruff check .
@@ -71,4 +78,4 @@ cluster-test: setup
 	$(BIN)/pytest tests/cluster -m cluster -rs --durations=0
 
 clean:
-	rm -rf .venv runs exemplars/*/
+	rm -rf .venv build runs exemplars/*/

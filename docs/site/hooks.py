@@ -1,0 +1,44 @@
+"""The hook of MkDocs that adds what is generated: the references of keys and commands, the results, and the notebooks."""
+
+import sys
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+import command_reference
+import config_reference
+import notebooks
+
+REPOSITORY = Path(__file__).parents[2]
+RESULTS = {
+    "science.md": ("Descriptions of the scripted experimenter", "tests/science/RESULTS.md"),
+    "language-model.md": ("A language model as the agent", "tests/language_model/RESULTS.md"),
+    "applications.md": ("Biases of classifiers", "tests/applications/RESULTS.md"),
+    "spurious.md": ("Spurious features", "openmaia/apps/spurious/RESULTS.md"),
+    "benchmarks.md": ("Pools, sweeps and exemplars", "tests/benchmarks/RESULTS.md"),
+    "cluster.md": ("Jobs and faults on a cluster", "cluster/RESULTS.md"),
+}
+"""Pages of results: the title of each, and the committed file whose text it shows."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the generated pages to those of the folder `docs`."""
+    pages: dict[str, str | bytes] = {
+        "reference/config.md": config_reference.render(),
+        "reference/cli.md": command_reference.render(),
+    }
+    for page, (title, source) in RESULTS.items():
+        pages[f"results/{page}"] = _results(title, source)
+    for path in sorted((REPOSITORY / "docs/notebooks").glob("*.ipynb")):
+        pages |= notebooks.render(path)
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def _results(title: str, source: str) -> str:
+    """Returns the text of a file of results under another title, with a line that names the file."""
+    text = (REPOSITORY / source).read_text().partition("\n")[2]
+    return f"# {title}\n\nThis page is the file `{source}`, which is committed beside what measured it.\n{text}"
