@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import DryRunFileInfo, HfApi, constants, hf_hub_download, snapshot_download
+from huggingface_hub import DryRunFileInfo, HfApi, constants, hf_hub_download
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.file_download import repo_folder_name
 from rich.filesize import decimal
