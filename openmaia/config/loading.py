@@ -23,7 +23,10 @@ SWEEPS = "sweeps"
 A sweep is the execution of one config: the investigations of all its units.
 """
 
-SHARED = (*MACHINE_SECTIONS, "pictures", "generator", "editor", "backbone", "viewer")
+SHARED = (
+    *(section for section in MACHINE_SECTIONS if section != "sandbox"),
+    *("pictures", "generator", "editor", "backbone", "viewer"),
+)
 """Sections that must be equal in all sweeps of a command, because the sweeps use the same pools of models."""
 
 FREE = (
@@ -56,18 +59,23 @@ def load(sources: Sequence[str], _listing: str = "") -> Config:
     return _complete(merged)
 
 
-def restore(values: Mapping[str, Any], source: str) -> Config:
+def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()) -> Config:
     """Returns the config that a run stored.
 
     Args:
         values: The content of its config.yaml.
         source: The name of the run in messages.
+        overlays: YAML files and `key=value` overrides that change it. Later ones win.
 
     Raises:
         UsageError: As `load`.
     """
     with _errors_of(source):
-        return _complete(_merged(OmegaConf.structured(Config), OmegaConf.create(dict(values)), source))
+        merged = _merged(OmegaConf.structured(Config), OmegaConf.create(dict(values)), source)
+    for overlay in overlays:
+        with _errors_of(overlay):
+            merged = _merged(merged, _overlay(overlay), overlay)
+    return _complete(merged)
 
 
 def load_sweeps(sources: Sequence[str]) -> list[Config]:

@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass, field
 
-MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking")
-MACHINE_KEYS = tuple(
-    f"{section}.{key}"
-    for section in ("backbone", "viewer", "evaluate.writer")
-    for key in ("base_url", "concurrency", "timeout", "tries", "outage_minutes")
+MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
+_SERVING = ("base_url", "concurrency", "timeout", "tries", "outage_minutes")
+_ENGINE = ("tensor_parallel", "memory_fraction", "eager")
+MACHINE_KEYS = (
+    *(
+        f"{section}.{key}"
+        for section in ("backbone", "viewer", "evaluate.writer")
+        for key in (*_SERVING, *(f"vllm.{key}" for key in _ENGINE))
+    ),
+    "generator.diffusion.offload",
+    "editor.diffusion.offload",
 )
-"""Keys of other sections that say where a model is served and how it is called."""
+"""Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs."""
 POOLS = ("target", "generator", "editor", "backbone")
 
 

@@ -108,7 +108,7 @@ class LimitsConfig:
 
 @dataclass
 class SandboxConfig:
-    """`sandbox`: bounds of the agent's code."""
+    """`sandbox`: bounds of the agent's code. They may change when a run is resumed."""
 
     seconds: float = 60.0
     """Longest duration of an experiment. Time in services does not count."""

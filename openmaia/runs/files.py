@@ -168,6 +168,11 @@ class Files:
         start = len(self._base.rstrip("/")) + 1
         return {path[start:]: sizes[path] for path in sorted(sizes) if not path.rsplit("/", 1)[-1].startswith(".")}
 
+    def folders(self, name: str) -> list[str]:
+        """Returns the sorted names of the folders directly in a folder. Empty if the folder does not exist."""
+        infos = self._fs.get_file_info(fs.FileSelector(self.path(name), allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
+
     def exists(self, name: str) -> bool:
         """Returns whether there is a file with this name."""
         return self._fs.get_file_info(self.path(name)).type == fs.FileType.File

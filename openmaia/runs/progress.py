@@ -46,7 +46,7 @@ class ProgressFile:
         ]
         text = dumps({"time": now, "began": self._began, "ended": self.ended, "running": rows})
         try:
-            self._run.files.write(FILE, text.encode())
+            self._run.investigations.write(FILE, text.encode())
         except StoreError:
             return  # nothing depends on the file, and the next write may succeed
         self._written = now
@@ -54,7 +54,7 @@ class ProgressFile:
     def close(self) -> None:
         """Deletes the file."""
         try:
-            self._run.files.delete(FILE)
+            self._run.investigations.delete(FILE)
         except OSError:
             return
 
@@ -72,7 +72,7 @@ class DriverProgress:
 def read(run: Run) -> DriverProgress | None:
     """Reads the progress file of a run. Returns None if there is none, or if it is damaged or outdated."""
     try:
-        values: Any = json.loads(run.files.read(FILE) or b"null")
+        values: Any = json.loads(run.investigations.read(FILE) or b"null")
         if values is None or time.time() - values["time"] > STALE:
             return None
         running = {

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
-
-import yaml
+from typing import Any
 
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
-from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.runs import summary, tables
 from openmaia.runs.files import Files, safe
@@ -21,30 +19,29 @@ from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import Lease, is_held, take
 from openmaia.runs.parquet import read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
+from openmaia.runs.results import EVALUATION, EVALUATIONS, TRIALS, RunResults
 
-EXTENSIBLE = ("units", "replicates")
+EXTENSIBLE = ("units", "replicates", "target.layers")
 """Keys that add investigations to a run."""
-EVALUATION, TRIALS = "evaluation", "trials"
-"""Folders of evaluations, and of trials: the measurements of an evaluation before they are scored."""
+TESTED = (EVALUATION, TRIALS, "bias")
+"""Folders of results that depend on the section `evaluate` of the config."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(RunResults):
     """A run directory, local or on an object store.
 
     A record holds everything that happened in one finished investigation. A journal holds the completed turns of a
     running investigation.
     """
 
-    files: Files
-    """The files of the directory."""
-
     @classmethod
     def create(cls, config: Config) -> "Run":
         """Creates the run directory `config.name` in `config.paths.runs`, or opens it to resume the run.
 
         The config may differ from that of the directory in the keys of the machine and in those of EXTENSIBLE. Before
-        the first completed turn it may differ in every key, and earlier failures are deleted.
+        the first completed turn it may differ in every key, and before the first test of a description in those of
+        `evaluate`. Earlier failures are deleted then.
 
         Raises:
             UsageError: The directory cannot be written, another command works on it with another config, or it holds
@@ -62,26 +59,21 @@ class Run:
 
     @classmethod
     def open(cls, path: str) -> "Run":
-        """Opens an existing run. Raises UsageError if the folder is not a run directory."""
-        run = cls(Files(path))
-        if run.files.read("config.yaml") is None:
+        """Opens an existing run, or a further evaluation of one.
+
+        Args:
+            path: The run directory, or `RUN/evaluations/NAME`.
+
+        Raises:
+            UsageError: The folder is not a run directory.
+        """
+        files, given = Files(path), path.rstrip("/")
+        if files.read("config.yaml") is None:
             raise UsageError(f"{path} is not a run directory: it has no config.yaml; give for example runs/demo")
-        return run
-
-    @property
-    def name(self) -> str:
-        """Name of the directory."""
-        return self.files.root.rstrip("/").rsplit("/", 1)[-1]
-
-    def config(self) -> dict[str, Any]:
-        """Returns the resolved config. Raises StoreError if it is damaged."""
-        try:
-            loaded: Any = yaml.safe_load(self.files.read("config.yaml") or b"")
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise StoreError(f"{self.files.path('config.yaml')} is damaged: {' '.join(str(error).split())}") from error
-        if not isinstance(loaded, dict):
-            raise StoreError(f"{self.files.path('config.yaml')} is damaged: it holds no keys and values")
-        return cast(dict[str, Any], loaded)
+        whole = given if f"/{EVALUATIONS}/" in given else files.path("")
+        root, between, name = whole.rpartition(f"/{EVALUATIONS}/")
+        is_further = between and "/" not in name and Files(root).exists("config.yaml")
+        return cls(files, Files(root) if is_further else None)
 
     def _change(self, keys: Sequence[str]) -> None:
         """Prepares the directory for a config that differs in these keys."""
@@ -91,10 +83,16 @@ class Run:
                 "Wait for it or stop it, or give this run another name (name=…)"
             )
         refused = [key for key in keys if key not in EXTENSIBLE]
-        if refused and any(self.files.names(folder) for folder in ("records", "journal")):
+        science = [key for key in refused if not key.startswith("evaluate.")]
+        if science and any(self.files.names(folder) for folder in ("records", "journal")):
             raise UsageError(
-                f"{self.files.root} holds a run of another config: {', '.join(refused)} differ. "
+                f"{self.files.root} holds a run of another config: {', '.join(science)} differ. "
                 "Give the run another name (name=…), or undo the change"
+            )
+        if refused and any(self.files.names(folder) for folder in TESTED):
+            raise UsageError(
+                f"{self.files.root} was evaluated with another config: {', '.join(refused)} differ. Undo the change, or "
+                f"keep a second evaluation beside the first: openmaia evaluate {self.files.root} {refused[0]}=… --as NAME"
             )
         if refused:
             self.files.delete_folder("failures")
@@ -118,11 +116,11 @@ class Run:
         planned = {each for group in groups for each in _members(*group)}
         if missing := sorted((self.done() | self.running()) - planned):
             raise UsageError(
-                f"{self.files.root} holds {len(missing)} investigations that this config leaves out, such as "
+                f"{self.investigations.root} holds {len(missing)} investigations that this config leaves out, such as "
                 f"{missing[0].unit}: units can be added to a run, but not taken away. Name them again, or give the run "
                 "another name (name=…)"
             )
-        self.files.write("plan.json", dumps(groups).encode())
+        self.investigations.write("plan.json", dumps(groups).encode())
 
     def plan(self) -> list[InvestigationId]:
         """Returns all investigations of the run in order, finished or not. Empty if there is no plan."""
@@ -138,7 +136,7 @@ class Run:
         Records are listed one layer at a time, so that the memory does not grow with the run.
         """
         for group in self._plan():
-            done = set(self.files.names(f"records/{safe(group[0])}/{safe(group[1])}"))
+            done = set(self.investigations.names(f"records/{safe(group[0])}/{safe(group[1])}"))
             yield from (each for each in _members(*group) if _record_name(each) not in done)
 
     def pending(self) -> list[InvestigationId]:
@@ -147,7 +145,7 @@ class Run:
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
         """Returns groups of (target, layer, replicate, indices)."""
-        plan: list[Any] = self.files.read_json("plan.json") or []
+        plan: list[Any] = self.investigations.read_json("plan.json") or []
         return [(target, layer, replicate, indices) for target, layer, replicate, indices in plan]
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -155,31 +153,31 @@ class Run:
     def publish(self, record: Record) -> None:
         """Writes the record of a finished investigation. Its journal and an earlier failure are deleted afterwards."""
         investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
-        self.files.write(_record_name(investigation), write_record(record))
-        self.files.delete(f"failures/{investigation.path}.json")
+        self.investigations.write(_record_name(investigation), write_record(record))
+        self.investigations.delete(f"failures/{investigation.path}.json")
         with suppress(OSError):  # a journal that cannot be deleted does no harm, because the record counts
             self.journal(investigation).clear()
 
     def record(self, investigation: InvestigationId) -> Record:
         """Reads a record. Raises UsageError if there is none, and StoreError if it is damaged."""
-        data = self.files.read(_record_name(investigation))
+        data = self.investigations.read(_record_name(investigation))
         if data is None:
             raise UsageError(
-                f"{self.files.root} has no record of {investigation.unit} (replicate {investigation.replicate})"
+                f"{self.investigations.root} has no record of {investigation.unit} (replicate {investigation.replicate})"
             )
         return read_record(data)
 
     def record_path(self, investigation: InvestigationId) -> str:
         """Returns the full path of a record, for messages."""
-        return self.files.path(_record_name(investigation))
+        return self.investigations.path(_record_name(investigation))
 
     def done(self) -> set[InvestigationId]:
         """Returns the investigations with a record."""
-        return self.artifacts("records")
+        return self._found("records")
 
     def is_done(self, investigation: InvestigationId) -> bool:
         """Returns whether an investigation has a record."""
-        return self.files.exists(_record_name(investigation))
+        return self.investigations.exists(_record_name(investigation))
 
     def headers(self) -> list[dict[str, Any]]:
         """Returns the `openmaia.runs.summary.summary` of each finished investigation.
@@ -189,13 +187,13 @@ class Run:
         return list(self._headers())
 
     def _headers(self) -> Iterator[dict[str, Any]]:
-        for name in self.files.names("records"):
-            yield tables.header(self.files, name)["summary"]
+        for name in self.investigations.names("records"):
+            yield tables.header(self.investigations, name)["summary"]
 
     def summary(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the `openmaia.runs.summary.summary` of an investigation, or None before it is finished."""
         name = _record_name(investigation)
-        return tables.header(self.files, name)["summary"] if self.is_done(investigation) else None
+        return tables.header(self.investigations, name)["summary"] if self.is_done(investigation) else None
 
     def write_summary(self) -> None:
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations."""
@@ -207,15 +205,18 @@ class Run:
             unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
             yield summary.table_row(row, self.score(InvestigationId(unit=unit, replicate=row["replicate"])))
 
+    def _found(self, folder: str) -> set[InvestigationId]:
+        return {InvestigationId.of_path(name) for name in self.investigations.names(folder)}
+
     # -- investigations that are running or failed -------------------------------------------------------------------
 
     def journal(self, investigation: InvestigationId) -> FolderJournal:
         """Returns the journal of an investigation. It is empty before the first turn is completed."""
-        return FolderJournal(self.files, f"journal/{investigation.path}")
+        return FolderJournal(self.investigations, f"journal/{investigation.path}")
 
     def turns_begun(self) -> Counter[InvestigationId]:
         """Returns the number of completed turns of each investigation that has a journal."""
-        return Counter(InvestigationId.of_path(name.rsplit("/", 1)[0]) for name in self.files.names("journal"))
+        return Counter(InvestigationId.of_path(name.rsplit("/", 1)[0]) for name in self.investigations.names("journal"))
 
     def running(self) -> set[InvestigationId]:
         """Returns the investigations that have a journal and are neither finished nor failed."""
@@ -229,59 +230,27 @@ class Run:
             cause: The error message.
         """
         failure = {"cause": cause, "time": time.time()}
-        self.files.write(f"failures/{investigation.path}.json", dumps(failure).encode())
+        self.investigations.write(f"failures/{investigation.path}.json", dumps(failure).encode())
 
     def failed(self) -> set[InvestigationId]:
         """Returns the failed investigations that have no record.
 
         A process that was lost may report a failure after another process has written the record.
         """
-        return {each for each in self.artifacts("failures") if not self.is_done(each)}
+        return {each for each in self._found("failures") if not self.is_done(each)}
 
     def failures(self) -> dict[InvestigationId, str]:
         """Returns the causes of the failed investigations, sorted by investigation."""
-        failures = {each: self.files.read_json(f"failures/{each.path}.json") for each in sorted(self.failed())}
+        failures = {each: self.investigations.read_json(f"failures/{each.path}.json") for each in sorted(self.failed())}
         return {each: failure["cause"] for each, failure in failures.items() if failure is not None}
-
-    # -- evaluations and other results -------------------------------------------------------------------------------
-
-    def write_artifact(self, folder: str, investigation: InvestigationId, data: bytes) -> None:
-        """Writes a Parquet file with a result about an investigation to a folder, such as `evaluation` or `bias`."""
-        self.files.write(f"{folder}/{investigation.path}.parquet", data)
-
-    def artifact(self, folder: str, investigation: InvestigationId) -> bytes | None:
-        """Returns the Parquet file that `write_artifact` wrote, or None if there is none."""
-        return self.files.read(f"{folder}/{investigation.path}.parquet")
-
-    def artifacts(self, folder: str) -> set[InvestigationId]:
-        """Returns the investigations that have a result in a folder."""
-        return {InvestigationId.of_path(name) for name in self.files.names(folder)}
-
-    def delete_artifact(self, folder: str, investigation: InvestigationId) -> None:
-        """Deletes the file that `write_artifact` wrote, if it exists."""
-        self.files.delete(f"{folder}/{investigation.path}.parquet")
-
-    def evaluated(self) -> set[InvestigationId]:
-        """Returns the investigations with an evaluation."""
-        return self.artifacts(EVALUATION)
-
-    def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the statistics of the evaluation of an investigation, or None if there is none."""
-        name = f"{EVALUATION}/{investigation.path}.parquet"
-        return tables.header(self.files, name)["scores"] if self.files.exists(name) else None
-
-    def scores(self) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the statistics of all evaluations by investigation. Only the footers of the files are read."""
-        names = self.files.names(EVALUATION)
-        return {InvestigationId.of_path(name): tables.header(self.files, name)["scores"] for name in names}
 
     def take_lease(self) -> Lease:
         """Takes the lease of the run. Raises UsageError if another driver holds it."""
-        return take(self.files)
+        return take(self.investigations)
 
     def is_driven(self) -> bool:
         """Returns whether a driver process currently works on the run, that is, holds its lease."""
-        return is_held(self.files)
+        return is_held(self.investigations)
 
 
 def _members(target: str, layer: str, replicate: int, indices: Sequence[int]) -> Iterator[InvestigationId]:

@@ -60,7 +60,7 @@ def counts(run: Run) -> RunCounts:
         for each in {**dict.fromkeys(since), **dict.fromkeys(turns)}
         if each not in failures and not run.is_done(each)
     )
-    done, planned = len(run.files.names("records")), run.planned()
+    done, planned = len(run.investigations.names("records")), run.planned()
     return RunCounts(
         name=run.name,
         pending=max(planned - done - len(running) - len(failures), 0),

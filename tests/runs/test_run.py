@@ -48,6 +48,8 @@ def test_run_resumes_under_its_config_on_other_machines(tmp_path: Path):
         "pools.target.min_replicas=2",
         "backbone.base_url=http://127.0.0.1:9",
         "viewer.tries=2",
+        "sandbox.memory_mb=2048",
+        "backbone.vllm.memory_fraction=0.5",
     ]
     resumed = Run.create(config(tmp_path, *machine))
     assert resumed.done() == {PLAN[0]}
@@ -90,6 +92,15 @@ def test_units_can_be_added_to_a_run_but_not_taken_away(run: Run, tmp_path: Path
     with pytest.raises(UsageError, match=r"holds 1 investigations that this config leaves out, such as .*layer.*7"):
         more.set_plan(UNITS[1:], 2)
     assert len(more.plan()) == 8
+
+
+def test_way_of_testing_may_change_before_the_first_test(tmp_path: Path):
+    first = Run.create(config(tmp_path))
+    first.publish(record())
+    assert Run.create(config(tmp_path, "evaluate.n=7")).config()["evaluate"]["n"] == 7
+    first.write_artifact(EVALUATION, PLAN[0], b"x")
+    with pytest.raises(UsageError, match=r"evaluate\.n differ.*openmaia evaluate .*demo evaluate\.n=… --as NAME"):
+        Run.create(config(tmp_path, "evaluate.n=8"))
 
 
 def test_another_command_at_work_keeps_its_config(run: Run, tmp_path: Path):

@@ -1,5 +1,6 @@
 """`openmaia evaluate`: the scores of descriptions, and forced choices by people or by a model."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -7,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openmaia.cli.commands.common import RunPaths
 from openmaia.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from openmaia.config.schema import Config
     from openmaia.runs.run import Run
 
 
 def evaluate(
-    runs: RunPaths,
+    runs: Annotated[list[str], typer.Argument(help="Run directories, and key=value overrides or YAML files for --as.")],
     page: Annotated[
         Path | None,
         typer.Option("--2afc-page", help="Only write a blind page on which people choose between labels."),
@@ -26,32 +27,96 @@ def evaluate(
     judge: Annotated[
         bool, typer.Option("--2afc-judge", help="Only ask the model that writes the test prompts the same questions.")
     ] = False,
+    name: Annotated[
+        str, typer.Option("--as", help="Keep this evaluation in RUN/evaluations/NAME, beside the others of the run.")
+    ] = "",
 ) -> None:
     """Tests the descriptions of finished runs by the predictive protocol, in this process, and compares several runs.
 
-    Example: openmaia evaluate runs/demo runs/other
+    Overrides test them in another way. Such an evaluation has a name, and RUN/evaluations/NAME is a run directory
+    for show, report, figures and evaluate. Continues what was stopped.
+
+    Examples:
+
+    openmaia evaluate runs/demo runs/other
+
+    openmaia evaluate runs/demo evaluate.n=60 --as n60
+
+    openmaia evaluate runs/demo runs/demo/evaluations/n60
     """
+    paths, overlays = split(runs)
     if (page is not None) + bool(answers) + judge > 1:
         raise UsageError("--2afc-page, --2afc-answers and --2afc-judge were given together; give one of them at a time")
+    if (page is not None or answers or judge) and (overlays or name):
+        raise UsageError(f"{(*overlays, '--as')[0]} is not for the forced choices (--2afc-…); leave it out")
     if page is not None:
-        write_page(runs, page)
+        write_page(paths, page)
     elif answers:
-        score_files(runs, answers)
+        score_files(paths, answers)
     elif judge:
-        ask_model(runs)
+        ask_model(paths)
     else:
-        _score(runs)
+        _score(paths, overlays, name)
 
 
-def _score(paths: Sequence[str]) -> None:
-    opened = _opened(paths)
-    for run, _ in opened:
+def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divides arguments into run directories, and into YAML files and key=value overrides.
+
+    Raises:
+        UsageError: There is no run directory.
+    """
+    overlays = [each for each in given if re.match(r"[\w.]+=|.*\.ya?ml$", each) and not Path(each).is_dir()]
+    paths = [each for each in given if each not in overlays]
+    if not paths:
+        raise UsageError(f"{' '.join(given)}: no run directory was given; name one, such as runs/demo")
+    return paths, overlays
+
+
+TESTING = ("evaluate.", "generator.", "seed")
+"""Beginnings of the keys that an evaluation may change. The others say how the descriptions were found."""
+
+
+def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Config]":
+    """Returns the run that holds the evaluation, and its config.
+
+    Raises:
+        UsageError: The overlays change keys that are not in TESTING, or change some without a name.
+    """
+    from openmaia.config.loading import differing_keys, restore, to_dict
+    from openmaia.runs.further import configure, further_evaluation
+
+    kept = further_evaluation(run, name) if name else run
+    stored = (kept if kept.files.exists("config.yaml") else run).config()
+    settings = restore(stored, kept.files.root, overlays)
+    changed = differing_keys(run.config(), to_dict(settings))
+    if foreign := [key for key in changed if not key.startswith(TESTING)]:
+        raise UsageError(
+            f"{', '.join(foreign)}: an evaluation tests the descriptions that {run.files.root} holds, and may change only "
+            "evaluate.…, generator.…, seed and the keys of the machine; give others to openmaia run name=…"
+        )
+    if changed and not name:
+        raise UsageError(
+            f"{run.files.root} has an evaluation with another {', '.join(changed)}; add --as NAME to keep a second one "
+            "beside it"
+        )
+    if name:
+        configure(kept, settings)
+    return kept, settings
+
+
+def _score(paths: Sequence[str], overlays: Sequence[str], name: str) -> None:
+    from openmaia.runs.run import Run
+
+    given = [Run.open(path) for path in paths]
+    for run in given:
         if not run.done():
             raise UsageError(
                 f"{run.files.root} holds no finished investigation and so no description; run it with openmaia run"
             )
-    for run, _ in opened:
-        _score_run(run)
+    evaluated = [_settings(run, overlays, name) for run in given]
+    for run, settings in evaluated:
+        _score_run(run, settings)
+    opened = _named([run for run, _ in evaluated])
     if len(opened) > 1:
         from openmaia.cli.terminal.scores import show_comparison
         from openmaia.evaluation.analysis.comparison import compare_runs
@@ -60,21 +125,21 @@ def _score(paths: Sequence[str]) -> None:
         show_comparison(compare_runs(opened, resamples))
 
 
-def _score_run(run: "Run") -> None:
+def _score_run(run: "Run", settings: "Config") -> None:
     from openmaia.cli.assembly.evaluation import design, in_process
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
     from openmaia.cli.terminal.scores import show_reliability, show_scores
-    from openmaia.config.loading import restore
     from openmaia.evaluation.run import evaluate_run
 
-    settings = restore(run.config(), run.files.root)
     with Terminal() as terminal:
         evaluate_run(run, in_process(settings), design(settings), partial(terminal.progress, "evaluation"))
     run.write_summary()
     show_units(run, settings.evaluate.bootstrap)
     show_scores(run, settings.evaluate.bootstrap)
     show_reliability(run)
+    if run.source is not None:
+        print(f"evaluation: {run.files.root}")
 
 
 def write_page(runs: Sequence[str], page: Path) -> None:
@@ -172,10 +237,15 @@ def ask_model(runs: Sequence[str]) -> None:
 
 def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
     """Opens the runs, each with a name that tells it from the others."""
-    from openmaia.reporting.browser.write import named
     from openmaia.runs.run import Run
 
-    return list(named([Run.open(path) for path in paths]))
+    return _named([Run.open(path) for path in paths])
+
+
+def _named(runs: "Sequence[Run]") -> "list[tuple[Run, str]]":
+    from openmaia.reporting.browser.write import named
+
+    return list(named(runs))
 
 
 def _bytes(path: Path) -> bytes:

@@ -22,6 +22,7 @@ from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
+from openmaia.runs.further import further_evaluations
 from openmaia.runs.records import Turn
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, RunningInvestigation, counts, rows
@@ -52,6 +53,8 @@ def show_state(run: Run, resamples: int) -> None:
     if state.done:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)
+    for further in further_evaluations(run):
+        say(f"further evaluation: openmaia show {further.files.root}")
 
 
 def show_conduct(name: str, conduct: AgentConduct) -> None:
@@ -156,7 +159,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
             f"AUC on a description's own images minus AUC on another unit's: mean {difference.mean:+.3f} "
             f"(95 % bootstrap interval {difference.low:+.3f} to {difference.high:+.3f}, over units)"
         )
-    if sizes := list(run.files.sizes("records").values()):
+    if sizes := list(run.investigations.sizes("records").values()):
         say(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit")
 
 

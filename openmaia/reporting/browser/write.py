@@ -180,11 +180,11 @@ def _pages(run: Run, summary: RunSummary) -> Iterator[UnitPage]:
 
 def _made_from(run: Run, row: UnitRow, near: Neighbours) -> str:
     """Returns the cache key of a page; empty on an object store, where file times are not reliable."""
-    root = run.files.local
-    if root is None:
+    root, own = run.investigations.local, run.files.local
+    if root is None or own is None:
         return ""
     stem = f"{safe(row.unit.target)}/{safe(row.unit.layer)}/{row.unit.index}-{row.investigation.replicate}.parquet"
-    paths = (root / folder / stem for folder in ("records", "evaluation"))
+    paths = (root / "records" / stem, own / EVALUATION / stem)
     times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
     return dumps([design(), times, *near])
 

@@ -1,0 +1,48 @@
+"""Further evaluations of a run: RUN/evaluations/NAME tests the same descriptions with another config."""
+
+from openmaia.config.loading import differing_keys, to_dict, to_yaml
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.runs.files import Files, safe
+from openmaia.runs.results import EVALUATIONS
+from openmaia.runs.run import TESTED, Run
+
+
+def further_evaluation(run: Run, name: str) -> Run:
+    """Returns the further evaluation of a run that has a name. It need not exist.
+
+    Raises:
+        UsageError: The name cannot be the name of a folder, or the run is a further evaluation itself.
+    """
+    if run.source is not None:
+        raise UsageError(
+            f"{run.files.root} is a further evaluation; give the run itself ({run.source.root}) with --as {name}"
+        )
+    if not name.strip() or safe(name) != name:
+        raise UsageError(f"--as {name!r}: expected a name of letters, digits, - and _, such as --as n60")
+    return Run(Files(f"{run.files.root.rstrip('/')}/{EVALUATIONS}/{name}"), run.files)
+
+
+def further_evaluations(run: Run) -> list[Run]:
+    """Returns the further evaluations of a run, sorted by name."""
+    if run.source is not None:
+        return []
+    further = [further_evaluation(run, name) for name in run.files.folders(EVALUATIONS)]
+    return [each for each in further if each.files.exists("config.yaml")]
+
+
+def configure(further: Run, config: Config) -> None:
+    """Saves the config of a further evaluation.
+
+    Raises:
+        UsageError: It holds results of another config. The message names the keys that differ.
+    """
+    is_new = not further.files.exists("config.yaml")
+    changed = [] if is_new else differing_keys(further.config(), to_dict(config))
+    if changed and any(further.files.names(folder) for folder in TESTED):
+        raise UsageError(
+            f"{further.files.root} holds an evaluation of another config: {', '.join(changed)} differ. "
+            "Give another name (--as NAME), or undo the change"
+        )
+    further.files.create()
+    further.files.write("config.yaml", to_yaml(config).encode())
