@@ -111,7 +111,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _requests(pairs: Sequence[Contrast], run_seed: int) -> list[Generation]:
-    """Returns the requests for both images of each pair. They share a seed, so that layout and background agree."""
+    """Returns the requests for both images of each pair. They share a seed, so that layout and background agree.
+
+    They show images of the test split, which the agent has not seen.
+    """
     occurrences: Counter[str] = Counter()
     requests: list[Generation] = []
     for pair in pairs:
@@ -119,5 +122,5 @@ def _requests(pairs: Sequence[Contrast], run_seed: int) -> list[Generation]:
         key = " | ".join(prompts)
         number = seed(run_seed, "confirm", key, occurrences[key])
         occurrences[key] += 1
-        requests += [Generation(prompt=prompt, seed=number) for prompt in prompts]
+        requests += [Generation(prompt=prompt, seed=number, split="test") for prompt in prompts]
     return requests

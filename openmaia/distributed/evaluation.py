@@ -16,6 +16,7 @@ from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
 from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
+from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation
 from openmaia.evaluation.run import score_trials, unevaluated_claims
 from openmaia.evaluation.services import EvaluationServices
@@ -72,7 +73,8 @@ class EvaluationWorker:
         own = sweep.pools.services(sweep.exemplars, caller)
         services = replace(services, generator=own.generator, target=own.target)
         design = sweep.assembly.design(sweep.config)
-        trial = evaluate_investigation(read_claim(sweep.run, investigation), services, design, reference)
+        drawn = explored(sweep.run.drawn_prompts(investigation))
+        trial = evaluate_investigation(read_claim(sweep.run, investigation), services, design, reference, drawn)
         sweep.run.write_artifact(TRIALS, investigation, trial)
 
     def score(self, number: int) -> None:

@@ -14,6 +14,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.overlap import ExploredPrompts, fold
 from openmaia.evaluation.prompts import PromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import LayerScale, Stimulus
@@ -41,10 +42,12 @@ class ReferenceData:
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars. If
     a layer is missing, its trials are standardised by their own control images."""
 
-    def controls(self, claim: Claim, writer: PromptWriter) -> tuple[list[Stimulus], list[FloatArray]]:
+    def controls(
+        self, claim: Claim, writer: PromptWriter, explored: ExploredPrompts = frozenset()
+    ) -> tuple[list[Stimulus], list[FloatArray]]:
         """Returns a claim's control images: unrelated images that do not show what the claim names, and photographs.
 
-        If the prompt writer cannot say which unrelated prompts show it, all unrelated images are left out.
+        Unrelated images whose prompts are in `explored` are left out. If the prompt writer cannot say which unrelated prompts show it, all unrelated images are left out.
 
         Returns:
             The images with the activation of the claim's unit, and for each image the responses of all units of the
@@ -54,7 +57,8 @@ class ReferenceData:
             related = writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])
         except UnansweredQuestion:
             related = frozenset(range(len(self.unrelated)))
-        rows = [row for row in range(len(self.unrelated)) if row not in related]
+        drawn = {row for row, stimulus in enumerate(self.unrelated) if fold(stimulus.prompt) in explored}
+        rows = [row for row in range(len(self.unrelated)) if row not in related | drawn]
         photographs = self.photographs[: self.random]
         responses = [self.unrelated_responses[claim.unit.layer][row] for row in rows]
         responses += [self.photograph_responses[claim.unit.layer][row] for row in range(len(photographs))]

@@ -1,6 +1,7 @@
 """Writes the prompts of the images with which a claim is tested.
 
-Positive prompts show what the claim names, neutral prompts do not.
+Positive prompts show what the claim names, neutral prompts do not. No prompt repeats, apart from case and white space, one
+that was drawn in the investigation of the unit. In this the presets of the papers differ from what was published.
 
 Presets:
     labels: n positive prompts, divided evenly among the labels, each with a matched neutral prompt (our default).
@@ -15,7 +16,7 @@ Presets:
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -30,6 +31,7 @@ from openmaia.evaluation.language_model import (
     parse_pairs,
     template,
 )
+from openmaia.evaluation.overlap import ExploredPrompts, fold
 
 PromptPreset = Literal["labels", "paper", "repo", "pairing"]
 PromptRole = Literal["positive", "neutral"]
@@ -64,8 +66,10 @@ class PromptWriter(Protocol):
         """The writer's name in results."""
         ...
 
-    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
-        """Returns n positive prompts, followed by n neutral ones."""
+    def write(
+        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+    ) -> list[StimulusPrompt]:
+        """Returns n positive prompts, followed by n neutral ones; fewer if there are no more outside of `explored`."""
         ...
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
@@ -88,18 +92,28 @@ class ModelPromptWriter:
         """The model's name."""
         return self.model.name
 
-    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
-        """Asks one question for each label. No prompt may show another label of the claim."""
+    def write(
+        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+    ) -> list[StimulusPrompt]:
+        """Asks one question for each label, and at most a second one for prompts that must not be used or repeat others.
+
+        No prompt may show another label of the claim.
+        """
         labels = claim.statements
         rows: list[tuple[str, str, str]] = []
+        uses = Counter[str]()
         for number, label in enumerate(labels):
             count = n // len(labels) + (number < n % len(labels))
             if count:
                 others = [other for other in labels if other != label]
                 avoid = f"Neither prompt may show any of these: {'; '.join(others)}." if others else ""
-                text = template("pairs", claim=label, n=count, avoid=avoid) + "\n" + template("lines", n=count)
-                question = Question.of(text, run_seed=run_seed)
-                pairs = self.model.ask(question, lambda answer, k=count: parse_pairs(answer, k))
+
+                def ask(missing: int, used: str, label: str = label, avoid: str = avoid) -> list[tuple[str, ...]]:
+                    text = template("pairs", claim=label, n=missing, avoid=f"{avoid}\n{used}".strip())
+                    question = Question.of(f"{text}\n{template('lines', n=missing)}", run_seed=run_seed)
+                    return self.model.ask(question, lambda answer: parse_pairs(answer, missing))
+
+                pairs = ask_for_new(ask, count, explored, uses)
                 rows += [(label, positive, neutral) for positive, neutral in pairs]
         return seed_pairs(rows, run_seed)
 
@@ -124,41 +138,110 @@ class PublishedPromptWriter(ModelPromptWriter):
 
     preset: PromptPreset
 
-    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
+    def write(
+        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+    ) -> list[StimulusPrompt]:
         """Returns n positive prompts, followed by n neutral ones.
 
         The model gets the labels of the claim in the preset `repo`, and its description in the other presets.
         """
         statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
         prompts: list[StimulusPrompt] = []
+        uses = Counter[str]()
         for role in PROMPT_ROLES:
-            text = template(role, claim=statement or claim.text, n=n) + "\n" + template("lines", n=n)
-            for prompt in self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n)):
+
+            def ask(missing: int, used: str, role: PromptRole = role) -> list[tuple[str, ...]]:
+                text = template(role, claim=statement or claim.text, n=missing)
+                text = "\n".join(filter(None, (text, used, template("lines", n=missing))))
+                question = Question.of(text, run_seed=run_seed)
+                return [(prompt,) for prompt in self.model.ask(question, lambda answer: parse_list(answer, missing))]
+
+            for (prompt,) in ask_for_new(ask, n, explored, uses):
                 number = seed(run_seed, "evaluate", prompt, 0)
                 prompts.append(StimulusPrompt(role=role, label="", prompt=prompt, seed=number))
         return prompts
+
+
+AskForPrompts = Callable[[int, str], list[tuple[str, ...]]]
+"""Asks for a number of prompts, or pairs of prompts. The second argument says which prompts must not be written again."""
+
+
+def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Counter[str]) -> list[tuple[str, ...]]:
+    """Asks for n prompts, or pairs of prompts, and once more for as many as cannot be used.
+
+    Those that contain a prompt in `explored` are left out. Those that only repeat another test prompt are used if there
+    are too few others.
+
+    Args:
+        ask: Asks the language model.
+        n: The number of prompts or pairs.
+        explored: Folded prompts that must not be used.
+        uses: How often each folded prompt was used so far. The new ones are added.
+
+    Returns:
+        At most n prompts or pairs.
+
+    Raises:
+        UnansweredQuestion: The model gave no usable answer, or only prompts in `explored`.
+    """
+    new: list[tuple[str, ...]] = []
+    refused: list[tuple[str, ...]] = []
+    for _ in range(2):
+        if len(new) == n:
+            break
+        try:
+            answers = ask(n - len(new), _not_again(refused))
+        except UnansweredQuestion:
+            if not refused:
+                raise
+            break
+        for prompts in answers:
+            folded = [fold(prompt) for prompt in prompts]
+            is_new = not any(prompt in explored or uses[prompt] for prompt in folded)
+            (new if is_new else refused).append(prompts)
+            if is_new:
+                uses.update(folded)
+    repeated = [prompts for prompts in refused if not any(fold(prompt) in explored for prompt in prompts)]
+    if not new and not repeated:
+        raise UnansweredQuestion(f"all {len(refused)} prompts that were written are prompts that the agent drew")
+    return (new + repeated)[:n]
+
+
+def _not_again(prompts: Sequence[tuple[str, ...]]) -> str:
+    if not prompts:
+        return ""
+    return "\n".join(("Do not write these prompts again:", *(f"- {prompt}" for each in prompts for prompt in each)))
 
 
 WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
 """The prompts of a claim (empty for an abstention), or the error that says why they could not be written."""
 
 
-def write_prompts(claim: Claim, writer: PromptWriter, n: int, run_seed: int) -> WrittenPrompts:
-    """Writes the prompts of one claim. An UnansweredQuestion is returned instead of raised."""
+def write_prompts(
+    claim: Claim, writer: PromptWriter, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+) -> WrittenPrompts:
+    """Writes the prompts of one claim, none of which is in `explored`.
+
+    An UnansweredQuestion is returned instead of raised.
+    """
     try:
-        return [] if claim.is_abstention else writer.write(claim, n, run_seed)
+        return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored)
     except UnansweredQuestion as error:
         return error
 
 
-def write_paired(claims: Sequence[Claim], model: LanguageModel, run_seed: int) -> list[WrittenPrompts]:
+def write_paired(
+    claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
+) -> list[WrittenPrompts]:
     """Writes the prompts of the preset `pairing` (see the module) for the claims of several methods about one unit.
+
+    No prompt is in `explored`.
 
     Returns:
         For each claim, in the order of `claims`, its prompts or the error.
     """
     writer = PublishedPromptWriter(model, "pairing")
-    written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed) for claim in claims]
+    written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
     seeds: dict[str, int] = {}
     for prompts in written:
         for each in prompts if isinstance(prompts, list) else ():

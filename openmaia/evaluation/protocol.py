@@ -16,6 +16,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
 from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.overlap import ExploredPrompts, measure_overlap
 from openmaia.evaluation.prompts import WrittenPrompts, write_paired, write_prompts
 from openmaia.evaluation.scores import Evaluation, compare_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -24,7 +25,11 @@ from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Trial, is_drawable, 
 
 
 def evaluate_investigation(
-    claim: Claim, services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
+    claim: Claim,
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    reference: ReferenceData,
+    explored: ExploredPrompts,
 ) -> bytes:
     """Tests the claim of one investigation.
 
@@ -33,6 +38,7 @@ def evaluate_investigation(
         services: Generator, target, writer, and judge.
         design: The prompt preset and the numbers of images.
         reference: From `prepare_reference`, the same for all investigations of the run.
+        explored: The prompts that were drawn in the investigation, which no test image may use.
 
     Returns:
         The trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
@@ -40,24 +46,31 @@ def evaluate_investigation(
     Raises:
         ServiceError: A service failed for good.
     """
-    return to_parquet(run_trials([claim], services, design, reference)[0])
+    return to_parquet(run_trials([claim], services, design, reference, explored)[0])
 
 
 def run_trials(
-    claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
+    claims: Sequence[Claim],
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    reference: ReferenceData,
+    explored: ExploredPrompts = frozenset(),
 ) -> list[Trial]:
     """Tests the claims of several methods about one unit. Returns their trials in the same order.
+
+    No test image has a prompt in `explored`, the prompts that were drawn in the investigation of the unit.
 
     Raises:
         ServiceError: A service failed for good.
     """
     if design.preset == "pairing":
         assert services.model is not None
-        written = write_paired(claims, services.model, design.seed)
+        written = write_paired(claims, services.model, design.seed, explored)
     else:
-        written = [write_prompts(claim, services.writer, design.prompts, design.seed) for claim in claims]
+        written = [write_prompts(claim, services.writer, design.prompts, design.seed, explored) for claim in claims]
     return [
-        _run_trial(claim, prompts, services, design, reference) for claim, prompts in zip(claims, written, strict=True)
+        _run_trial(claim, prompts, services, design, reference, explored)
+        for claim, prompts in zip(claims, written, strict=True)
     ]
 
 
@@ -86,6 +99,7 @@ def _run_trial(
     services: EvaluationServices,
     design: EvaluationDesign,
     reference: ReferenceData,
+    explored: ExploredPrompts,
 ) -> Trial:
     if isinstance(prompts, UnansweredQuestion) or not prompts:
         return Trial(
@@ -96,13 +110,16 @@ def _run_trial(
             protocol=design.preset,
         )
     own, own_responses = run_stimuli(claim, prompts, services.generator, services.target, services.judge)
-    controls, control_responses = reference.controls(claim, services.writer)
+    controls, control_responses = reference.controls(claim, services.writer, explored)
     stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])
+    pairs = sum(prompt.role == "positive" for prompt in prompts)
     layer_scale = reference.scales.get(claim.unit.layer)
     matrix, location, scale = standardise(responses, stimuli, layer_scale)
     return Trial(
         claim=claim,
         outcome="tested" if is_drawable(own) else "undrawable",
+        cause="" if pairs == design.prompts else f"{pairs} of {design.prompts} prompts: the agent drew the others",
+        overlap=measure_overlap([stimulus.prompt for stimulus in stimuli if stimulus.prompt], explored),
         writer=services.writer.name,
         protocol=design.preset,
         stimuli=tuple(stimuli),

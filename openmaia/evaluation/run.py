@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
 from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials, to_parquet
@@ -29,7 +30,9 @@ def evaluate_run(
     if untested:
         reference = prepare_reference({claim.unit.layer for claim in untested}, services, design)
         for done, claim in enumerate(untested, start=len(unevaluated) - len(untested) + 1):
-            run.write_artifact(TRIALS, claim.investigation, evaluate_investigation(claim, services, design, reference))
+            drawn = explored(run.drawn_prompts(claim.investigation))
+            trial = evaluate_investigation(claim, services, design, reference, drawn)
+            run.write_artifact(TRIALS, claim.investigation, trial)
             progress(done, len(unevaluated))
     if unevaluated:
         score_trials(run, unevaluated)

@@ -43,6 +43,8 @@ class Evaluation:
             "method": trial.claim.method,
             "standard": trial.standard,
             "others": [other.claim.unit.index for other in self.others],
+            "overlap_exact": None if trial.overlap is None else trial.overlap.exact,
+            "overlap_words": None if trial.overlap is None else trial.overlap.words,
         }
         scores |= _own_scores(trial) | _label_scores(trial) | _control_scores(trial) | identification(trial)
         others = [auc(*_values(self.groups_of(other))) for other in self.others]

@@ -14,13 +14,14 @@ from openmaia.core.errors import StoreError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.overlap import PromptOverlap
 from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables
 from openmaia.runs.records import dumps
 from openmaia.runs.run import EVALUATION, TRIALS, InvestigationId, Run
 
-VERSION = 2
+VERSION = 3
 
 _COLUMNS = [
     ("role", pa.string()),
@@ -58,6 +59,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         "location": _encode(trial.location),
         "scale": _encode(trial.scale),
         "detection": dict(trial.detection),
+        "overlap": None if trial.overlap is None else asdict(trial.overlap),
     }
     if isinstance(result, Evaluation):
         header["scores"] = result.scores
@@ -86,6 +88,7 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
             location=_decode(header["location"]),
             scale=_decode(header["scale"]),
             detection=header["detection"],
+            overlap=None if header["overlap"] is None else PromptOverlap(**header["overlap"]),
             **header["trial"],
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ from openmaia.core.services import Generation, Generator, LayerProbe, Target
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge
+from openmaia.evaluation.overlap import PromptOverlap
 from openmaia.evaluation.prompts import StimulusPrompt
 
 DeviationMatrix = npt.NDArray[np.float16]
@@ -63,7 +64,9 @@ class Trial:
     """tested, abstained, undrawable (at least half of the positive images fail the check), or unwritten (no usable
     prompts)."""
     cause: str = ""
-    """The reason why no usable prompts were written; empty otherwise."""
+    """The reason why no usable prompts, or too few, were written; empty otherwise."""
+    overlap: PromptOverlap | None = None
+    """The overlap of the prompts with those of the investigation. None without images."""
     writer: str = ""
     protocol: str = ""
     stimuli: tuple[Stimulus, ...] = ()

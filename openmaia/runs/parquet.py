@@ -113,6 +113,24 @@ def read_record(data: bytes) -> Record:
         raise StoreError(f"a record is incomplete: {error!r}") from error
 
 
+def drawn_prompts(data: bytes) -> list[str]:
+    """Reads the prompts and instructions of all images that were drawn for a record. Loads no images.
+
+    Args:
+        data: The file that `write_record` returned.
+
+    Raises:
+        StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
+    """
+    rows, header = tables.load(data, "a record", ["calls.list.element.asked"])
+    _check_version(header)
+    try:
+        asked = [prompt for row in rows for call in row["calls"] or () for prompt in call["asked"] or ()]
+        return asked + [sample["prompt"] for sample in (header["confirmation"] or {}).get("samples", ())]
+    except _INCOMPLETE as error:
+        raise StoreError(f"a record is incomplete: {error!r}") from error
+
+
 def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     known = {field.name for field in fields(Record)}
     values: dict[str, Any] = {

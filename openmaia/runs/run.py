@@ -17,7 +17,7 @@ from openmaia.runs.files import Files, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import Lease, is_held, take
-from openmaia.runs.parquet import read_record, write_record
+from openmaia.runs.parquet import drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, TRIALS, RunResults
 
@@ -160,12 +160,26 @@ class Run(RunResults):
 
     def record(self, investigation: InvestigationId) -> Record:
         """Reads a record. Raises UsageError if there is none, and StoreError if it is damaged."""
+        return read_record(self._record_file(investigation))
+
+    def _record_file(self, investigation: InvestigationId) -> bytes:
         data = self.investigations.read(_record_name(investigation))
         if data is None:
             raise UsageError(
                 f"{self.investigations.root} has no record of {investigation.unit} (replicate {investigation.replicate})"
             )
-        return read_record(data)
+        return data
+
+    def drawn_prompts(self, investigation: InvestigationId) -> list[str]:
+        """Returns the prompts and instructions of all images that were drawn in a finished investigation.
+
+        These are images of experiments and of the test of the answer. The images themselves are not loaded.
+
+        Raises:
+            UsageError: There is no record.
+            StoreError: The record is damaged.
+        """
+        return drawn_prompts(self._record_file(investigation))
 
     def record_path(self, investigation: InvestigationId) -> str:
         """Returns the full path of a record, for messages."""

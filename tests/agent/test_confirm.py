@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.agent.contrasts import WRITTEN
+from openmaia.agent.tools.seeds import seed
 from openmaia.core.errors import ServiceError
 from openmaia.core.services import GeneratedImage, Generation
 from openmaia.runs.evidence import ConfirmationSample
@@ -51,6 +52,22 @@ def test_images_were_in_no_experiment(run: Investigate):
     seen = {entry.original for call in record.turns[0].calls for entry in call.entries}
     assert [sample.prompt for sample in samples_of(record)] == prompts
     assert not seen & {sample.digest for sample in samples_of(record)}
+
+
+def test_images_show_the_test_split(run: Investigate):
+    requests: list[Generation] = []
+
+    class Recording:
+        def generate(self, wanted: Sequence[Generation]) -> list[GeneratedImage]:
+            requests.extend(wanted)
+            raise ServiceError("enough")
+
+    with pytest.raises(ServiceError, match="enough"):
+        run(ANSWER, generator=Recording())
+    assert {request.split for request in requests} == {"test"}
+    explored = {seed(0, "explore", request.prompt, n) for request in requests for n in range(50)}
+    evaluated = {seed(0, "evaluate", request.prompt, n) for request in requests for n in range(50)}
+    assert not {request.seed for request in requests} & (explored | evaluated)
 
 
 def test_record_keeps_samples_and_images(run: Investigate):

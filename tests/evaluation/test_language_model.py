@@ -13,6 +13,7 @@ from openmaia.evaluation.language_model import (
     parse_list,
     parse_pairs,
 )
+from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.prompts import (
     ModelPromptWriter,
     PublishedPromptWriter,
@@ -155,6 +156,31 @@ def test_model_writes_for_each_label():
     assert all(each.prompt.startswith(each.label) for each in positive)
     assert [each.seed for each in positive] == [each.seed for each in prompts if each.role == "neutral"]
     assert "tiger" in backbone.chats[0].messages[1].text.split("bar")[-1], "other labels must not be shown"
+
+
+def test_model_is_asked_once_more_for_prompts_that_the_agent_drew():
+    def answer(question: str, _: int) -> str:
+        first = 1 if "Do not write these prompts again" not in question else 3
+        count = int(question.split("exactly ")[1].split()[0])
+        return "\n".join(f"{n}. a Zebra {n} | a cup {n}" for n in range(first, first + count))
+
+    backbone = ScriptedModel(answer)
+    drawn = explored(["a zebra 2", "a cup 3"])
+    prompts = ModelPromptWriter(model(backbone)).write(claim("zebra"), 4, 0, drawn)
+    positive = [each.prompt for each in prompts if each.role == "positive"]
+    assert positive == ["a Zebra 1", "a Zebra 4", "a Zebra 4"], (
+        "a prompt of the agent is left out, a repeated one is not"
+    )
+    assert len(backbone.chats) == 2
+    assert "exactly 2 pairs" in backbone.chats[1].messages[1].text
+    assert "- a Zebra 2\n- a cup 2\n- a Zebra 3\n- a cup 3" in backbone.chats[1].messages[1].text
+
+
+def test_only_prompts_of_the_agent_leave_a_claim_unwritten():
+    drawn = explored(line.split(". ")[1] for line in THREE.splitlines())
+    writer = PublishedPromptWriter(model(answering(THREE)), "paper")
+    with pytest.raises(UnansweredQuestion, match="all 6 prompts .* the agent drew"):
+        writer.write(claim(), 3, 0, drawn)
 
 
 def test_model_writes_unrelated_prompts_and_finds_related_ones():

@@ -348,7 +348,7 @@ def test_stored_trial_is_complete(services: EvaluationServices):
     assert restored[0].scale.tolist() == pytest.approx(evaluated[0].trial.scale.tolist())
     assert [each.scores for each in compare_trials(restored)] == [each.scores for each in evaluated]
     reference = prepare_reference({"mono"}, services, design)
-    data = [evaluate_investigation(each, services, design, reference) for each in claims]
+    data = [evaluate_investigation(each, services, design, reference, frozenset()) for each in claims]
     assert [read_trial(each).stimuli for each in data] == [each.stimuli for each in restored]
 
 

@@ -1,16 +1,36 @@
 """Writes test prompts by rules of the offline vocabulary.
 
-Each prompt of a label has a matched neutral prompt that differs only in the words of the label. The prompt for a label
-that does not lie in the vocabulary as a whole is "a photo of LABEL": a part of it would test another description.
+Each prompt of a label has a matched neutral prompt, which shows other words of the same kinds in the same context. Both
+are drawn at random. The prompts for a label that does not lie in the vocabulary as a whole contain the label itself: a
+part of it would test another description.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from random import Random
 
+from openmaia.agent.tools.seeds import seed
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.overlap import ExploredPrompts, fold
 from openmaia.evaluation.prompts import StimulusPrompt, seed_pairs
-from openmaia.offline.vocabulary import phrases
-from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, covers, find, of_kind
+from openmaia.offline.evaluation.contexts import PromptContext, contexts
+from openmaia.offline.vocabulary.phrases import article, rivals
+from openmaia.offline.vocabulary.words import Word, WordKind, covers, find, of_kind
+
+DRAWS = 50
+"""Number of random other words that are tried for one context before it is given up."""
+
+PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that shows {}", "a picture that shows {}")
+"""Prompts for labels outside of the vocabulary."""
+
+
+UNRELATED = (
+    WordKind.OBJECT, WordKind.COLOUR, WordKind.OBJECT, WordKind.SHAPE, WordKind.SCENE, WordKind.PATTERN
+)  # fmt: skip
+"""The kinds of words that unrelated prompts show in rotation."""
 
 
 class RulePromptWriter:
@@ -18,17 +38,22 @@ class RulePromptWriter:
 
     name = "rules (no language model)"
 
-    def write(self, claim: Claim, n: int, run_seed: int) -> list[StimulusPrompt]:
-        """Returns n positive prompts, then the n neutral prompts that match them."""
-        pairs = write_pairs(claim.statements, n)
+    def write(
+        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+    ) -> list[StimulusPrompt]:
+        """Returns n positive prompts, then the n neutral prompts that match them.
+
+        There are fewer if the rules have no other prompts than those in `explored`, and UnansweredQuestion is raised if
+        they have none.
+        """
+        pairs = write_pairs(claim.statements, n, run_seed, explored)
+        if not pairs:
+            raise UnansweredQuestion("the rules have no prompt for these labels that the agent did not draw")
         return seed_pairs([(pair.label, pair.positive, pair.neutral) for pair in pairs], run_seed)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns up to n prompts that do not depend on a claim. They show words of the whole vocabulary.
-
-        They are the same for every seed.
-        """
-        return unrelated_prompts(n)
+        """Returns n prompts that do not depend on a claim. They show words of the whole vocabulary."""
+        return unrelated_prompts(n, run_seed)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
         """Returns the positions of the prompts that share a vocabulary word with the claim."""
@@ -45,61 +70,112 @@ class PromptPair:
     neutral: str
 
 
-def write_pairs(labels: Sequence[str], n: int) -> list[PromptPair]:
-    """Writes n pairs of prompts for the labels in rotation."""
-    words = [find(label) if covers(label) else [] for label in labels]
+def write_pairs(
+    labels: Sequence[str], n: int, run_seed: int = 0, explored: ExploredPrompts = frozenset()
+) -> list[PromptPair]:
+    """Writes n pairs of prompts for the labels in rotation.
+
+    No prompt is in `explored`. None occurs twice, unless there are no others. There are fewer than n pairs if a label
+    has no prompt outside of `explored`.
+    """
     avoid = [word.name for label in labels for word in find(label)]
-    return [_pair(labels[i % len(labels)], words[i % len(labels)], i // len(labels), avoid) for i in range(n)]
+    uses = Counter[str]()
+    pairs_of = [_pairs(label, avoid, run_seed, explored, uses) for label in labels]
+    pairs = (next(pairs_of[number % len(labels)], None) for number in range(n))
+    return [pair for pair in pairs if pair is not None]
 
 
-def _pair(label: str, words: Sequence[Word], index: int, avoid: Sequence[str]) -> PromptPair:
-    colour = next((w.name for w in words if w.kind is WordKind.COLOUR), "")
-    carrier = next((w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.PATTERN)), "")
-    things = [w.name for w in words if w.kind in (WordKind.OBJECT, WordKind.SCENE)]
-    if colour and carrier:
-        # An image with half of the combination is not neutral but the hardest negative, so both words are replaced.
-        positive = phrases.figure(carrier, colour, avoid)
-        neutral = phrases.figure(phrases.rival(carrier, index, avoid), phrases.rival(colour, index, avoid), avoid)
-    elif len(things) > 1:
-        others = [phrases.rival(thing, index + n, avoid) for n, thing in enumerate(things)]
-        positive, neutral = (_together(names) for names in (things, others))
-    elif words:
-        word = (things or [words[0].name])[0]
-        other = phrases.rival(word, index, avoid)
-        # Both prompts avoid both words; otherwise a word would change the background as well as the figure.
-        positive, neutral = (phrases.single(name, index, (*avoid, word, other)) for name in (word, other))
-    else:
-        positive = f"a photo of {label}"
-        neutral = phrases.single(phrases.rival("cup", index, avoid), index, avoid)
-    return PromptPair(label=label, positive=positive, neutral=neutral)
+PairRule = tuple[str, Callable[[], str]]
+"""A positive prompt, and a function that returns a random neutral prompt that matches it."""
 
 
-def _together(names: Sequence[str]) -> str:
-    """Returns a prompt for things side by side, with the first scene among them as the background."""
-    grounds = [name for name in names if BY_NAME[name].kind is WordKind.SCENE]
-    figures = [name for name in names if name not in grounds] or grounds
-    prompt = " next to ".join(map(phrases.article, figures))
-    return f"{prompt} on {grounds[0]}" if grounds and figures != grounds else prompt
+def _pairs(
+    label: str, avoid: Sequence[str], run_seed: int, explored: ExploredPrompts, uses: Counter[str]
+) -> Iterator[PromptPair]:
+    """Yields pairs for one label without end, but none if all of its prompts are in `explored`.
+
+    Args:
+        label: The label.
+        avoid: The vocabulary words of all labels, which neutral prompts must not show.
+        run_seed: The seed of the run.
+        explored: Folded prompts that must not be used.
+        uses: How often each folded prompt was used so far, for any label. The least used ones come first.
+    """
+    random = Random(seed(run_seed, "evaluate", f"prompts of {label}", 0))
+    rules = _worded(label, avoid, random) if covers(label) else _quoted(label, avoid, random)
+    rules = [rule for rule in rules if fold(rule[0]) not in explored]
+    random.shuffle(rules)
+    most = 0
+    while rules and most <= max(uses.values(), default=0):
+        for positive, neutral in rules:
+            if uses[fold(positive)] > most:
+                continue
+            drawn = (neutral() for _ in range(DRAWS))
+            other = next((text for text in drawn if fold(text) not in explored and uses[fold(text)] <= most), None)
+            if other is not None:
+                uses.update((fold(positive), fold(other)))
+                yield PromptPair(label=label, positive=positive, neutral=other)
+        most += 1
 
 
-def unrelated_prompts(n: int) -> list[str]:
-    """Writes up to n different prompts about words of the whole vocabulary, with the kinds of words in rotation."""
-    kinds = [
-        of_kind(kind)
-        for kind in (
-            WordKind.OBJECT,
-            WordKind.COLOUR,
-            WordKind.OBJECT,
-            WordKind.SHAPE,
-            WordKind.SCENE,
-            WordKind.PATTERN,
-        )
-    ]
+def _worded(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
+    """Returns rules for a label that consists of vocabulary words. All of its words are replaced together.
+
+    An image with half of a combination would not be neutral, but the hardest negative.
+    """
+    names = _shown(find(label))
+    others = [rivals(name, avoid) for name in names]
+
+    def rule(context: PromptContext) -> PairRule:
+        def neutral() -> str:
+            drawn = [random.choice([name for name in each if name != context.ground] or each) for each in others]
+            return context.prompt(drawn)
+
+        return context.prompt(names), neutral
+
+    return [rule(context) for context in contexts(names, avoid)]
+
+
+def _shown(words: Sequence[Word]) -> list[str]:
+    """Returns the words that one prompt can show together.
+
+    These are the objects and the first scene. Without them it is a colour with a shape or a pattern, or the first word.
+    """
+
+    def of(*kinds: WordKind) -> list[str]:
+        return [word.name for word in words if word.kind in kinds]
+
+    colours, carriers = of(WordKind.COLOUR)[:1], of(WordKind.SHAPE, WordKind.PATTERN)[:1]
+    if colours and carriers:
+        return [*colours, *carriers]
+    objects, scenes = of(WordKind.OBJECT), of(WordKind.SCENE)[:1]
+    if objects:
+        return [*colours, *objects, *scenes]
+    return scenes or [words[0].name]
+
+
+def _quoted(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
+    """Returns rules for a label outside of the vocabulary. Neutral prompts show an object of the vocabulary instead.
+
+    The prompts name backgrounds, unless the label itself may name one.
+    """
+    objects = [word.name for word in of_kind(WordKind.OBJECT) if word.name not in avoid]
+    has_ground = any(word.kind in (WordKind.SCENE, WordKind.PATTERN) for word in find(label))
+    has_ground |= not {"on", "in", "against", "background"}.isdisjoint(label.casefold().split())
+    scenes = [""] if has_ground else [f" on {word.name}" for word in of_kind(WordKind.SCENE) if word.name not in avoid]
+
+    def rule(phrase: str, scene: str) -> PairRule:
+        return f"{phrase.format(label)}{scene}", lambda: f"{phrase.format(article(random.choice(objects)))}{scene}"
+
+    return [rule(phrase, scene) for phrase, scene in product(PHRASES, scenes)]
+
+
+def unrelated_prompts(n: int, run_seed: int = 0) -> list[str]:
+    """Writes n different prompts about random words of the whole vocabulary, with the kinds of words in rotation."""
+    random = Random(seed(run_seed, "evaluate", "unrelated prompts", 0))
     prompts: dict[str, None] = {}
-    for i in range(20 * n):
-        words, turn = kinds[i % len(kinds)], i // len(kinds)
-        # Seven shares no divisor with most numbers of words, so that nearly all words are used early.
-        prompts.setdefault(phrases.single(words[(7 * turn + i) % len(words)].name, turn))
-        if len(prompts) == n:
-            break
+    while len(prompts) < n:
+        kind = UNRELATED[len(prompts) % len(UNRELATED)]
+        name = random.choice(of_kind(kind)).name
+        prompts.setdefault(random.choice(contexts([name], ())).prompt([name]))
     return list(prompts)

@@ -1,5 +1,6 @@
 """Writes prompts that show a vocabulary word in several contexts, and selects other words for the same contexts."""
 
+import hashlib
 from collections.abc import Sequence
 
 from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
@@ -75,17 +76,22 @@ def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
             return f"{article(word)} on {f'a {ground} background' if plain else ground}"
 
 
-def rival(word: str, index: int, avoid: Sequence[str]) -> str:
-    """Returns another word of the same kind, which `index` selects.
+def rivals(word: str, avoid: Sequence[str]) -> list[str]:
+    """Returns the other words of the same kind that are neither in `avoid` nor related to `word` or a word in `avoid`.
 
-    It is neither in `avoid` nor related to `word` or a word in `avoid`, unless all words of the kind are.
+    Returns all other words of the kind if none is left.
     """
     close = {*avoid, word}
     for general, narrower in GENERAL.items():
         if close & {general, *narrower}:
             close |= {general, *narrower}
+    return _left([w.name for w in of_kind(BY_NAME[word].kind) if w.name != word], tuple(close))
+
+
+def rival(word: str, index: int, avoid: Sequence[str]) -> str:
+    """Returns one of `rivals`, which `index` selects from a pseudo-random order that depends on the word alone."""
+    close = list(avoid)
     if BY_NAME[word].kind is WordKind.COLOUR:
-        close.add(_ground((*avoid, word), index))  # it would change the background as well as the figure
-    same = [w.name for w in of_kind(BY_NAME[word].kind) if w.name != word]
-    others = _left(same, tuple(close))
-    return others[(index * 5 + 2) % len(others)]
+        close.append(_ground((*avoid, word), index))  # it would change the background as well as the figure
+    order = sorted(rivals(word, close), key=lambda other: hashlib.sha256(f"{word} {other}".encode()).digest())
+    return order[index % len(order)]

@@ -1,10 +1,15 @@
 """Prompts by rules: matched pairs, unrelated prompts, and the claims that they are related to."""
 
+from collections import Counter
+
 import pytest
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.overlap import explored, fold
 from openmaia.offline.evaluation.prompts import RulePromptWriter, unrelated_prompts, write_pairs
+from openmaia.offline.vocabulary.phrases import rivals
 from openmaia.offline.vocabulary.words import WORDS, WordKind, find, of_kind
 
 
@@ -61,9 +66,68 @@ def test_grounds_and_carriers_avoid_labels(labels: list[str]):
 
 
 def test_thing_stays_in_its_scene():
-    (pair,) = write_pairs(["a dog on grass"], 1)
-    assert pair.positive == "a dog on grass"
-    assert " on " in pair.neutral
+    for pair in write_pairs(["a dog on grass"], 5):
+        assert "dog" in pair.positive and pair.positive.endswith(" on grass")
+        assert " on " in pair.neutral
+
+
+# -- independence of the exploration -------------------------------------------------------------------------------------
+
+LABELS = [
+    ["red"],
+    ["dots"],
+    ["star"],
+    ["bird"],
+    ["grass"],
+    ["red circle"],
+    ["red dots"],
+    ["zyzzyva"],
+    ["red", "bird", "snow"],
+]
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_prompts_of_the_investigation_are_not_used(labels: list[str]):
+    first = write_pairs(labels, 20)
+    drawn = explored(f" {prompt.upper()}  " for pair in first for prompt in (pair.positive, pair.neutral))
+    again = write_pairs(labels, 20, explored=drawn)
+    assert len(again) == 20
+    assert not drawn & {fold(prompt) for pair in again for prompt in (pair.positive, pair.neutral)}
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_no_prompt_occurs_twice(labels: list[str]):
+    pairs = write_pairs(labels, 30)
+    assert len({prompt for pair in pairs for prompt in (pair.positive, pair.neutral)}) == 60
+
+
+def test_prompts_are_repeated_equally_often_after_the_last_new_one():
+    counts = Counter(pair.positive for pair in write_pairs(["a bird on grass"], 33))
+    assert set(counts.values()) == {3}
+
+
+@pytest.mark.parametrize("word", [word.name for word in WORDS])
+def test_neutral_prompts_show_many_other_words(word: str):
+    kind = next(each.kind for each in WORDS if each.name == word)
+    shown = {other for pair in write_pairs([word], 30) for other in find(pair.neutral) if other.kind is kind}
+    assert len(shown) >= min(len(rivals(word, [word])), 10)
+
+
+def test_prompts_depend_on_the_seed():
+    assert write_pairs(["bird"], 10) == write_pairs(["bird"], 10)
+    assert write_pairs(["bird"], 10) != write_pairs(["bird"], 10, run_seed=1)
+    assert unrelated_prompts(10) != unrelated_prompts(10, 1)
+
+
+def test_label_whose_prompts_were_all_drawn_has_none():
+    claim = Claim(unit=Unit(target="t", layer="l", index=0), labels=("wet grass",))
+    drawn = explored(pair.positive for pair in write_pairs(["wet grass"], 50))
+    assert [pair.label for pair in write_pairs(["wet grass", "bird"], 10, explored=drawn)] == ["bird"] * 5
+    with pytest.raises(UnansweredQuestion, match="did not draw"):
+        RulePromptWriter().write(claim, 10, 0, drawn)
+
+
+# -- unrelated prompts and other labels ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 7, 30, 60])
@@ -86,7 +150,7 @@ def test_related_prompts_share_a_word_with_the_claim():
 )
 def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_it(label: str):
     for pair in write_pairs([label], 5):
-        assert pair.positive == f"a photo of {label}"
+        assert label in pair.positive
         assert not {word.name for word in find(label)} & {word.name for word in find(pair.neutral)}
 
 
@@ -101,4 +165,4 @@ def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_i
     ],
 )
 def test_label_in_the_vocabulary_as_a_whole_is_drawn_by_its_words(label: str):
-    assert all(pair.positive != f"a photo of {label}" for pair in write_pairs([label], 5))
+    assert not any(label in pair.positive and "photo" in pair.positive for pair in write_pairs([label], 5))

@@ -1,0 +1,45 @@
+"""Compares the prompts of test images with those of the images that the agent drew in its investigation."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmaia.evaluation.claims import content_words, jaccard
+
+ExploredPrompts = frozenset[str]
+"""The prompts, folded by `fold`, of all images that were drawn in an investigation. No test image may use them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOverlap:
+    """The overlap of a trial's prompts with those of the investigation."""
+
+    explored: int
+    """Number of different prompts of the investigation."""
+    exact: float
+    """Share of test prompts that are prompts of the investigation, apart from case and white space."""
+    words: float
+    """Mean over test prompts of the highest Jaccard index of their words with those of a prompt of the investigation."""
+
+
+def fold(prompt: str) -> str:
+    """Returns a prompt in lower case, with single blanks between its words."""
+    return " ".join(prompt.casefold().split())
+
+
+def explored(prompts: Iterable[str]) -> ExploredPrompts:
+    """Returns the folded prompts of an investigation."""
+    return frozenset(map(fold, prompts))
+
+
+def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOverlap:
+    """Compares test prompts with the folded prompts `drawn` in an investigation. Both measures are 0 without prompts."""
+    known = {content_words(prompt) for prompt in drawn}
+    tested = {prompt: content_words(prompt) for prompt in prompts}
+    nearest = {prompt: max((jaccard(words, other) for other in known), default=0.0) for prompt, words in tested.items()}
+    return PromptOverlap(
+        explored=len(drawn),
+        exact=float(np.mean([fold(prompt) in drawn for prompt in prompts])) if prompts else 0.0,
+        words=float(np.mean([nearest[prompt] for prompt in prompts])) if prompts else 0.0,
+    )

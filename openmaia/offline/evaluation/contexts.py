@@ -1,0 +1,98 @@
+"""The contexts in which test prompts show vocabulary words.
+
+A context is a size, a place and a background, and, if the words need them, a figure and a colour. The contexts are not
+those in which the experimenter explores a unit.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from openmaia.offline.vocabulary.phrases import article
+from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
+
+LAYOUTS = (
+    *product(("", "small"), ("", "at the left", "at the right", "at the top", "at the bottom")),
+    ("large", ""),
+)
+"""Size and place of the first figure. A large figure would be cropped everywhere but in the centre."""
+
+COLOURS_OF_SCENES = {
+    "grass": ("green",),
+    "sand": ("yellow", "orange", "brown"),
+    "water": ("blue",),
+    "sky": ("blue", "white"),
+    "snow": ("white",),
+    "wood": ("brown", "orange"),
+    "stone": ("grey",),
+    "brick": ("red", "orange", "brown"),
+}
+"""Colours that a scene shows, so that it is no context of theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptContext:
+    """Everything in a prompt but the words that it tests. Parts that these words provide are empty."""
+
+    size: str = ""
+    place: str = ""
+    ground: str = ""
+    """The background: a colour or a scene."""
+    ink: str = ""
+    """The colour of a shape or a pattern."""
+    figure: str = ""
+    """The figure in front of a pattern or a scene, or the shape that has a colour."""
+
+    def prompt(self, names: Sequence[str]) -> str:
+        """Returns the prompt that shows vocabulary words in this context."""
+        colours, patterns, shapes, objects, scenes = (_of_kind(names, kind) for kind in WordKind)
+        tint = colours[0] if colours else self.ink
+        figures = [*objects, *shapes] or [self.figure]
+        pattern = f"{tint} {patterns[0]}" if patterns else ""
+        if not figures[0]:
+            return pattern or scenes[0]
+        first = " ".join(filter(None, (self.size, "" if patterns else tint, figures[0])))
+        placed = " ".join(filter(None, (article(first), self.place)))
+        shown = " next to ".join((placed, *map(article, figures[1:])))
+        return f"{shown} on {scenes[0] if scenes else pattern or _background(self.ground)}"
+
+
+def contexts(names: Sequence[str], avoid: Sequence[str]) -> list[PromptContext]:
+    """Returns all contexts for vocabulary words and for other words of the same kinds.
+
+    Args:
+        names: The words.
+        avoid: Words that a context must not contain.
+    """
+    return [context for context in _combinations(names, avoid) if context.ink != context.ground or not context.ink]
+
+
+def _combinations(names: Sequence[str], avoid: Sequence[str]) -> Iterator[PromptContext]:
+    colours, patterns, shapes, objects, scenes = (_of_kind(names, kind) for kind in WordKind)
+    hues, carriers = (_names(kind, (*avoid, *names)) for kind in (WordKind.COLOUR, WordKind.SHAPE))
+    inks = hues if (shapes or patterns) and not (colours or objects) else [""]
+    coloured = [scene for scene, shown in COLOURS_OF_SCENES.items() if {*shown} & {*avoid, *names}]
+    grounds = [""] if patterns or scenes else [*hues, *_names(WordKind.SCENE, (*avoid, *coloured))]
+    figures = [""]
+    if not (shapes or objects):
+        figures = [*carriers, *(_names(WordKind.OBJECT, (*avoid, *names)) if scenes else ())]
+    # A pattern is the background, which a larger figure would cover.
+    layouts = [layout for layout in LAYOUTS if layout[0] == "small"] if patterns else LAYOUTS
+    for figure, ink, ground, (size, place) in product(figures, inks, grounds, layouts):
+        yield PromptContext(size=size, place=place, ground=ground, ink=ink, figure=figure)
+    if patterns and not (shapes or objects):
+        yield from (PromptContext(ink=ink) for ink in inks)
+
+
+def _names(kind: WordKind, avoid: Sequence[str]) -> list[str]:
+    """Returns the words of a kind that are not in `avoid`, or all of them if none is left."""
+    names = [word.name for word in of_kind(kind)]
+    return [name for name in names if name not in avoid] or names
+
+
+def _of_kind(names: Sequence[str], kind: WordKind) -> list[str]:
+    return [name for name in names if BY_NAME[name].kind is kind]
+
+
+def _background(ground: str) -> str:
+    return f"{article(ground)} background" if BY_NAME[ground].kind is WordKind.COLOUR else ground
