@@ -1,7 +1,8 @@
 """Compares the prompts of test images with those of the images that the agent drew in its investigation."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,3 +44,27 @@ def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOve
         exact=float(np.mean([fold(prompt) in drawn for prompt in prompts])) if prompts else 0.0,
         words=float(np.mean([nearest[prompt] for prompt in prompts])) if prompts else 0.0,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOverlap:
+    """The overlap of the test prompts of a run with those of its investigations."""
+
+    trials: int
+    """Number of trials with images."""
+    exact: float
+    """Mean of `PromptOverlap.exact` over trials."""
+    words: float
+    """Mean of `PromptOverlap.words` over trials."""
+    incomplete: int
+    """Number of trials with fewer prompts than asked for, because the agent had drawn the others."""
+
+
+def run_overlap(scores: Iterable[Mapping[str, Any]]) -> RunOverlap | None:
+    """Returns the overlap of a run from the scores of its evaluations. None without trials with images."""
+    trials = [each for each in scores if each["overlap_exact"] is not None]
+    if not trials:
+        return None
+    exact, words = (float(np.mean([each[name] for each in trials])) for name in ("overlap_exact", "overlap_words"))
+    incomplete = sum(bool(each["cause"]) for each in trials)
+    return RunOverlap(trials=len(trials), exact=exact, words=words, incomplete=incomplete)

@@ -126,7 +126,8 @@ def drawn_prompts(data: bytes) -> list[str]:
     _check_version(header)
     try:
         asked = [prompt for row in rows for call in row["calls"] or () for prompt in call["asked"] or ()]
-        return asked + [sample["prompt"] for sample in (header["confirmation"] or {}).get("samples", ())]
+        confirmation: dict[str, Any] = header["confirmation"] or {"samples": []}
+        return asked + [sample["prompt"] for sample in confirmation["samples"]]
     except _INCOMPLETE as error:
         raise StoreError(f"a record is incomplete: {error!r}") from error
 

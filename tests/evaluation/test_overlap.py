@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
-from openmaia.evaluation.overlap import explored, measure_overlap
+from openmaia.evaluation.overlap import RunOverlap, explored, measure_overlap, run_overlap
 from openmaia.evaluation.protocol import evaluate_claims, run_trials
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -45,7 +46,9 @@ def test_trial_uses_no_prompt_of_the_investigation(services: EvaluationServices)
     assert 0 < trial.overlap.words < 1
 
 
-def test_evaluation_reads_the_prompts_of_the_record(tmp_path: Path, services: EvaluationServices):
+def test_evaluation_reads_the_prompts_of_the_record(
+    tmp_path: Path, services: EvaluationServices, capsys: pytest.CaptureFixture[str]
+):
     run = Run.create(load(["name=demo", "units=all", "target.name=t", f"paths.runs={tmp_path}"]))
     unit = Unit(target="t", layer="mono", index=0)
     claim = Claim(unit=unit, labels=("red",))
@@ -59,3 +62,15 @@ def test_evaluation_reads_the_prompts_of_the_record(tmp_path: Path, services: Ev
     (scores,) = run.scores().values()
     assert (scores["outcome"], scores["overlap_exact"]) == ("tested", 0.0)
     assert 0 < scores["overlap_words"] < 1
+    show_overlap(run)
+    assert "test prompts that the agent drew as well: 0%" in capsys.readouterr().out
+
+
+def test_overlap_of_a_run_counts_incomplete_trials():
+    trials = [
+        {"overlap_exact": 0.0, "overlap_words": 0.5, "cause": ""},
+        {"overlap_exact": 0.0, "overlap_words": 0.2, "cause": "4 of 10 prompts"},
+        {"overlap_exact": None, "overlap_words": None, "cause": "refused"},
+    ]
+    assert run_overlap(trials) == RunOverlap(trials=2, exact=0.0, words=pytest.approx(0.35), incomplete=1)
+    assert run_overlap(trials[2:]) is None

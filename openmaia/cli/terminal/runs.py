@@ -15,6 +15,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.cli.terminal.scores import show_reliability
 from openmaia.core.units import Unit
@@ -159,6 +160,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
             f"AUC on a description's own images minus AUC on another unit's: mean {difference.mean:+.3f} "
             f"(95 % bootstrap interval {difference.low:+.3f} to {difference.high:+.3f}, over units)"
         )
+    show_overlap(run)
     if sizes := list(run.investigations.sizes("records").values()):
         say(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit")
 

@@ -1,0 +1,18 @@
+"""Prints how the descriptions of a run were tested."""
+
+from openmaia.cli.terminal.output import say
+from openmaia.evaluation.overlap import run_overlap
+from openmaia.runs.run import Run
+
+
+def show_overlap(run: Run) -> None:
+    """Prints how far the prompts of the test repeat those of the investigations. Prints nothing without a test."""
+    overlap = run_overlap(run.scores().values())
+    if overlap is None:
+        return
+    say(
+        f"test prompts that the agent drew as well: {overlap.exact:.0%}; words shared with its most similar prompt: "
+        f"{overlap.words:.0%} (mean Jaccard index)"
+    )
+    if overlap.incomplete:
+        say(f"{overlap.incomplete} of {overlap.trials} units were tested with fewer prompts: the agent drew the others")
