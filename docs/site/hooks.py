@@ -6,6 +6,9 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from openmaia.agent.tools.api_text import api_text
+from openmaia.core.units import Scope
+
 sys.path.insert(0, str(Path(__file__).parent))
 import command_reference
 import config_reference
@@ -22,12 +25,35 @@ RESULTS = {
 }
 """Pages of results: the title of each, and the committed file whose text it shows."""
 
+AGENT_API = """# What an agent calls
+
+The text that the agent reads in its prompt. It is generated from the signatures and docstrings in
+`openmaia/agent/tools/api.py`, and so is this page. A person gets the same objects from [`openmaia.open`](python.md).
+
+## A question about a unit
+
+```text
+{unit}
+```
+
+## A question about a layer or the network
+
+`system` is another object; `tools` are the same.
+
+```text
+{layer}
+```
+"""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages to those of the folder `docs`."""
     pages: dict[str, str | bytes] = {
         "reference/config.md": config_reference.render(),
         "reference/cli.md": command_reference.render(),
+        "reference/agent-api.md": AGENT_API.format(
+            unit=api_text({}), layer=api_text({}, Scope.LAYER).partition("\n`tools`")[0]
+        ),
     }
     for page, (title, source) in RESULTS.items():
         pages[f"results/{page}"] = _results(title, source)

@@ -5,6 +5,7 @@ credentials and the record. It trusts nothing that comes out of the child, and e
 kernel or in the parent. Nothing in the child protects the parent.
 
 Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no capabilities, resource limits):
+
 - files: the child can read the interpreter, its standard library, shared libraries, numpy, Pillow and scipy, and write
   to a scratch folder; no /proc, no /sys; modes, owners and times of files cannot be changed;
 - network and processes: no socket of any family (socketpair works); no signals to any process, no ptrace, no changes of
