@@ -32,17 +32,21 @@ FULL_ABI, DEGRADED_ABI = 6, 3
 FLAGS = ("-s", "-P", "-S", "-B")
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_CTYPE": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
-# Landlock controls how files are opened, not their modes, owners and times. Sandlock's own list covers mounts, io_uring
-# and similar calls. The second half acts on any process of the same user, such as the parent or another agent.
+# Landlock controls how files are opened, not their attributes. Sandlock's own list covers mounts, io_uring and similar
+# calls. The rest acts on, or tells of, the whole machine or any process of the same user, such as the parent.
 DENIED_CALLS = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
-    *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
-    *("removexattr", "lremovexattr", "fremovexattr", "memfd_create", "memfd_secret"),
-    *("inotify_init", "inotify_add_watch", "fanotify_init", "shmget", "semget", "msgget", "mq_open", "syslog", "acct"),
+    *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr"),
+    *("removexattr", "lremovexattr", "fremovexattr", "getxattr", "lgetxattr", "fgetxattr"),
+    *("listxattr", "llistxattr", "flistxattr", "flock", "name_to_handle_at", "open_by_handle_at"),
+    *("memfd_create", "memfd_secret", "shmget", "semget", "msgget", "mq_open"),
+    *("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "syslog", "acct", "sync", "syncfs"),
     *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal"),
     *("pidfd_getfd", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp"),
     *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "setpriority", "ioprio_set"),
-    *("migrate_pages", "move_pages", "name_to_handle_at", "open_by_handle_at"),
+    *("sched_getscheduler", "sched_getparam", "sched_getattr", "getpriority", "ioprio_get", "getpgid", "getsid"),
+    *("get_robust_list", "migrate_pages", "move_pages", "mincore", "modify_ldt", "sysfs", "ustat", "io_setup"),
+    *("fsopen", "fsmount", "fsconfig", "fspick", "open_tree", "move_mount", "mount_setattr", "quotactl_fd"),
 )
 
 
@@ -106,22 +110,35 @@ def _python() -> str:
 def package_homes() -> dict[str, str]:
     """Returns the folders of the packages that the agent may import, except those that are not installed."""
     specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
-    return {name: str(Path(spec.origin).parent) for name, spec in specs.items() if spec is not None and spec.origin}
+    origins = {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin}
+    return {name: str(Path(origin).resolve().parent) for name, origin in origins.items()}
 
 
 @functools.cache
 def readable() -> tuple[str, ...]:
     """Returns the paths that the sandboxed process may read: Python, its libraries and PACKAGES, but not OpenMAIA."""
-    prefix = sys.base_prefix
-    paths = {_python(), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "/dev/urandom"}
-    paths |= {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"}
-    paths |= set(glob.glob(f"{prefix}/lib/libpython*"))
-    if os.path.isdir(f"{prefix}/conda-meta"):
-        paths.add(f"{prefix}/lib")  # conda keeps its shared libraries there
+    paths = {_python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
     for name, home in package_homes().items():
         siblings = Path(home).parent
         paths |= {home, str(siblings / f"{name}.libs"), str(siblings / f"{name.replace('PIL', 'pillow')}.libs")}
     return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
+
+
+def _standard_library() -> set[str]:
+    """Returns the folders of the standard library. In a virtual environment, sysconfig names the environment's own."""
+    base = {"installed_base": sys.base_prefix, "installed_platbase": sys.base_exec_prefix}
+    variables = base | {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+    return {sysconfig.get_path(name, vars=variables) for name in ("stdlib", "platstdlib")}
+
+
+def _shared_libraries() -> set[str]:
+    """Returns the folders of the system's shared libraries, and Python's own library."""
+    multiarch = str(sysconfig.get_config_var("MULTIARCH"))
+    folders = {f"{prefix}/lib/{multiarch}" for prefix in ("", "/usr") if os.path.isdir(f"{prefix}/lib/{multiarch}")}
+    folders = folders or {"/lib", "/usr/lib"}
+    if os.path.isdir(f"{sys.base_prefix}/conda-meta"):
+        folders.add(f"{sys.base_prefix}/lib")  # conda keeps its shared libraries there
+    return {*folders, "/lib64", "/usr/lib64", *glob.glob(f"{sys.base_prefix}/lib/libpython*")}
 
 
 def _sandlock(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str) -> Launched:

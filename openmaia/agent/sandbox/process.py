@@ -18,7 +18,7 @@ TICK = 0.05
 """Seconds between two checks of the child's resource usage."""
 GRACE = 0.5
 """Seconds that the child gets to end before it is killed with SIGKILL."""
-MODULES = ("frames", "confine", "executor", "child")
+MODULES = ("frames", "system_calls", "confine", "executor", "child")
 """The child's own modules, in the order in which they import each other."""
 _PIECE = 1 << 18
 _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child keeps writing

@@ -4,12 +4,15 @@ Threat model. A model writes the code, which may be wrong, wasteful or hostile. 
 credentials and the record. It trusts nothing that comes out of the child, and every protection below is either in the
 kernel or in the parent. Nothing in the child protects the parent.
 
-Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no capabilities, resource limits):
+Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no capabilities, resource limits). Each
+property is a line of docs/sandbox-checks.md, which a test checks:
 
 - files: the child can read the interpreter, its standard library, shared libraries, numpy, Pillow and scipy, and write
-  to a scratch folder; no /proc, no /sys; modes, owners and times of files cannot be changed;
-- network and processes: no socket of any family (socketpair works); no signals to any process, no ptrace, no changes of
-  the limits or priorities of other processes, no descriptors but three pipes; an environment of four constants;
+  to a scratch folder; no /proc, no /sys; modes, owners, times and extended attributes of files cannot be changed or
+  read; no locks and no leases, which other processes would wait for;
+- network and processes: no socket of any family, no pair of sockets; no signals to any process, also not by the owner
+  of a descriptor (F_SETOWN); no ptrace, no changes of the limits or priorities of other processes, no descriptors but
+  three pipes; an environment of four constants;
 - memory: RLIMIT_DATA (a MemoryError) per process; RLIMIT_AS 1 GiB above it; no memfd, no System V memory;
 - limits on the CPU time of a process, wall time, processes, open files, the size of a message, and output. Threads and
   processes that outlive their experiment are killed. Between experiments and during tool calls, the child is suspended;
@@ -22,12 +25,13 @@ the scratch files (RLIMIT_FSIZE limits a single file), their number, and the num
 Not protected: existence, size and times of all files can be read (stat); several processes together may use
 `processes` times the memory; CPU caches and timing; bugs of the kernel; other files in the interpreter's folders (a
 `site-packages` inside the standard library's folder can be read). Signals cannot be sent inside the child either, so
-`Popen.kill` and `os.abort` do not work there; nor do chmod and shutil.copy. Hash seed, entropy, seeds, memory layout
-and the start of the clock are fixed; the pid, the progress of the clock and the path of the scratch folder are not (the
-path is constant within one `Sandbox`). A parent that is killed with SIGKILL leaves its scratch folder behind.
+`Popen.kill` and `os.abort` do not work there; nor do chmod, shutil.copy, asyncio and file locks. Hash seed, entropy,
+seeds, memory layout and the start of the clock are fixed; the pid, the progress of the clock, the date of
+`time.gmtime()` without an argument and the path of the scratch folder are not (the path is constant within one
+`Sandbox`). A parent that is killed with SIGKILL leaves its scratch folder behind.
 
-The level `none` has only the resource limits (without that on processes), the refusal of sockets on Linux, and the
-checks of the parent. Files, signals and entropy are not protected.
+The level `none` has only the resource limits (without that on processes), the filter of `system_calls.py` on
+Linux, and the checks of the parent. Files, signals and entropy are not protected.
 """
 
 import shutil
