@@ -18,7 +18,7 @@ MACHINES = tuple(_AUDIT)
 """The machines, as named by `platform.machine`, whose system call numbers are known."""
 
 _COLUMNS = ("x86_64", "aarch64")
-_DENIED = {
+_DENIED: dict[str, tuple[int, int]] = {
     # Sockets of any family, and what sends to an address or passes descriptors if there were one.
     **{"socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)},
     **{"accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269)},
@@ -32,7 +32,7 @@ _DENIED = {
     **{"lsm_get_self_attr": (459, 459), "lsm_set_self_attr": (460, 460), "lsm_list_modules": (461, 461)},
     **{"listns": (470, 470), "seccomp": (317, 277), "capset": (126, 91), "map_shadow_stack": (453, 453)},
 }
-_FORKS = {"fork": (57, None), "vfork": (58, None)}
+_FORKS: dict[str, tuple[int, int | None]] = {"fork": (57, None), "vfork": (58, None)}
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
 
 # fcntl: no locks and leases, which other processes would wait for; no signals to other processes (F_SETOWN, F_SETSIG).
