@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from openmaia.agent.tasks.ending import cut
 from openmaia.agent.tasks.grammar import parse
 
 CODE = "tools.display(tools.text2image(['a dog']))"
@@ -222,39 +223,84 @@ def test_empty_reply_asks_for_nothing(reply: str):
     assert parsed.description is None
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "[CODE]:\n",
-        "```\n",
-        "*",
-        "x:\n",
-        "[LABEL 1]: ",
-        " " * 9 + "\n",
-        "[DESCRIPTION]",
-        "(1.",
+TOKENS = {
+    "fences": (
         "`",
+        "```",
+        "```\n",
+        "```python\n",
+        "```python ",
+        "```python x```\n",
         "~",
-        "a [LABEL 1]: ",
-        "```python a b\n",
+        "~~~\n",
+        "x ``` ",
         "a ` ` ",
-        " ",
-    ],
-)
-@pytest.mark.parametrize(
-    "around",
-    [
-        "{}",
-        "```python{}x",
-        "[CODE]{}x",
-        "[HYPOTHESIS LIST]:\n1. a\n{}\n2. b",
-        "```python {}```",
-        "```\n{}",
-        "`" * 80_000 + "\n{}",
-    ],
-    ids=["alone", "behind a fence", "behind a heading", "in a list", "on one line", "in a fence", "in a long fence"],
-)
-def test_hostile_reply_is_read_quickly(piece: str, around: str):
-    began = time.monotonic()
-    parse(around.format(piece * (1_000_000 // len(piece))))
-    assert time.monotonic() - began < 10
+        "```python a b\n",
+    ),
+    "headings": (
+        "[CODE]",
+        "[CODE]:",
+        "[CODE]:\n",
+        "[CODE] ```\n",
+        "[HYPOTHESIS LIST]:",
+        "[DESCRIPTION]",
+        "[DESCRIPTION]:\n",
+    ),
+    "labels": ("[LABEL 1]:", "[LABEL 1]: a", "a [LABEL 1]: ", "[LABEL ", "[LABEL 1]:\n", "[", "]", " ["),
+    "ornaments": ("*", "**", "#", ">", "_", " _", "__ ", "_*", "* [", "# "),
+    "blanks": (" ", "  \n", " " * 9 + "\n", "\t", "\n", "\r\n", "\r", "\x0b", "\u2028", "\0"),
+    "entries": (
+        "-",
+        "- ",
+        "- x\n\n",
+        "1",
+        "1.",
+        "1.\n",
+        "(1",
+        "(1.",
+        "H1\n",
+        "H1: ",
+        "Hypothesis 1:",
+        "1. x\na:\n",
+        "x:\n",
+    ),
+    "words": ("none", "none\n", "<", "<>", "...", "…", "(to be determined)", "to be determined", "n/a"),
+    "code": ("system.", "tools.\n", "f(\n", "(((", "[]", "{", "if 1:\n", "not ", "-x", '"""\n', "\\"),
+}
+"""What the grammar is made of, to be repeated up to a megabyte."""
+AROUND = {
+    "behind a fence": "```python{}x",
+    "behind a heading": "[CODE]{}x",
+    "as code": "[CODE]:\nsystem.\n{}",
+    "in a list": "[HYPOTHESIS LIST]:\n1. a\n{}\n2. b",
+    "in an answer": "[DESCRIPTION]: a\n[LABEL 1]: {}",
+    "on one line": "```python {}```",
+    "in a fence": "```\n{}",
+    "in a long fence": "`" * 20_000 + "\n{}",
+}
+
+
+def seconds(reply: str) -> float:
+    """The CPU time in which a reply is parsed and cut, which does not depend on what else the machine does."""
+    began = time.thread_time()
+    parse(reply)
+    cut(reply, is_turn=True)
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_megabyte_of_a_token_is_read_in_linear_time(kind: str):
+    taken = {token: seconds(token * (1_000_000 // len(token))) for token in TOKENS[kind]}
+    assert max(taken.values()) < 3, taken  # below 1 s on a machine that does nothing else; quadratic time takes minutes
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_tokens_are_read_in_linear_time_anywhere(around: str):
+    tokens = [token for kind in TOKENS.values() for token in kind]
+    taken = {token: seconds(AROUND[around].format(token * (60_000 // len(token)))) for token in tokens}
+    assert max(taken.values()) < 0.5, taken
+
+
+@pytest.mark.parametrize("deep", ["system." * 5_000 + "x", "tools.f" + "(" * 5_000, "tools.f(" + "-" * 50_000 + "1)"])
+def test_code_nested_too_deeply_is_no_code(deep: str):
+    assert parse(f"[CODE]:\n{deep}").code == ""

@@ -18,7 +18,7 @@ MACHINES = tuple(_AUDIT)
 """The machines, as named by `platform.machine`, whose system call numbers are known."""
 
 _COLUMNS = ("x86_64", "aarch64")
-_DENIED: dict[str, tuple[int, int]] = {
+_DENIED: dict[str, tuple[int, int | None]] = {
     # Sockets of any family, and what sends to an address or passes descriptors if there were one.
     **{"socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)},
     **{"accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269)},
@@ -58,7 +58,7 @@ def program(machine: str, *, forks: bool) -> bytes:
     steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL)]
     steps += [(_LOAD, 0, 0, _NUMBER)]
     steps += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _EPERM)]  # x32: the same calls under other numbers
-    for numbers in [*_DENIED.values(), *([] if forks else _FORKS.values())]:
+    for numbers in (_DENIED if forks else _DENIED | _FORKS).values():
         if (number := numbers[column]) is not None:
             steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _EPERM)]
     flags: list[Step] = [(_EQUAL, 0, 2, _F_SETFL), (_LOAD, 0, 0, _argument(2)), (_ANY_BIT, 0, 1, _O_ASYNC)]

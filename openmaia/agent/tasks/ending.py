@@ -1,6 +1,7 @@
 """Finds where a reply ends, while a model is still writing it: behind the first experiment, or where it repeats itself."""
 
 import re
+from functools import lru_cache
 
 from openmaia.agent.tasks.grammar import CALL, FENCE
 from openmaia.core.messages import Cut
@@ -45,7 +46,7 @@ def _end_of_experiment(text: str) -> int:
     """Returns the position behind the first closed code block of Python that calls a tool; 0 if there is none."""
     position = 0
     while opening := FENCE.search(text, position):
-        closing = re.compile(rf"^[ \t]*{re.escape(opening['fence'])}[ \t]*\n", re.MULTILINE).search(text, opening.end())
+        closing = _closed_line(opening["fence"]).search(text, opening.end())
         if closing is None:
             return 0
         is_python = opening["language"].lower() in ("", "python", "py", "python3", "tool_code")
@@ -53,6 +54,12 @@ def _end_of_experiment(text: str) -> int:
             return closing.end()
         position = closing.end()
     return 0
+
+
+@lru_cache(maxsize=64)
+def _closed_line(fence: str) -> re.Pattern[str]:
+    """Returns a pattern that matches a finished line with only the fence."""
+    return re.compile(rf"^[ \t]*{re.escape(fence)}[ \t]*\n", re.MULTILINE)
 
 
 def _period(text: str) -> int:

@@ -32,10 +32,10 @@ def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
 
 
 FENCE = re.compile(
-    r"^(?:[ \t#>*_-]*\[CODE\][*_]*+[ \t]*+:?[*_]*+)?[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
+    r"^(?:[ \t#>*_-]*\[CODE\][*_]*+[ \t]*+:?[*_]*+)?[ \t]*+(?P<fence>`{3,99}+|~{3,99}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
     re.MULTILINE | re.IGNORECASE,
 )
-"""The opening of a code block, which may be on the line of its heading."""
+"""The opening of a code block, which may be on the line of its heading. A fence is bounded, because patterns are built from it."""
 ONE_LINE = re.compile(
     r"^(?P<before>[ \t]*+(?:\[CODE\][ \t]*+:?[ \t]*+)?```(?:python|py))[ \t]++(?P<code>\S(?:[^\n]*?\S)?)[ \t]*+```[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
@@ -166,7 +166,7 @@ def _unfenced(prose: str, forgiven: list[str], answer: AnswerFormat) -> str:
         return ""
     try:
         compile(code, "reply", "exec")
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):  # the last three: nested too deeply
         return ""
     forgiven.append("code without a fence")
     return code
