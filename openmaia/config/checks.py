@@ -26,12 +26,20 @@ _CHOICES = {
     "backbone.kind": ("scripted", "replay", "labels", *SERVED),
     "backbone.sees": ("images", "text"),
     "backbone.protocol": tuple(_PROTOCOLS),
+    "viewer.kind": ("scripted", "openai", "anthropic", "none"),
+    "evaluate.writer.protocol": tuple(_PROTOCOLS),
+    "tracking.kind": ("none", "wandb"),
+    "tracking.mode": ("online", "offline", "disabled"),
     "pictures.kind": ("packages", "folder", "hf"),
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
     "evaluate.judge": ("auto", "eyes", "detector", "none"),
     "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
 }
 """The values of keys that have a fixed set of them."""
+_PICTURES = {
+    "folder": "name the folder of the images",
+    "dataset": "give a dataset on the hub, or imagefolder with pictures.data=FOLDER",
+}
 _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
 """Names of the tools that the key `without` can withhold from the agent."""
 
@@ -116,6 +124,10 @@ def _check_agent(config: Config) -> None:
             f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
             "asked for its answer at soft_turns, so make it the smaller one"
         )
+    pictures = config.pictures
+    for kind, key in (("folder", "folder"), ("hf", "dataset")):
+        if pictures.kind == kind and not getattr(pictures, key):
+            raise UsageError(f"pictures.kind={kind} needs pictures.{key}; {_PICTURES[key]}")
     if config.pictures.streaming and not config.pictures.limit:
         raise UsageError(
             "pictures.streaming=true needs pictures.limit, the number of images to take; give for example 1000"
@@ -140,11 +152,10 @@ def _check_backbone(config: Config) -> None:
         raise UsageError(
             f"backbone.protocol={backbone.protocol} is not for backbone.kind={backbone.kind}; expected {' or '.join(kinds)}"
         )
-    if backbone.sees == "text" and config.viewer.kind not in ("scripted", "openai", "anthropic", "none"):
-        raise UsageError(
-            f"viewer.kind={config.viewer.kind!r}; expected scripted, openai, anthropic or none (serve a model with "
-            "`vllm serve` and give viewer.kind=openai viewer.base_url=…)"
-        )
+    if backbone.kind == "replay" and not backbone.record:
+        raise UsageError("backbone.kind=replay needs backbone.record, the record whose replies are repeated")
+    if backbone.sees == "text" and config.viewer.kind in ("openai", "anthropic") and not config.viewer.model:
+        raise UsageError(f"viewer.kind={config.viewer.kind} needs viewer.model, the model's name there")
     if backbone.kind in ("openai", "anthropic") and pool.min_replicas != 1:
         raise UsageError(
             f"pools.backbone.min_replicas={pool.min_replicas} with backbone.kind={backbone.kind}: one process calls the "

@@ -208,6 +208,21 @@ def test_every_key_is_documented(section: type):
             assert isinstance(below, ast.Expr), f"{section.__name__}.{ast.unparse(field.target)} has no documentation"
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            f"{section}.kind"
+            for section in ("target", "pictures", "generator", "editor", "backbone", "viewer", "tracking")
+        ),
+        *("evaluate.writer.kind", "evaluate.writer.protocol", "backbone.protocol", "tracking.mode"),
+    ],
+)
+def test_unknown_kind_is_refused_with_the_known_ones(key: str):
+    message = refused(f"{key}=oracle")
+    assert message.startswith(f"{key}='oracle' is not known; expected ") and " or " in message
+
+
 def test_soft_limit_above_the_hard_limit_is_refused():
     message = refused("limits.soft_turns=9", "limits.turns=8")
     assert "limits.soft_turns=9" in message
@@ -270,6 +285,10 @@ def test_saved_config_reads_back_equal(text: str):
         (["generator.kind=diffusers"], "needs generator.diffusion.model"),
         (["editor.kind=diffusers"], "needs editor.diffusion.model"),
         (["backbone.tries=0"], "above 0"),
+        (["backbone.kind=replay"], "needs backbone.record"),
+        (["backbone.sees=text", "viewer.kind=openai"], "needs viewer.model"),
+        (["pictures.kind=folder"], "needs pictures.folder"),
+        (["pictures.kind=hf"], "needs pictures.dataset"),
     ],
 )
 def test_contradicting_values_are_refused(given: list[str], said: str):

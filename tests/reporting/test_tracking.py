@@ -276,16 +276,9 @@ def test_broken_service_is_said_once_and_holds_nothing_up(tmp_path: Path, number
     assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("tracking.kind=mlflow", "tracking.kind='mlflow' is unknown; give one of none, wandb"),
-        ("tracking.mode=later", "tracking.mode='later' is unknown"),
-        ("tracking.project='../x?'", "W&B could not be started: .*[Pp]roject"),
-    ],
-)
-def test_wrong_setting_is_refused(tmp_path: Path, override: str, said: str):
-    with pytest.raises(UsageError, match=said), start(settings(override), run(tmp_path), print):
+def test_wrong_project_is_refused(tmp_path: Path):
+    config = settings("tracking.project='../x?'")
+    with pytest.raises(UsageError, match="could not be started: .*[Pp]roject"), start(config, run(tmp_path), print):
         pass
 
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from openmaia import distributed
 from openmaia.cli.assembly import ConfigAssembly
+from openmaia.cli.assembly.validation import validate
+from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.schema import Config
+from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
 if TYPE_CHECKING:
@@ -29,10 +32,20 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
     Returns:
         The outcomes, in the order of the configs.
     """
+    _validate(configs)
     distributed.prepare(configs[0].ray.address)
     from openmaia.distributed.sweep import run_sweeps
 
     return run_sweeps(configs, ConfigAssembly(), view)
+
+
+def _validate(configs: Sequence[Config]) -> None:
+    """Validates configs, except those whose run has a plan of the same config already."""
+    for config in configs:
+        files = Files(f"{config.paths.runs}/{config.name}")
+        is_planned = files.exists("config.yaml") and files.exists("plan.json")
+        if not is_planned or differing_keys(Run(files).config(), to_dict(config)):
+            validate(config)
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
@@ -45,6 +58,7 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
     Returns:
         The run of each sweep, by the name of its tool set.
     """
+    _validate(list(configs.values()))
     distributed.prepare(next(iter(configs.values())).ray.address)
     from openmaia.distributed.ablation import run_ablation
 
@@ -53,6 +67,7 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
 
 def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
     """Runs a sweep whose task is to find biases of a classifier, and tests the agent's claims on matched images."""
+    _validate([config])
     distributed.prepare(config.ray.address)
     from openmaia.apps.bias.run import is_tested
     from openmaia.distributed.sweep import Testing, run_sweep

@@ -61,6 +61,7 @@ def investigate(
     from openmaia.agent.tasks.task import load as load_task
     from openmaia.cli.assembly import exemplars as stores
     from openmaia.cli.assembly import hosts
+    from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_turn
     from openmaia.config.loading import load
@@ -69,6 +70,7 @@ def investigate(
     from openmaia.runs.run import InvestigationId, Run
 
     settings = load([*config, f"units={unit}"])
+    validate(settings)
     task = load_task(settings.task.name)
     units = select(unit, hosts.target(settings).info(), task.scope).units
     if len(units) != 1:
@@ -101,12 +103,14 @@ def exemplars(config: ConfigSources) -> None:
     settings = load(config)
     from openmaia.cli.assembly.hosts import synthetic_units
     from openmaia.cli.assembly.sweeps import compute_exemplars
+    from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_exemplars
     from openmaia.core.units import Unit
     from openmaia.interop.synthetic import write
     from openmaia.reporting.browser.sheets import write_sheets
 
+    validate(settings)
     with Terminal() as terminal:
         terminal.say("starting Ray and loading the network")
         store = compute_exemplars(settings, partial(terminal.progress, "exemplars"), terminal.say)

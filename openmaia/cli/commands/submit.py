@@ -37,6 +37,7 @@ def slurm(
     from openmaia.distributed.launchers import slurm
 
     settings = load_sweeps(config)
+    _validate(settings)
     job = slurm.prepare(settings, config, option or [])
     if dry_run:
         print(job)
@@ -65,7 +66,9 @@ def kuberay(
     from openmaia.config.loading import load
     from openmaia.distributed.launchers import kuberay
 
-    job = kuberay.prepare(load(config), overlay or [], image, namespace)
+    settings = load(config)
+    _validate([settings])
+    job = kuberay.prepare(settings, overlay or [], image, namespace)
     if dry_run:
         print(job)
         return
@@ -88,12 +91,21 @@ def ray(
     from openmaia.distributed.launchers import ray
 
     settings = load_sweeps(config)
+    _validate(settings)
     job = ray.prepare(settings, config, address)
     if dry_run:
         print(job)
         return
     number = ray.submit(job)
     _print_job(f"Ray job {number}", [*ray.follow(job, number), *_show_commands(settings)])
+
+
+def _validate(configs: "Sequence[Config]") -> None:
+    """Checks layers and units here, before the job waits for its turn. Its files may exist on the nodes only."""
+    from openmaia.cli.assembly.validation import validate_units
+
+    for each in configs:
+        validate_units(each)
 
 
 def _show_commands(configs: "Sequence[Config]") -> list[str]:

@@ -70,7 +70,7 @@ class Forward:
         calls: Counter[str] = Counter()
         self._pass(torch.zeros(1, 3, height, width), outputs, calls)
         for layer in self._layers:
-            _check_called_once(layer, calls[layer])
+            check_called_once(layer, calls[layer])
         usual = {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}
         taller, refusal = self._shapes((2 * height, width))
         wider, second_refusal = self._shapes((height, 2 * width))
@@ -137,7 +137,8 @@ def equal_sizes(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[i
     return [group[i : i + batch_size] for group in groups.values() for i in range(0, len(group), batch_size)]
 
 
-def _check_called_once(layer: str, calls: int) -> None:
+def check_called_once(layer: str, calls: int) -> None:
+    """Raises UsageError unless a layer was called exactly once in a forward pass."""
     if calls == 0:
         raise UsageError(f"layer {layer!r} is not used in a forward pass; name another one")
     if calls > 1:

@@ -1,0 +1,100 @@
+"""Checks a config before Ray starts and models are loaded: the task, files and functions of the user, layers and units."""
+
+from pathlib import Path
+
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import hosts
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.selection import select
+from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
+
+
+def validate(config: Config) -> None:
+    """Checks what a run needs on this machine.
+
+    Raises:
+        UsageError: The task, a file, a function, a layer or a unit that the config names does not exist.
+    """
+    _check_files(config)
+    hosts.user_tools(config.tools)
+    validate_units(config)
+
+
+def validate_units(config: Config) -> None:
+    """Checks the task, the layers and the units, as far as they are known without weights.
+
+    The layers of a network on a hub, and of a network that a function of the user returns, are not known.
+
+    Raises:
+        UsageError: The task, the network, a layer or a unit does not exist.
+    """
+    scope = load_task(config.task.name).scope
+    info = target_outline(config)
+    names_classes = OUTPUT in config.target.layers and any(part.isalpha() for part in config.units.partition("=")[2])
+    if info is not None and (info.classes or not names_classes):
+        select(config.units, info, scope)
+
+
+def target_outline(config: Config) -> TargetInfo | None:
+    """Returns what is known about a target without its weights: its layers, without a digest. None if nothing is.
+
+    Raises:
+        UsageError: The network or a layer does not exist.
+    """
+    target = config.target
+    match target.kind:
+        case "network":
+            return _network_outline(config)
+        case "synthetic":
+            from openmaia.models.targets.synthetic import units
+
+            listed = hosts.synthetic_units(config) or units.read(target.units)
+            counts = {mode: len(concepts) for mode, concepts in listed.items()}
+            return TargetInfo(name=target.name, layers=counts, digest="", input_size=(0, 0))
+        case _:
+            return hosts.target(config).info()
+
+
+def _network_outline(config: Config) -> TargetInfo | None:
+    from openmaia.models.targets.directions import SUFFIX
+    from openmaia.models.targets.networks.skeleton import skeleton
+    from openmaia.models.targets.survey import layer_names, survey
+
+    target = config.target
+    if not target.network:
+        raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
+    network = skeleton(target.network)
+    if network is None or target.directions:
+        return None
+    known = layer_names(network)
+    if not target.layers:
+        raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")
+    for layer in target.layers:
+        if layer not in known:
+            raise unknown_layer(layer, target.name, list(known))
+    found = survey(network, target.layers)
+    for reason in found.unusable.values():
+        raise UsageError(reason)
+    is_named = network.classifies and found.units.get(OUTPUT) == len(network.labels)
+    return TargetInfo(
+        name=target.name,
+        layers={layer: found.units[layer] for layer in target.layers if not layer.endswith(SUFFIX)},
+        digest="",
+        input_size=network.preprocess.size,
+        classes=network.labels if is_named else (),
+    )
+
+
+def _check_files(config: Config) -> None:
+    target, backbone, pictures = config.target, config.backbone, config.pictures
+    files = {
+        "target.weights": target.weights if target.weights != "random" else "",
+        "backbone.record": backbone.record if backbone.kind in ("replay", "labels") else "",
+        "pictures.folder": pictures.folder if pictures.kind == "folder" else "",
+        "exemplars.folder": config.exemplars.folder,
+        **{f"target.directions.{layer}": path for layer, path in target.directions.items()},
+    }
+    for key, path in files.items():
+        if path and not Path(path).expanduser().exists():
+            raise UsageError(f"{key}={path} does not exist; give the path of a file or folder on this machine")

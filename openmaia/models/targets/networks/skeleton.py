@@ -1,0 +1,27 @@
+"""Networks without weights, of which only the layers are of interest."""
+
+from dataclasses import replace
+
+from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, imagenet_labels
+from openmaia.models.targets.networks.loading import LIBRARIES, RANDOM, load
+from openmaia.models.targets.preprocess import TargetNetwork
+
+
+def skeleton(name: str) -> TargetNetwork | None:
+    """Returns a network without weights on the meta device, to list its layers. Nothing is downloaded or computed.
+
+    Args:
+        name: Name of the network, as for `load`.
+
+    Returns:
+        The network. None if only the hub or a function of the user knows its layers.
+
+    Raises:
+        UsageError: The name is unknown.
+    """
+    library, colon, rest = name.partition(":")
+    if (colon and library not in LIBRARIES) or library == "hf" or rest.startswith("hf-hub:"):
+        return None
+    network = load(name, RANDOM)
+    labels = imagenet_labels() if name in EFFICIENTNETS else ()
+    return replace(network, module=network.module.to("meta"), labels=labels)

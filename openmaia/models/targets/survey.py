@@ -1,0 +1,110 @@
+"""Lists the layers of a network with their numbers of units, from the shapes of outputs alone."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from openmaia.core.errors import UsageError
+from openmaia.core.units import OUTPUT
+from openmaia.models.targets.forward import SIZE_ERRORS, check_called_once
+from openmaia.models.targets.maps import OutputShape, ShapeEvidence, first_tensor, layout, spatial
+from openmaia.models.targets.preprocess import TargetNetwork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSurvey:
+    """The layers of a network."""
+
+    units: Mapping[str, int]
+    """Number of units by layer, in the order of the modules."""
+    unusable: Mapping[str, str]
+    """The reason why a module is no layer, by its name."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The shapes of the outputs of one forward pass, without the batch axis."""
+
+    shapes: dict[str, OutputShape]
+    refusals: dict[str, str]
+    calls: Counter[str]
+
+
+def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
+    """Runs a network on inputs of three sizes, as `Forward.examine` does, and returns its layers.
+
+    The network may be on the meta device, where nothing is computed.
+
+    Args:
+        network: The network.
+        layers: The names of the layers to return. Empty for all.
+
+    Raises:
+        UsageError: The network refuses an input of its own size.
+    """
+    height, width = network.preprocess.size
+    modules = dict(network.module.named_modules())
+    names = {layer: name for layer, name in layer_names(network).items() if not layers or layer in layers}
+    usual, taller, wider = (_Pass({}, {}, Counter()) for _ in range(3))
+    try:
+        _run(network.module, names.values(), (height, width), usual)
+    except SIZE_ERRORS as error:
+        raise UsageError(
+            f"the network refuses an input of {height} x {width} pixels: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
+    for size, found in (((2 * height, width), taller), ((height, 2 * width), wider)):
+        try:
+            _run(network.module, names.values(), size, found)
+        except SIZE_ERRORS:
+            continue  # as a classifier of fixed size; the layers before its end have shapes
+    units: dict[str, int] = {}
+    unusable: dict[str, str] = {}
+    for layer, module_name in names.items():
+        try:
+            check_called_once(layer, usual.calls[module_name])
+            if module_name in usual.refusals:
+                raise UsageError(usual.refusals[module_name])
+            evidence = ShapeEvidence(
+                layer=layer,
+                module=modules.get(module_name, network.module),
+                size=(height, width),
+                usual=usual.shapes[module_name],
+                taller=taller.shapes.get(module_name),
+                wider=wider.shapes.get(module_name),
+            )
+            output = torch.zeros(usual.shapes[module_name])
+            units[layer] = spatial(output, layout(evidence), (height, width), layer).shape[0]
+        except UsageError as error:
+            unusable[layer] = error.message
+    return LayerSurvey(units=units, unusable=unusable)
+
+
+def layer_names(network: TargetNetwork) -> dict[str, str]:
+    """Returns the module of each layer, by the names that a config may give. Not all of them have units."""
+    modules = {name: name for name, _ in network.module.named_modules() if name}
+    return {**network.aliases, **modules, OUTPUT: OUTPUT}
+
+
+def _run(module: torch.nn.Module, names: Collection[str], size: tuple[int, int], found: _Pass) -> None:
+    def catch(name: str, output: Any) -> None:
+        found.calls[name] += 1
+        try:
+            found.shapes[name] = tuple(first_tensor(output, 1, name).shape[1:])
+        except UsageError as error:
+            found.refusals[name] = error.message
+
+    hooks = [
+        each.register_forward_hook(lambda _m, _i, output, name=name: catch(name, output))
+        for name, each in module.named_modules()
+        if name in names
+    ]
+    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    try:
+        with torch.inference_mode():
+            catch(OUTPUT, module(torch.zeros(1, 3, *size, device=device)))
+    finally:
+        for hook in hooks:
+            hook.remove()

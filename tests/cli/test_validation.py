@@ -1,0 +1,89 @@
+"""What needs no weights is checked before Ray starts and models are loaded."""
+
+import pytest
+import torch
+
+from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly.validation import target_outline, validate, validate_units
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.models.targets.networks import load as load_network
+from openmaia.models.targets.networks.skeleton import skeleton
+from openmaia.models.targets.survey import layer_names, survey
+from tests.conftest import REPOSITORY
+
+DEMO = str(REPOSITORY / "configs/demo.yaml")
+SCIENCE = ["demo", "bias", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8", "spurious"]
+
+
+@pytest.mark.parametrize("name", SCIENCE)
+def test_shipped_config_is_valid(name: str):
+    validate(load([str(REPOSITORY / f"configs/{name}.yaml")]))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["target.layers=[_block.2]", "units=all"], "unknown layer '_block.2'.*did you mean '_blocks.2'"),
+        (["target.layers=[_blocks]", "units=all"], "'_blocks' is not used in a forward pass"),
+        (["target.layers=[]"], "target.layers is empty; .*_conv_head"),
+        (["units=_conv_head=1280"], "has units 0 to 1279"),
+        (["units=layer4=3"], "unknown layer 'layer4'"),
+        (["units=_conv_head=random:9999"], "only 1280 units"),
+        (["units=nowhere.json"], r"unit list nowhere\.json cannot be read"),
+        (["target.layers=[output]", "units=output=pgi"], "no class 'pgi'; the nearest .* pig"),
+        (["target.network=resnet1"], "the network 'resnet1' is not known; the nearest names are resnet"),
+        (["target.network=timm:vit_tny"], "not known to timm; the nearest are .*vit"),
+        (["target.network="], "a value is missing"),
+        (["target.network=''"], "target.network is empty"),
+        (["task.name=explain"], "task.name='explain' is neither a task"),
+        (["target.weights=/nowhere.pt"], "target.weights=/nowhere.pt does not exist"),
+        (["pictures.kind=folder", "pictures.folder=/nowhere"], "pictures.folder=/nowhere does not exist"),
+        (["exemplars.folder=/nowhere"], "exemplars.folder=/nowhere does not exist"),
+        (["backbone.kind=replay", "backbone.record=/nowhere.json"], "backbone.record=/nowhere.json does not exist"),
+        (["target.directions={_conv_head: /nowhere.safetensors}"], "target.directions._conv_head=/nowhere"),
+        (["tools=['nowhere:f']"], "'nowhere:f' cannot be imported"),
+        (["tools=['os:sep']"], "'os:sep' is no function"),
+    ],
+)
+def test_wrong_value_is_named(given: list[str], said: str):
+    with pytest.raises(UsageError, match=said):
+        validate(load([DEMO, *given]))
+
+
+def test_synthetic_units_are_known_without_the_detector():
+    own = ["target.synthetic.mode=or", "target.synthetic.labels=[cheese, lemon]"]
+    with pytest.raises(UsageError, match="has units 0 to 0"):
+        validate_units(load([str(REPOSITORY / "configs/synthetic.yaml"), *own, "units=or=1"]))
+
+
+def test_network_of_a_hub_is_not_known():
+    config = load([DEMO, "target.network=hf:someone/some-model", "target.layers=[x]", "units=all"])
+    assert target_outline(config) is None
+    validate_units(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"), [("resnet18", ("layer1", "layer4", "fc")), ("dino_vits8", ("blocks.1.mlp.fc1",))]
+)
+def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ...]):
+    whole, outline = load_network(name, "random"), skeleton(name)
+    assert outline is not None
+    assert next(outline.module.parameters()).device == torch.device("meta")
+    assert layer_names(outline) == layer_names(whole)
+    assert survey(outline, layers) == survey(whole, layers)
+
+
+def test_survey_names_layers_and_what_is_none():
+    outline = skeleton("resnet18")
+    assert outline is not None
+    found = survey(outline)
+    assert list(found.units)[:2] == ["conv1", "bn1"]
+    assert (found.units["layer4"], found.units["fc"], found.units["output"]) == (512, 1000, 1000)
+    assert "called 2 times" in found.unusable["layer1.0.relu"]
+
+
+def test_units_of_the_closed_form_target_are_those_of_the_loaded_one():
+    config = load([str(REPOSITORY / "configs/closed-form.yaml")])
+    outline = target_outline(config)
+    assert outline is not None and outline.layers == hosts.target(config).info().layers
