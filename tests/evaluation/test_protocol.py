@@ -321,7 +321,7 @@ def test_identification_ignores_units_that_are_always_high():
 
 
 def test_identification_needs_a_specific_description(services: EvaluationServices):
-    sharp, vague = scores(services, claim(STRIPES, "horizontal stripes"), claim(BLUE, "fish", "dog", "tree"))
+    sharp, vague = scores(services, claim(STRIPES, "horizontal stripes"), claim(BLUE, "fish", "cow", "plant"))
     assert sharp["rank"] == 1.0
     assert sharp["top1"] > 3 * sharp["chance"]
     assert (vague["top1"] or 0.0) < 0.5

@@ -54,12 +54,12 @@ def conversation(
         ("on snow", 2.0, "+ snow as the ground"),
         ("on a red background", -2.0, "- red background"),
         ("next to a ball", 2.0, "+ a ball beside it"),
-        ("a small pig", -2.0, "- small object"),
+        ("a small cow", -2.0, "- small object"),
         ("at the left", 2.0, "+ object at the left"),
     ],
 )
 def test_bias_is_claimed_with_its_direction(part: str, effect: float, label: str):
-    answer, _ = conversation("pig", lambda prompt: effect * (part in prompt))
+    answer, _ = conversation("cow", lambda prompt: effect * (part in prompt))
     assert answer.labels[0] == label
     assert len(answer.labels) == 1
 
@@ -69,13 +69,13 @@ def test_interacting_contexts_are_claimed():
         red, ball = " on a red background" in prompt, " next to a ball" in prompt
         return 3.0 * (max(red, ball) / 3 + min(red, ball) * 2 / 3)
 
-    answer, _ = conversation("pig", logit)
+    answer, _ = conversation("cow", logit)
     assert {"+ red background", "+ a ball beside it"} & set(answer.labels)
 
 
 def test_unbiased_classes_get_no_claim():
     """The layouts differ, as they do for every classifier: an object beside something is smaller."""
-    names = ["pig", "bird", "cup", "car", "strawberry", "drum", "horse", "cow"]
+    names = ["cow", "bird", "tool", "vehicle", "strawberry", "ball", "carnivore", "fish"]
     answers = [conversation(name, lambda prompt: -1.0 * (" next to " in prompt))[0] for name in names]
     assert sum(bool(answer.labels) for answer in answers) <= 1
 
@@ -86,27 +86,27 @@ def test_undrawable_class_gets_no_claim():
 
 
 def test_probabilities_replace_logits():
-    answer, _ = conversation("pig", lambda prompt: 2.0 * ("on snow" in prompt), raw=False)
+    answer, _ = conversation("cow", lambda prompt: 2.0 * ("on snow" in prompt), raw=False)
     assert answer.labels == ("+ snow as the ground",)
 
 
 def test_related_objects_are_no_contexts():
-    assert not {"dog", "mammal"} & set(contexts.things("dog"))
-    assert "mammal" not in contexts.things("pig")
-    assert all("dog next to a dog" not in prompt for prompt in contexts.screen("dog"))
+    assert not {"carnivore", "mammal"} & set(contexts.things("carnivore"))
+    assert "mammal" not in contexts.things("cow")
+    assert all("carnivore next to a carnivore" not in prompt for prompt in contexts.screen("carnivore"))
 
 
 def test_last_call_ends_the_investigation():
-    messages = [*opening("pig"), assistant("x"), user(f"screen 0.5 0.1 | a pig on snow\n{TASK.final}")]
+    messages = [*opening("cow"), assistant("x"), user(f"screen 0.5 0.1 | a cow on snow\n{TASK.final}")]
     assert parse(contexts.reply(messages), TASK.answer).description == ""
 
 
 def test_reply_depends_on_the_messages_only():
-    assert contexts.reply(opening("pig")) == contexts.reply(opening("pig"))
+    assert contexts.reply(opening("cow")) == contexts.reply(opening("cow"))
 
 
 def test_class_name_is_a_literal_in_code():
     """The class's name comes from a checkpoint and may hold anything."""
-    code = parse(contexts.reply(opening("pig'); import os #")), TASK.answer).code
+    code = parse(contexts.reply(opening("cow'); import os #")), TASK.answer).code
     names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
     assert "os" not in names

@@ -10,16 +10,16 @@ def test_combination_keeps_one_half():
 
 
 def test_phrase_exchanges_one_word():
-    shown = [pair.shows for pair in RuleContrasts().find(["a dog that wears a red hat"], (), 2)]
+    shown = [pair.shows for pair in RuleContrasts().find(["a fish that wears a red hat"], (), 2)]
     assert all(text.startswith("a ") and text.endswith(" hat") for text in shown)
-    assert "red" in shown[0] and "dog" not in shown[0]
-    assert "dog" in shown[1] and "red" not in shown[1]
+    assert "red" in shown[0] and "fish" not in shown[0]
+    assert "fish" in shown[1] and "red" not in shown[1]
 
 
 def test_no_contrast_shows_another_label():
-    for pair in RuleContrasts().find(["red", "blue", "dog"], (), 60):
-        assert not {word.name for word in find(pair.shows)} & {"red", "blue", "dog"}
-        assert not {word.name for word in find(pair.contrast_prompt)} & {"red", "blue", "dog"}
+    for pair in RuleContrasts().find(["red", "blue", "fish"], (), 60):
+        assert not {word.name for word in find(pair.shows)} & {"red", "blue", "fish"}
+        assert not {word.name for word in find(pair.contrast_prompt)} & {"red", "blue", "fish"}
 
 
 def test_unknown_label_uses_dropped_hypotheses():

@@ -29,10 +29,10 @@ from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
 
 EDITION = "openmaia biased classes 1"
 
-CLASSES = ("bird", "pig", "citrus", "ball", "rodent", "cow")
+CLASSES = ("bird", "hoofed animal", "carnivore", "ball", "fruit", "musical instrument")
 """Classes with cut-outs in both splits that the network nearly always recognises, regardless of the context."""
 COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
-THINGS = ("ball", "bird", "citrus", "pig")
+THINGS = ("ball", "bird", "fruit", "musical instrument")
 STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 """Planted effects in log-odds."""
 
@@ -114,7 +114,9 @@ class ClosedFormClasses:
         return TargetInfo(
             name=self._name,
             layers={OUTPUT: len(self.units)},
-            digest=hashlib.sha256(f"{EDITION} {[unit.key for unit in self.units]}".encode()).hexdigest(),
+            digest=hashlib.sha256(
+                f"{EDITION} {[(unit.key, [context.name for context in unit.contexts]) for unit in self.units]}".encode()
+            ).hexdigest(),
             input_size=(SIZE, SIZE),
             classes=tuple(unit.name for unit in self.units),
         )

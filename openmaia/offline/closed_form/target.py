@@ -37,7 +37,8 @@ class ClosedFormTarget:
 
     def info(self) -> TargetInfo:
         """Returns the description of the target. Its layers are the modes of the family."""
-        digest = hashlib.sha256(f"{EDITION} {self._family}".encode()).hexdigest()
+        truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
+        digest = hashlib.sha256(f"{EDITION} {self._family} {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}
         return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(SIZE, SIZE))
 

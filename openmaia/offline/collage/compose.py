@@ -38,6 +38,7 @@ class Composer:
         self.lexicon = lexicon
         self._size = size
         self._load = lru_cache(maxsize=256)(_load)
+        self._cut = lru_cache(maxsize=64)(_cut)
 
     def compose(self, scene: CollageScene) -> EncodedImage:
         """Draws a scene. The result has the scene as its recipe and the digests of its parts as its sources."""
@@ -126,7 +127,8 @@ class Composer:
         if photos and len(sources) == 1 and sources[0] in {photo.digest for photo in photos}:
             return Image.new("RGBA", (1, 1))  # the photograph is already the background
         sources.append(item.digest)
-        image = self._load(item)
+        is_photographed = bool(items) and item.kind == "photo"
+        image = self._cut(item, figure.what == "ball") if is_photographed else self._load(item)
         stamp = image.crop(image.getbbox()) if image.mode == "RGBA" else _crop(image, side, rng).convert("RGBA")
         scale = side / max(stamp.size)
         stamp = stamp.resize((max(round(stamp.width * scale), 1), max(round(stamp.height * scale), 1)))
@@ -159,6 +161,12 @@ def _crop(image: Image.Image, size: int, rng: paint.Rng) -> Image.Image:
     side = min(image.size) * rng.uniform(0.8, 1.0)
     x, y = rng.uniform(0, image.width - side), rng.uniform(0, image.height - side)
     return flatten(image).resize((size, size), Image.Resampling.BICUBIC, box=(x, y, x + side, y + side))
+
+
+def _cut(item: DatasetImage, is_round: bool) -> Image.Image:
+    image = item.load()
+    image.thumbnail((256, 256))
+    return paint.without_ground(image, is_round=is_round)
 
 
 def _load(item: DatasetImage) -> Image.Image:

@@ -2,60 +2,41 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from openmaia.core.services import Split
 from openmaia.datasets.library import DatasetImage, ImageDataset
 
 CUTOUTS = {
     "bird": r"\| animals/birds",
-    "chicken": r"\b(chicken|hen|rooster|turkey|guinea fowl|peahen|peacock)\b",
-    "penguin": r"\bpenguin",
+    "poultry": r"\b(chicken|hen|rooster|turkey|guinea fowl|duck|drake|gander)\b.*\| animals/birds",
     "fish": r"(fish|grop|trout|wrasse|ray|shark|piranha).*\| animals/fish",
-    "insect": r"(fly|hopper|hornet|mantis|xanthia).*\| animals/insects",
-    "dog": r"mammals/dogs",
-    "horse": r"mammals/equines",
-    "cow": r"\b(cow|bull|bison|yak|zebu)\b.*bovines",
-    "sheep": r"\b(sheep|goat|ram|mountaingoat|lamb)\b",
-    "pig": r"\b(pig|boars?)\b",
-    "big cat": r"mammals/cats",
-    "monkey": r"mammals/apes",
-    "rodent": r"mammals/rodents|\brabbit\b",
+    "cow": r"\b(cow|bull|bison|yak|zebu|gnu)\b.*bovines",
+    "hoofed animal": r"mammals/(bovines|equines|deer|camel)|\b(pigs?|boars?|giraffe)\b.*animals/mammals",
+    "carnivore": r"mammals/(cats|dogs|bears)(?!/toys)|\b(ferret|badger)\b.*animals/mammals",
     "mammal": r"animals/(mammals|marsupials)(?!/bears/toys)",
-    "lizard": r"amphibians|lizards",
-    "apple": r"\bapples?\b.*food/fruit",
-    "citrus": r"\b(orange|mandarin|lemon|lime)\b.*food/fruit",
     "fruit": r"\| food/fruit",
     "vegetable": r"\| food/vegetables",
     "flower": r"\| plants/flowers",
-    "tree": r"plants/trees|christmas tree",
-    "guitar": r"music/string",
-    "drum": r"percussion",
+    "plant": r"plants/trees|\| plants$|christmas tree",
+    "musical instrument": r"\| hobbies/music",
     "ball": r"(ball|football).*\| sports",
-    "car": r"vehicles/(auto|race)|police",
     "vehicle": r"\| (vehicles|military/vehicles)",
     "tool": r"household/tools",
-    "wrench": r"\bwrench|pliers",
-    "cup": r"household/dishes$|kettle",
+    "wrench": r"\b(wrench|pliers)\b.*household/tools",
     "gravestone": r"\b(gravestone|headstone|tombstone|marker|monument stone)\b",
     "planet": r"space/(planets|moon)",
     "road sign": r"(?<!cone\.) \| town/roadsigns",
 }
 """Regular expressions by word. They are searched in "caption | category" of a cut-out in lower case."""
 
-PHOTOS = {
-    "building": r"monuments",
-    "tool": r"\| tools",
-    "wrench": r"\b(wrench|pliers?)\b.*tools",
-    "insect": r"\b(bee|butterfly|caterpillar|lady bird)\b",
-    "monkey": r"\b(monkey|gibbon|macaque|gorilla|lemur)\b",
-    "lizard": r"\b(chamaeleon|chameleon|crocodile|dragon)\b",
-    "dog": r"\bdog\b",
-    "horse": r"\bhorse\b",
-    "big cat": r"\b(cheetah|jaguar)\b",
-    "penguin": r"\bpenguin\b",
-    "fish": r"animals/fish",
-    "tree": r"\b(wood|garden)\b.*nature",
+ON_EVEN_GROUND = {
+    "ball": ("baseball", "volleyball"),
+    "wrench": ("cuttingtool", "plier1", "plier2", "plier3", "plier4"),
 }
+"""File names of photographs of one object on an even ground, which serve as cut-outs, by word."""
+
+PHOTOS = {"building": r"monuments"}
 """Regular expressions for whole photographs, which are used if there is no cut-out."""
 
 TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
@@ -79,8 +60,10 @@ class Lexicon:
         return bool(self.cutouts(word) or self.photos(word))
 
     def cutouts(self, word: str) -> list[DatasetImage]:
-        """Returns the cut-outs that show a word, sorted by digest."""
-        return _matching(self._cutouts, CUTOUTS.get(word) or _noun(word))
+        """Returns the cut-outs that show a word, and photographs on an even ground, sorted by digest."""
+        photographed = [item for _, item in self._photos if Path(item.source.name).stem in ON_EVEN_GROUND.get(word, ())]
+        matching = _matching(self._cutouts, CUTOUTS.get(word) or _noun(word))
+        return sorted([*matching, *photographed], key=lambda item: item.digest)
 
     def photos(self, word: str) -> list[DatasetImage]:
         """Returns the photographs that show a word, sorted by digest."""

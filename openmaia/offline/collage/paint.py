@@ -1,11 +1,19 @@
 """Draws backgrounds, patterns and shapes by formulas."""
 
+from itertools import product
+
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter
 
+from openmaia.core.images import flatten
+
 Rng = np.random.Generator
 Colour = tuple[int, int, int]
+
+EVEN = 100
+"""Largest difference from the corner of a photograph, summed over the channels, of its even ground."""
+MARK: Colour = (255, 0, 255)
 
 COLOURS: dict[str, Colour] = {
     "red": (214, 32, 32),
@@ -110,6 +118,29 @@ def shape(name: str, fill: Image.Image, side: int, rng: Rng) -> Image.Image:
             draw.polygon([(float(x), float(y)) for x, y in points], fill=255)
     cut = fill.resize((side, side)).convert("RGBA")
     cut.putalpha(mask.resize((side, side), Image.Resampling.BOX))
+    return cut
+
+
+def without_ground(image: Image.Image, *, is_round: bool) -> Image.Image:
+    """Makes the even ground of a photograph transparent. Returns RGBA.
+
+    Args:
+        image: A photograph of one object.
+        is_round: Whether the object is round and fills the photograph. The ground is then what lies outside of the
+            ellipse in the frame, and otherwise what has the colour of the corners and is connected with them.
+    """
+    cut = flatten(image)
+    if is_round:
+        mask = Image.new("L", cut.size, 0)
+        ImageDraw.Draw(mask).ellipse((1, 1, cut.width - 2, cut.height - 2), fill=255)
+    else:
+        marked = cut.copy()
+        for corner in product((0, cut.width - 1), (0, cut.height - 1)):
+            if marked.getpixel(corner) != MARK:
+                ImageDraw.floodfill(marked, corner, MARK, thresh=EVEN)
+        ground = (np.asarray(marked) == MARK).all(axis=2)
+        mask = Image.fromarray(np.where(ground, 0, 255).astype(np.uint8)).filter(ImageFilter.MinFilter(3))
+    cut.putalpha(mask)
     return cut
 
 

@@ -2,7 +2,7 @@
 
 This is done by rules over the vocabulary. The first prompt of a pair shows the class in the claimed context, and the
 second shows it in another context of the same kind. Both name equally many objects. Only the part that the claim names
-differs: `next to a ball` becomes `next to a drum`.
+differs: `next to a ball` becomes `next to a tool`.
 """
 
 import re
@@ -25,7 +25,7 @@ PLACES = {
 GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
 """Backgrounds of both prompts if the claim names none."""
 PLAIN = ("grey", "white", "brown")
-SUBSTITUTES = ("cup", "flower", "guitar", "building", "road sign", "fish")
+SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign", "fish")
 """Objects that replace the class in images without the class."""
 
 
@@ -61,7 +61,7 @@ class RuleContextWriter:
 def is_exact_name(name: str) -> bool:
     """Returns whether the vocabulary distinguishes a class from related classes.
 
-    It does not if the name of the class is a synonym of a more general word: a lion is drawn as any big cat.
+    It does not if the name of the class is a synonym of a more general word: a bison is drawn as any cow.
     """
     return all(word.name in name.lower() for word in find(name))
 

@@ -39,7 +39,7 @@ class RuleContrasts:
 def _contrast(label: str, index: int, avoid: Sequence[str], dropped: Sequence[str]) -> Contrast:
     words = find(label)
     if not words:
-        near = dropped[index % len(dropped)] if dropped else phrases.rival("cup", index, ())
+        near = dropped[index % len(dropped)] if dropped else phrases.rival("tool", index, ())
         return _made(label, f"a photo of {label}", f"a photo of {near}", near, DROPPED if dropped else APART)
     colour = next((w.name for w in words if w.kind is WordKind.COLOUR), "")
     carrier = next((w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.PATTERN)), "")

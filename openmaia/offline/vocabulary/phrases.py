@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
 
 GENERAL = {
-    "mammal": ("dog", "horse", "cow", "sheep", "pig", "big cat", "monkey", "rodent"),
-    "bird": ("chicken", "penguin"),
-    "fruit": ("apple", "citrus"),
-    "vehicle": ("car",),
+    "mammal": ("hoofed animal", "cow", "carnivore"),
+    "hoofed animal": ("cow",),
+    "bird": ("poultry",),
+    "plant": ("flower",),
     "tool": ("wrench",),
 }
 """The special cases of general words of the vocabulary, by general word."""
@@ -67,7 +67,7 @@ def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
         case WordKind.PATTERN | WordKind.SHAPE:
             return figure(word, inks[index % len(inks)], avoid, index)
         case WordKind.SCENE:
-            things = _left(("circle", "dog", "cup", "bird"), avoid)
+            things = _left(("circle", "fish", "tool", "bird"), avoid)
             return f"{article(things[index % len(things)])} on {word}"
         case _:
             grounds = _left(("grey", "grass", "sand", "water", "white"), avoid)

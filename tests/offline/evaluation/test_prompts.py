@@ -28,7 +28,7 @@ def test_pair_differs_in_label_words_only(word: str):
 
 
 def test_labels_take_turns():
-    assert [pair.label for pair in write_pairs(["dog", "red", "grass"], 5)] == ["dog", "red", "grass", "dog", "red"]
+    assert [pair.label for pair in write_pairs(["fish", "red", "grass"], 5)] == ["fish", "red", "grass", "fish", "red"]
 
 
 def test_neutral_prompt_has_no_label_word():
@@ -38,7 +38,8 @@ def test_neutral_prompt_has_no_label_word():
 
 
 @pytest.mark.parametrize(
-    "label", ["red circle", "blue horizontal stripes", "dog next to a cup", "dog on grass", "zyzzyva", "’☃", "x" * 500]
+    "label",
+    ["red circle", "blue horizontal stripes", "fish next to a tool", "fish on grass", "zyzzyva", "’☃", "x" * 500],
 )
 def test_any_label_gets_all_pairs(label: str):
     pairs = write_pairs([label], 7)
@@ -58,7 +59,9 @@ def test_pair_shares_ground(word: str):
         assert grounds[0] == grounds[1]
 
 
-@pytest.mark.parametrize("labels", [["dog", "grass"], ["white", "apple"], ["circle", "grey"], ["cup", "sand", "water"]])
+@pytest.mark.parametrize(
+    "labels", [["fish", "grass"], ["white", "fruit"], ["circle", "grey"], ["tool", "sand", "water"]]
+)
 def test_grounds_and_carriers_avoid_labels(labels: list[str]):
     for pair in write_pairs(labels, 20):
         assert not {word.name for word in find(pair.neutral)} & set(labels)
@@ -66,8 +69,8 @@ def test_grounds_and_carriers_avoid_labels(labels: list[str]):
 
 
 def test_thing_stays_in_its_scene():
-    for pair in write_pairs(["a dog on grass"], 5):
-        assert "dog" in pair.positive and pair.positive.endswith(" on grass")
+    for pair in write_pairs(["a fish on grass"], 5):
+        assert "fish" in pair.positive and pair.positive.endswith(" on grass")
         assert " on " in pair.neutral
 
 
@@ -141,12 +144,12 @@ def test_unrelated_prompts_cover_all_kinds():
 
 def test_related_prompts_share_a_word_with_the_claim():
     claim = Claim(unit=Unit(target="t", layer="l", index=0), description="fish", labels=("a red thing",))
-    prompts = ["a red circle", "a dog on grass", "a fish"]
+    prompts = ["a red circle", "a tool on grass", "a fish"]
     assert RulePromptWriter().related(claim, prompts) == {0, 2}
 
 
 @pytest.mark.parametrize(
-    "label", ["red fire trucks", "dog collars", "wet grass", "the colour of a red dress", "a dog's tail", "собака dog"]
+    "label", ["red fire trucks", "fish bones", "wet grass", "the colour of a red dress", "a fish's tail", "рыба fish"]
 )
 def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_it(label: str):
     for pair in write_pairs([label], 5):
@@ -158,7 +161,7 @@ def test_label_with_a_word_outside_the_vocabulary_is_not_replaced_by_a_part_of_i
     "label",
     [
         "red circles on a grey background",
-        "Dogs next to a cup",
+        "Tools next to a fish",
         "images of grass",
         "red objects",
         "red circle and red star",
