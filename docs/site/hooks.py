@@ -32,7 +32,7 @@ The text that the agent reads in its prompt. It is generated from the signatures
 
 ## A question about a unit
 
-```text
+```{{ .text .wrap }}
 {unit}
 ```
 
@@ -40,7 +40,7 @@ The text that the agent reads in its prompt. It is generated from the signatures
 
 `system` is another object; `tools` are the same.
 
-```text
+```{{ .text .wrap }}
 {layer}
 ```
 """

@@ -1,0 +1,44 @@
+"""The tutorial, as written: its files are written and its commands executed in an empty folder."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+"""A block with its language, the file that it is, and its text. Blocks of the class `install` are not among them."""
+
+
+@pytest.mark.slow
+def test_tutorial_commands_describe_the_network(tmp_path: Path) -> None:
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+        "COLUMNS": "80",
+    }
+    output = ""
+    blocks = BLOCK.findall((REPOSITORY / "docs/tutorial.md").read_text())
+    for language, name, text in blocks:
+        if name:
+            (tmp_path / name).write_text(text)
+        elif language == "bash":
+            done = subprocess.run(
+                ["bash", "-ec", text],
+                cwd=tmp_path,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            output += done.stdout
+            assert done.returncode == 0, output
+    assert sum(language == "bash" for language, _, _ in blocks) == 5
+    for unit, colour in enumerate(("red", "green", "blue")):
+        assert re.search(rf"small/pool/{unit}: .*\b{colour}\b", output), output
+    assert "everything was done already" in output
+    assert (tmp_path / "runs/small/report/index.html").is_file()
