@@ -47,6 +47,8 @@ class InvestigationOptions:
     """Whether the backbone can process images. Otherwise the viewer's descriptions replace them."""
     generator_note: str = ""
     """A note about the generator for the prompt; may be empty."""
+    preprocessing: str = ""
+    """What is done to an image before the network receives it, for the record, see `TargetInfo.preprocessing`."""
     without: tuple[str, ...] = ()
     """Names of tools that are withheld from the agent."""
     contrasts: Contrasts | None = None

@@ -227,6 +227,7 @@ class Investigation:
             prompts=tuple(message.text for message in self.opening),
             turns=tuple(self.turns),
             config=self.options.config,
+            preprocessing=self.options.preprocessing,
             started=self.started,
             notes=self.notes,
             evidence=assess(self.task.rule, self.turns, grammar, self._sent_back()),

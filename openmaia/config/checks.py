@@ -13,7 +13,7 @@ _PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",
 """For each value of `backbone.protocol`, the values of `backbone.kind` that support it."""
 _CHOICES = {
     "target.kind": ("network", "synthetic", "closed_form"),
-    "target.preprocess": ("weights", "published"),
+    "target.preprocess": ("weights", "published", "python"),
     "target.units": ("repo", "paper"),
     "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),
@@ -23,14 +23,15 @@ _CHOICES = {
     "editor.diffusion.dtype": _DTYPES,
     "generator.diffusion.quantize": ("", "nf4"),
     "editor.diffusion.quantize": ("", "nf4"),
-    "backbone.kind": ("scripted", "replay", "labels", *SERVED),
+    "generator.parts": ("packages", "pictures"),
+    "backbone.kind": ("scripted", "replay", "labels", "python", *SERVED),
     "backbone.sees": ("images", "text"),
     "backbone.protocol": tuple(_PROTOCOLS),
     "viewer.kind": ("scripted", "openai", "anthropic", "none"),
     "evaluate.writer.protocol": tuple(_PROTOCOLS),
     "tracking.kind": ("none", "wandb"),
     "tracking.mode": ("online", "offline", "disabled"),
-    "pictures.kind": ("packages", "folder", "hf"),
+    "pictures.kind": ("packages", "folder", "hf", "python"),
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
     "evaluate.judge": ("auto", "eyes", "detector", "none"),
     "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
@@ -50,7 +51,7 @@ _MAY_BE_ZERO = frozenset(
 )
 """Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""
 
-_AT_MOST_ONE = ("exemplars.quantile", "bias.rate")
+_AT_MOST_ONE = ("exemplars.quantile", "bias.rate", "target.crop")
 
 
 def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> None:
@@ -67,6 +68,7 @@ def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> N
     _check_names(config)
     _check_choices(values)
     _check_ranges(values, defaults)
+    _check_normalisation(config)
     _check_agent(config)
     _check_backbone(config)
     _check_eyes(config)
@@ -113,6 +115,15 @@ def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
         yield "of 0 or more" if may_be_zero else "above 0"
     if key in _AT_MOST_ONE and value > 1:
         yield "of at most 1"
+
+
+def _check_normalisation(config: Config) -> None:
+    mean, std = config.target.mean, config.target.std
+    if len(mean) != len(std) or len(mean) not in (0, 1, 3) or not all(value > 0 for value in std):
+        raise UsageError(
+            f"target.mean={mean} target.std={std}: give both, with one value for each channel (three for red, green and "
+            "blue, one for grey images), and values above 0 as std"
+        )
 
 
 def _check_agent(config: Config) -> None:

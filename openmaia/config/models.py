@@ -34,15 +34,25 @@ class TargetConfig:
     """Name of the target in units, records and folders."""
     network: str = ""
     """A network of this package (`resnet152`, `dino_vits8`, `clip_rn50`, `efficientnet_lite0`, ...), `torchvision:NAME`,
-    `timm:NAME`, `hf:ID`, or a function of yours that returns one, `package.module:function`."""
+    `timm:NAME`, `hf:ID`, or a function of yours that returns one, `package.module:function`, installed or in the current
+    folder. `python:CLASS`: a module that was passed in Python, in the config of such an investigation."""
     weights: str = ""
     """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only."""
     layers: list[str] = field(default_factory=list[str])
     """Names of modules of the network. `output` is its final output, read as class probabilities."""
     preprocess: str = "weights"
-    """`weights`: the network's own preprocessing; `published`: that of the published MAIA code, which does not crop."""
+    """`weights`: the network's own preprocessing; `published`: that of the published MAIA code, which does not crop. A
+    module of yours that declares none needs `size`, `mean` and `std`, because another preprocessing gives other units.
+    `python`: a function that was passed in Python, in the config of such an investigation."""
     size: int = 0
     """Side of the network's input in pixels. 0: as its preprocessing says."""
+    crop: float = 0.0
+    """Fraction of an image's shorter side that the central crop keeps. 0: as its preprocessing says; 1 if it says nothing."""
+    mean: list[float] = field(default_factory=list[float])
+    """Mean of each channel, subtracted from values of 0 to 1: three values for red, green and blue, one for a network of
+    grey images. Empty: as its preprocessing says."""
+    std: list[float] = field(default_factory=list[float])
+    """Standard deviation of each channel, by which values are divided then. As many values as `mean`."""
     directions: dict[str, str] = field(default_factory=dict[str, str])
     """Safetensors files by layer, with `weight` of shape (units, channels) and an optional `bias`. The layer
     `LAYER/directions` then has a unit per row, such as a feature of a sparse autoencoder."""
@@ -90,6 +100,9 @@ class GeneratorConfig:
 
     kind: str = "collage"
     """`collage`: composes images from cut-outs, shapes and patterns; `diffusers`: a diffusion model."""
+    parts: str = "packages"
+    """collage only: where its objects and textures come from. `packages`: the images that ship in Debian packages;
+    `pictures`: the images of the section `pictures`, whose index has to name cut-outs."""
     size: int = 224
     """Side of the images in pixels."""
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
@@ -135,7 +148,8 @@ class BackboneConfig:
     kind: str = "scripted"
     """`scripted`: a deterministic experimenter without a language model; `replay`: the replies of an earlier record; `labels`:
     the labels that another method gave to the units, which are then evaluated as those of an agent; `vllm`: a
-    model on the GPUs of this cluster; `openai`: a server with OpenAI's interface; `anthropic`: Anthropic's."""
+    model on the GPUs of this cluster; `openai`: a server with OpenAI's interface; `anthropic`: Anthropic's; `python`: an
+    object that was passed in Python, in the config of such an investigation."""
     eyes: str = "efficientnet_lite2"
     """scripted only: the classifier through which the experimenter sees. It must not be the target."""
     record: str = ""

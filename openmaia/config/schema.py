@@ -19,7 +19,7 @@ class PicturesConfig:
 
     kind: str = "packages"
     """`packages`: photographs and cut-outs that ship in Debian and pip packages; `folder`: a folder tree of yours; `hf`: a
-    Hugging Face dataset."""
+    Hugging Face dataset; `python`: images that were passed in Python, in the config of such an investigation."""
     folder: str = ""
     """folder only: the folder of the images."""
     dataset: str = ""

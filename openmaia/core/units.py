@@ -67,6 +67,8 @@ class TargetInfo:
     """Digest of the weights in hexadecimal."""
     input_size: tuple[int, int]
     """Height and width of the network's input in pixels."""
+    preprocessing: str = ""
+    """What is done to an image before the network receives it, in words. Empty for a target that is no network."""
     mask_threshold: float | None = None
     """Activation above which a position belongs to the mask of a unit, the same for all units. None: each unit has its
     own threshold, a quantile of its activations."""

@@ -99,13 +99,14 @@ class ImageDataset:
 
     @classmethod
     def of(
-        cls, collection: ImageCollection, path: Path, known: Mapping[str, IndexEntry] | None = None
+        cls, collection: ImageCollection, path: Path | None, known: Mapping[str, IndexEntry] | None = None
     ) -> "ImageDataset":
         """Opens a collection. The first time and after a change, all images are decoded to compute digests and splits.
 
         Args:
             collection: The collection.
-            path: File in which digests and splits are cached. If it cannot be written, they are computed each time.
+            path: File in which digests and splits are cached. If it is None or cannot be written, they are computed each
+                time.
             known: Index entries of the images, by the name of their source.
 
         Raises:
@@ -113,14 +114,15 @@ class ImageDataset:
         """
         stamp, sources = collection.stamp(), list(collection.sources())
         try:
-            listing: dict[str, Any] = json.loads(path.read_bytes())
+            listing: dict[str, Any] = json.loads(path.read_bytes() if path else b"{}")
             if listing["stamp"] != [_FORMAT, stamp]:
                 raise ValueError("the listing is outdated")
             items = _items(sources, listing, known or {})
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             # A listing that is missing, outdated or damaged is computed again: it is only a cache.
             listing = _compute(collection, sources, stamp)
-            _write(path, listing)
+            if path:
+                _write(path, listing)
             items = _items(sources, listing, known or {})
         return cls(root=collection.root, items=items, skipped=listing["skipped"])
 

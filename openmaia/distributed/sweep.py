@@ -76,6 +76,8 @@ class Sweep:
     """Whether it is the only sweep of the program."""
     dataset: ImageDataset = field(init=False)
     store: ExemplarStore = field(init=False)
+    preprocessing: str = ""
+    """See `TargetInfo.preprocessing`."""
     pools: Pools = field(init=False)
     total: int = 0
     """Number of planned investigations."""
@@ -85,7 +87,11 @@ class Sweep:
     def compute_exemplars(self) -> None:
         """Saves the plan of the run and computes the missing exemplars that its pending investigations need."""
         with exemplars.team(self.config, self.assembly, self.view.say) as workers:
-            layers = self.plan(workers.info())
+            info = workers.info()
+            self.preprocessing = info.preprocessing
+            if info.preprocessing:
+                self.view.say(f"preprocessing of {info.name}: {info.preprocessing}")
+            layers = self.plan(info)
             self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
         self.total = self.run.planned()
         self.done = self.total - sum(1 for _ in self.run.iter_pending())
@@ -108,7 +114,12 @@ class Sweep:
     def context(self) -> SweepContext:
         """Returns the data that worker processes need for this sweep."""
         return SweepContext(
-            config=self.config, run=self.run, pools=self.pools, exemplars=self.store, assembly=self.assembly
+            config=self.config,
+            run=self.run,
+            pools=self.pools,
+            exemplars=self.store,
+            assembly=self.assembly,
+            preprocessing=self.preprocessing,
         )
 
     def stage(self, name: str) -> str:

@@ -4,7 +4,7 @@ They load no models. The target, generator, editor and backbone are called throu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.loop import InvestigationResult, investigate_and_publish
@@ -25,6 +25,8 @@ class SweepContext:
     pools: Pools
     exemplars: ExemplarStore
     assembly: Assembly
+    preprocessing: str = ""
+    """See `TargetInfo.preprocessing`."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,9 @@ class InvestigationWorker:
 
         This is not done in the constructor, because Ray reports an exception there as the death of the process.
         """
-        self._options = [sweep.assembly.options(sweep.config) for sweep in self.sweeps]
+        self._options = [
+            replace(sweep.assembly.options(sweep.config), preprocessing=sweep.preprocessing) for sweep in self.sweeps
+        ]
         self._tasks = [load(sweep.config.task.name) for sweep in self.sweeps]
 
     def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:

@@ -86,7 +86,7 @@ def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) 
         {
             "target": info.name,
             "network": info.digest,
-            "preprocess": config.target.preprocess,
+            "preprocess": info.preprocessing,
             "shuffled": config.target.shuffled,
             "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
             "k": config.exemplars.k,

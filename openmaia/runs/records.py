@@ -149,6 +149,8 @@ class Record:
     turns: tuple[Turn, ...]
     config: dict[str, Any]
     """The resolved config."""
+    preprocessing: str = ""
+    """What was done to an image before the network received it, in words. Empty for a target that is no network."""
     started: float
     """Seconds since 1970."""
     notes: tuple[str, ...] = ()

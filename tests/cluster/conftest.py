@@ -90,6 +90,7 @@ class Sweeps:
             f"paths.runs={self.folder}/runs",
             f"paths.exemplars={self.folder}/exemplars",
             "pictures.kind=folder",
+            "generator.parts=pictures",
             f"pictures.folder={self.folder}/pictures",
             "exemplars.k=2",
             "backbone.kind=replay",

@@ -1,6 +1,18 @@
-"""Networks of a user's own, for tests."""
+"""Networks of a user's own, for tests. They declare ImageNet's preprocessing."""
 
 import torch
+from PIL import Image
+
+from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork
+
+
+def declared(module: torch.nn.Module) -> TargetNetwork:
+    return TargetNetwork(
+        module=module,
+        preprocess=Preprocess(
+            size=(224, 224), crop=0.875, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD
+        ),
+    )
 
 
 class Boolean(torch.nn.Module):
@@ -19,8 +31,8 @@ class Gate(torch.nn.Module):
         return x > 0
 
 
-def boolean() -> torch.nn.Module:
-    return Boolean()
+def boolean() -> TargetNetwork:
+    return declared(Boolean())
 
 
 def brightest(images, note: str):
@@ -66,7 +78,7 @@ class Unsound(torch.nn.Module):
         return self.head(self.conv(x))
 
 
-def unsound() -> torch.nn.Module:
+def unsound() -> TargetNetwork:
     torch.manual_seed(0)
     network = Unsound()
 
@@ -78,10 +90,10 @@ def unsound() -> torch.nn.Module:
         return output
 
     network.conv.register_forward_hook(spoil)
-    return network
+    return declared(network)
 
 
-def mortal() -> torch.nn.Module:
+def mortal() -> TargetNetwork:
     """Sound, but its process dies at the twentieth picture, unless one has died here before."""
     import os
     from pathlib import Path
@@ -98,10 +110,10 @@ def mortal() -> torch.nn.Module:
             os._exit(1)
 
     network.register_forward_pre_hook(count)
-    return network
+    return declared(network)
 
 
-def watchful() -> torch.nn.Module:
+def watchful() -> TargetNetwork:
     """As `mortal`; writes down the GPUs that its process is shown."""
     import os
 
@@ -110,9 +122,9 @@ def watchful() -> torch.nn.Module:
     return mortal()
 
 
-def deadly() -> torch.nn.Module:
+def deadly() -> TargetNetwork:
     torch.manual_seed(0)
-    return Deadly()
+    return declared(Deadly())
 
 
 class SmallClassifier(torch.nn.Module):
@@ -128,5 +140,5 @@ class SmallClassifier(torch.nn.Module):
         return self.head(self.features(self.stem(x)).mean(dim=(2, 3)))
 
 
-def small_classifier() -> torch.nn.Module:
-    return SmallClassifier()
+def small_classifier() -> TargetNetwork:
+    return declared(SmallClassifier())

@@ -34,6 +34,7 @@ def config(folder: Path, store: str) -> Config:
             "target.network=tests.helpers.networks:watchful",
             f"target.layers=[{','.join(LAYERS)}]",
             "pictures.kind=folder",
+            "generator.parts=pictures",
             f"pictures.folder={folder / 'pictures'}",
             f"paths.exemplars={folder / store}",
             "pools.target.num_gpus=1",

@@ -59,6 +59,7 @@ def sources(folder: Path, replies: Sequence[str] = EXPERIMENTS) -> list[str]:
     return [
         str(REPOSITORY / "configs/closed-form.yaml"),
         "pictures.kind=folder",
+        "generator.parts=pictures",
         f"pictures.folder={pictures(folder / 'pictures')}",
         f"paths.runs={folder / 'runs'}",
         f"paths.exemplars={folder / 'exemplars'}",

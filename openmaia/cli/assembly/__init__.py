@@ -1,8 +1,11 @@
 """Builds the objects that a config describes. Only this package chooses between real and offline services."""
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from openmaia.core.importing import add_folder
 
 if TYPE_CHECKING:
     from openmaia.agent.context import InvestigationOptions
@@ -20,6 +23,14 @@ class ConfigAssembly:
     It implements `openmaia.distributed.assembly.Assembly`. Its methods import the modules that they need when they are
     called.
     """
+
+    folder: str = field(default_factory=os.getcwd)
+    """The folder in which the user started the program. Worker processes find the user's modules there, too."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Lets the process that unpickles this object import modules of `folder`."""
+        object.__setattr__(self, "folder", state["folder"])
+        add_folder(self.folder)
 
     def host(self, role: str, config: "Config") -> Any:
         """Loads the model of a service and returns the object that implements the service's protocol.

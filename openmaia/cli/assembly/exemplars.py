@@ -4,13 +4,22 @@ from collections.abc import Callable, Sequence
 
 from openmaia.cli.assembly import hosts
 from openmaia.config.schema import Config
+from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_exemplars
 from openmaia.exemplars.store import ExemplarStore
 
 
-def worker(config: Config, say: Callable[[str], None] = lambda line: None) -> ExemplarWorker:
-    """Loads the target and the images, and returns a worker that computes exemplars. `say` receives messages."""
-    return ExemplarWorker(config, hosts.target(config), hosts.library(config, say))
+def worker(
+    config: Config,
+    say: Callable[[str], None] = lambda line: None,
+    target: "hosts.ReadableTarget | None" = None,
+    dataset: ImageDataset | None = None,
+) -> ExemplarWorker:
+    """Returns a worker that computes exemplars. Loads the target and the images if they are not given.
+
+    See `make` for the arguments.
+    """
+    return ExemplarWorker(config, target or hosts.target(config), dataset or hosts.library(config, say))
 
 
 def make(
@@ -18,6 +27,8 @@ def make(
     layers: Sequence[str],
     say: Callable[[str], None] = lambda line: None,
     progress: ProgressCallback = lambda done, total: None,
+    target: "hosts.ReadableTarget | None" = None,
+    dataset: ImageDataset | None = None,
 ) -> ExemplarStore:
     """Computes exemplars where they are missing, and returns the store of exemplars.
 
@@ -26,5 +37,7 @@ def make(
         layers: The names of the layers. Layers whose exemplars are in the store are not computed again.
         say: Receives messages for the user.
         progress: Called with the number of finished and of all images.
+        target: The target, if it is loaded already.
+        dataset: The images, if they are loaded already.
     """
-    return compute_exemplars(worker(config, say), layers, progress)
+    return compute_exemplars(worker(config, say, target, dataset), layers, progress)

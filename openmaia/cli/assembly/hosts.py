@@ -1,7 +1,6 @@
 """Builds the services that a config describes. Functions import large libraries only when they need them."""
 
 import hashlib
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,14 @@ from openmaia.config.loading import to_dict
 from openmaia.config.models import SERVED
 from openmaia.config.schema import Config, PicturesConfig
 from openmaia.core.errors import UsageError
-from openmaia.core.services import Backbone, Editor, Generator, Services, UsageLedger
+from openmaia.core.importing import import_object
+from openmaia.core.services import Backbone, Editor, Generator, Services, Target, UsageLedger
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
     from openmaia.models.targets.hooked import NetworkTarget
-    from openmaia.models.targets.preprocess import TargetNetwork
+    from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
     from openmaia.models.targets.synthetic.target import SyntheticTarget
     from openmaia.models.targets.synthetic.units import SyntheticUnits
     from openmaia.offline.closed_form import ClosedFormClasses, ClosedFormTarget
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
 """The stopping rule for labels of other methods, which come without experiments."""
+
+PYTHON = "python:"
+"""Beginning of `target.network` for a module that was passed in Python."""
 
 Role = Literal["target", "generator", "editor", "backbone"]
 Say = Callable[[str], None]
@@ -112,9 +115,19 @@ def network(config: Config, weights: str) -> "TargetNetwork":
     """
     from openmaia.models.targets.networks import load
 
-    found = load(config.target.network, weights, _preset(config))
-    side = config.target.size
-    return replace(found, preprocess=replace(found.preprocess, size=(side, side))) if side else found
+    if config.target.network.startswith(PYTHON):
+        raise _of_a_session(
+            "target.network", "target.network=package.module:function, a function that returns the network"
+        )
+    return load(config.target.network, weights, _preset(config), given_preprocess(config))
+
+
+def given_preprocess(config: Config) -> "GivenPreprocess":
+    """Returns what a config says about the preprocessing of the target."""
+    from openmaia.models.targets.preprocess import GivenPreprocess
+
+    given = config.target
+    return GivenPreprocess(size=given.size, crop=given.crop, mean=tuple(given.mean), std=tuple(given.std))
 
 
 def _preset(config: Config) -> Literal["weights", "published"]:
@@ -122,6 +135,8 @@ def _preset(config: Config) -> Literal["weights", "published"]:
         return "weights"
     if config.target.preprocess == "published":
         return "published"
+    if config.target.preprocess == "python":
+        raise _of_a_session("target.preprocess", "target.mean, target.std and target.size")
     raise _unknown("target.preprocess", config.target.preprocess)
 
 
@@ -131,7 +146,7 @@ def generator(config: Config) -> Generator:
         case "collage":
             from openmaia.offline.collage import CollageGenerator
 
-            return CollageGenerator(library(config), config.generator.size)
+            return CollageGenerator(_collage_parts(config), config.generator.size)
         case "diffusers":
             from openmaia.models.generators.generator import DiffusionGenerator
 
@@ -140,13 +155,22 @@ def generator(config: Config) -> Generator:
             raise _unknown("generator.kind", kind)
 
 
+def _collage_parts(config: Config) -> ImageDataset:
+    """Returns the images whose objects and textures are the parts of collages."""
+    if config.generator.parts == "pictures":
+        return library(config)
+    from openmaia.offline.packaged.library import fetch
+
+    return ImageDataset.open(fetch(Path(config.paths.cache).expanduser(), lambda line: None))
+
+
 def editor(config: Config) -> Editor:
     """Returns the image editor of a config."""
     match config.editor.kind:
         case "collage":
             from openmaia.offline.collage import CollageEditor
 
-            return CollageEditor(library(config), config.generator.size)
+            return CollageEditor(_collage_parts(config), config.generator.size)
         case "diffusers":
             from openmaia.models.generators.editor import DiffusionEditor
 
@@ -208,6 +232,8 @@ def _language_model(config: Config) -> Backbone:
             from openmaia.models.backbones.anthropic_server import AnthropicBackbone
 
             return AnthropicBackbone(config.backbone)
+        case "python":
+            raise _of_a_session("backbone.kind", "backbone.kind=scripted or a language model")
         case kind:
             raise _unknown("backbone.kind", kind)
 
@@ -235,7 +261,9 @@ def backbone_name(config: Config) -> str:
             return kind
 
 
-def services(config: Config, store: ExemplarStore) -> Services:
+def services(
+    config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
+) -> Services:
     """Builds all services of an investigation in this process.
 
     Every request to the target, the generator, the editor and the backbone is counted in the field `ledger` of the
@@ -244,14 +272,16 @@ def services(config: Config, store: ExemplarStore) -> Services:
     Args:
         config: The config of the run.
         store: The exemplars of the target's units.
+        measured: The target, if it is loaded already.
+        agent: The backbone, if it is loaded already.
     """
     ledger, gpus = UsageLedger(), config.pools
     return Services(
-        target=metered(target(config), "target", ledger, gpus.target.num_gpus),
+        target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
         exemplars=store,
         generator=metered(generator(config), "generator", ledger, gpus.generator.num_gpus),
         editor=metered(editor(config), "editor", ledger, gpus.editor.num_gpus),
-        backbone=metered(backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
+        backbone=metered(agent or backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
         ledger=ledger,
     )
 
@@ -332,11 +362,7 @@ def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
     """
     found: dict[str, Callable[..., Any]] = {}
     for name in names:
-        module, colon, attribute = name.partition(":")
-        try:
-            tool = getattr(importlib.import_module(module), attribute) if colon else None
-        except (ImportError, AttributeError) as error:
-            raise UsageError(f"tools: {name!r} cannot be imported: {error}") from error
+        tool, attribute = import_object(name, "tools"), name.partition(":")[2]
         if not callable(tool):
             raise UsageError(f"tools: {name!r} is no function; expected package.module:function")
         if attribute in found or hasattr(Tools, attribute):
@@ -365,6 +391,8 @@ def library(config: Config, say: Say = lambda line: None) -> ImageDataset:
             if not given.folder:
                 raise UsageError("pictures.kind=folder but pictures.folder is empty; name the folder of the images")
             images = ImageDataset.open(Path(given.folder).expanduser())
+        case "python":
+            raise _of_a_session("pictures.kind", "pictures.kind=folder pictures.folder=FOLDER")
         case "hf":
             images = _huggingface_images(config.pictures, cache / "splits", say)
         case kind:
@@ -394,6 +422,13 @@ def _huggingface_images(pictures: PicturesConfig, listings: Path, say: Say) -> I
     say(f"opening {collection.root}; the first time all of its images are read")
     name = hashlib.sha256(repr(collection).encode()).hexdigest()[:16]
     return ImageDataset.of(collection, listings / f"{name}.json")
+
+
+def _of_a_session(key: str, instead: str) -> UsageError:
+    """Returns the error for a config that names an object of a Python session."""
+    return UsageError(
+        f"{key} stands for an object that was passed to OpenMAIA in Python, which no other process has; give {instead}"
+    )
 
 
 def _unknown(key: str, given: str) -> UsageError:

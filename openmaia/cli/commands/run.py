@@ -1,5 +1,6 @@
 """`openmaia run`, `openmaia investigate` and `openmaia exemplars`."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -7,7 +8,6 @@ import typer
 
 from openmaia.cli.commands import estimate as estimates
 from openmaia.cli.commands.common import ConfigSources, fail, print_failures
-from openmaia.core.errors import UsageError
 
 
 def run(
@@ -58,33 +58,26 @@ def investigate(
     Example: openmaia investigate configs/demo.yaml --unit _conv_head=66
     """
     from openmaia.agent.loop import investigate_and_publish
-    from openmaia.agent.tasks.task import load as load_task
-    from openmaia.cli.assembly import exemplars as stores
-    from openmaia.cli.assembly import hosts
+    from openmaia.cli.assembly.single import prepare
     from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_turn
-    from openmaia.config.loading import load
-    from openmaia.core.selection import select
+    from openmaia.config.loading import load, to_dict
     from openmaia.runs.files import safe
     from openmaia.runs.run import InvestigationId, Run
 
     settings = load([*config, f"units={unit}"])
     validate(settings)
-    task = load_task(settings.task.name)
-    units = select(unit, hosts.target(settings).info(), task.scope).units
-    if len(units) != 1:
-        raise UsageError(f"--unit {unit} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
-    settings.name = safe(f"{settings.name}-{str(units[0]).partition('/')[2].replace('/', '-') or 'network'}")
-    record_run = Run.create(settings)
-    record_run.set_plan(units, settings.replicates)
     with Terminal() as terminal:
-        store = stores.make(settings, [units[0].layer], terminal.say, partial(terminal.progress, "exemplars"))
+        single = prepare(settings, unit, terminal.say, partial(terminal.progress, "exemplars"))
+    settings.name = safe(f"{settings.name}-{str(single.unit).partition('/')[2].replace('/', '-') or 'network'}")
+    record_run = Run.create(settings)
+    record_run.set_plan([single.unit], settings.replicates)
     result = investigate_and_publish(
-        InvestigationId(unit=units[0], replicate=0),
-        task,
-        hosts.services(settings, store),
-        hosts.options(settings),
+        InvestigationId(unit=single.unit, replicate=0),
+        single.task,
+        single.services,
+        replace(single.options, config=to_dict(settings)),
         record_run,
         observer=show_turn,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.core.units import OUTPUT
 from openmaia.models.device import service_errors
 from openmaia.models.targets.maps import OutputLayout, OutputShape, ShapeEvidence, first_tensor, layout
@@ -30,12 +30,13 @@ class Forward:
         """
         self._module, self._layers, self._device = module, layers, device
         self._modules = dict(module.named_modules())
+        self._dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
 
     def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
         """Runs the network on a batch of images and returns the output of each layer.
 
         Args:
-            batch: The inputs, shape (images, 3, height, width).
+            batch: The inputs, shape (images, channels, height, width).
 
         Returns:
             The output by layer, float32 of shape (images, …) on the CPU. If a module is called several times, it is the
@@ -50,30 +51,39 @@ class Forward:
             self._pass(batch, outputs, Counter())
         return outputs
 
-    def examine(self, size: tuple[int, int]) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
+    def examine(
+        self, size: tuple[int, int], channels: int = 3
+    ) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
         """Determines which axes of the layers' outputs are units and which are positions (their layouts).
 
         For this it runs the network on inputs of three sizes: the usual one, twice its height, and twice its width.
 
         Args:
             size: Height and width of the network's own input.
+            channels: Number of channels of the input.
 
         Returns:
             The output shapes of the layers for one image of this size, without the batch axis; their layouts; and the
             error with which the network refuses other sizes, "" if it accepts them.
 
         Raises:
-            UsageError: A layer has no units, or is not called exactly once in a pass.
+            UsageError: The network does not accept such an input, or a layer has no units or is not called exactly once
+                in a pass.
         """
         height, width = size
         outputs: dict[str, torch.Tensor] = {}
         calls: Counter[str] = Counter()
-        self._pass(torch.zeros(1, 3, height, width), outputs, calls)
+        try:
+            self._pass(torch.zeros(1, channels, height, width), outputs, calls)
+        except (OpenMaiaError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # the user's network may fail in any way
+            raise self._refusal(size, channels, error) from error
         for layer in self._layers:
             check_called_once(layer, calls[layer])
         usual = {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}
-        taller, refusal = self._shapes((2 * height, width))
-        wider, second_refusal = self._shapes((height, 2 * width))
+        taller, refusal = self._shapes((2 * height, width), channels)
+        wider, second_refusal = self._shapes((height, 2 * width), channels)
         layouts = {
             layer: layout(
                 ShapeEvidence(
@@ -89,7 +99,20 @@ class Forward:
         }
         return usual, layouts, refusal or second_refusal
 
-    def _shapes(self, size: tuple[int, int]) -> tuple[dict[str, OutputShape], str]:
+    def _refusal(self, size: tuple[int, int], channels: int, error: Exception) -> UsageError:
+        """Returns the error for a network that fails on an input as its preprocessing gives it."""
+        first = next(((n, m) for n, m in self._modules.items() if isinstance(m, nn.Conv2d)), None)
+        takes = ""
+        if first is not None and first[1].in_channels != channels:
+            takes = f" Its first convolution, {first[0]!r}, takes {first[1].in_channels} channels."
+        return UsageError(
+            f"the network fails on an input of shape (1, {channels}, {size[0]}, {size[1]}), as its preprocessing gives it: "
+            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}.{takes} Give the preprocessing with which it was "
+            "trained: target.size is the side in pixels, and target.mean and target.std have one value for each channel; "
+            "in Python preprocess=TRANSFORM"
+        )
+
+    def _shapes(self, size: tuple[int, int], channels: int) -> tuple[dict[str, OutputShape], str]:
         """Runs one image of a given size. Returns the layers' output shapes, and the error message if the pass fails.
 
         If the pass fails, for example in a classifier of fixed size, the shapes of the layers before it are returned.
@@ -97,7 +120,7 @@ class Forward:
         outputs: dict[str, torch.Tensor] = {}
         refusal = ""
         try:
-            self._pass(torch.zeros(1, 3, *size), outputs, Counter())
+            self._pass(torch.zeros(1, channels, *size), outputs, Counter())
         except SIZE_ERRORS as error:
             refusal = f"{type(error).__name__}: {str(error)[:200]}"
         return {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}, refusal
@@ -116,7 +139,7 @@ class Forward:
         ]
         try:
             with torch.inference_mode():
-                output = self._module(batch.to(self._device))
+                output = self._module(batch.to(self._device, self._dtype))
         finally:
             for hook in hooks:
                 hook.remove()

@@ -87,7 +87,7 @@ class NetworkTarget:
         self._forward = Forward(
             move_to_device(network.module.eval(), used_device, f"target.network ({name})"), names, used_device
         )
-        shapes, self._layouts, refusal = self._forward.examine(network.preprocess.size)
+        shapes, self._layouts, refusal = self._forward.examine(network.preprocess.size, network.preprocess.channels)
         _check_sizes(name, network, refusal)
         counts = {layer: self._unit_count(layer, shapes[layer]) for layer in names}
         read = [read_directions(layer, path, counts[layer]) for layer, path in directions.items()]
@@ -186,6 +186,7 @@ class NetworkTarget:
             | {name: len(each.weight) for name, each in directions.items()},
             digest=weights_digest(state),
             input_size=network.preprocess.size,
+            preprocessing=network.preprocess.description,
             classes=network.labels if named_classes else (),
         )
 

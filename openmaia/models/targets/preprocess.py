@@ -1,8 +1,8 @@
 """Converts images to inputs of a network: cropping and resizing yields an image, which is then normalised."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -28,9 +28,41 @@ LEVELS = 3 / 255
 """Difference of pixel values that `verified` tolerates, because resizing rounds values and overshoots at edges."""
 
 
+class Preprocessing(Protocol):
+    """Converts images to inputs of a network, in two steps."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the input in pixels."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the input."""
+        ...
+
+    @property
+    def any_shape(self) -> bool:
+        """Whether inputs may have proportions other than those of `size`."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What is done to an image, in words. It is the same for equal preprocessing."""
+        ...
+
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image that the network receives, and the part of the given image that it shows."""
+        ...
+
+    def tensor(self, view: Pixels) -> torch.Tensor:
+        """Converts a view to the input of the network, of shape (channels, height, width)."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocess:
-    """The preprocessing of a network."""
+    """The usual preprocessing: a central crop, a size, and a normalisation of each channel."""
 
     size: tuple[int, int]
     """Height and width of the input."""
@@ -38,10 +70,11 @@ class Preprocess:
     """Fraction of the shorter side that the central crop keeps. If it is None, the image is not cropped: its shorter
     side is scaled to `size`, and its proportions are kept."""
     resample: Image.Resampling
-    mean: tuple[float, float, float]
-    """Mean of each channel for the normalisation, on a scale of 0 to 1."""
-    std: tuple[float, float, float]
-    """Standard deviation of each channel for the normalisation, on a scale of 0 to 1."""
+    mean: tuple[float, ...]
+    """Mean of each channel for the normalisation, on a scale of 0 to 1. One value for a network of grey images, three for
+    red, green and blue."""
+    std: tuple[float, ...]
+    """Standard deviation of each channel for the normalisation, on a scale of 0 to 1. As many values as `mean`."""
     squash: bool = False
     """Whether `crop` applies to each side separately, so that the proportions of the image are lost."""
 
@@ -49,6 +82,24 @@ class Preprocess:
     def any_shape(self) -> bool:
         """Whether inputs may have proportions other than those of `size`."""
         return self.crop is None
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the input: 1 for grey images, 3 for colours."""
+        return len(self.mean)
+
+    @property
+    def description(self) -> str:
+        """What is done to an image, in words."""
+        size, filtered = f"{self.size[1]} x {self.size[0]} pixels", self.resample.name.lower()
+        if self.crop is None:
+            geometry = f"shorter side scaled to {min(self.size)} pixels ({filtered})"
+        else:
+            of = "each side" if self.squash else "the shorter side"
+            geometry = f"central {100 * self.crop:.4g} % of {of}, scaled to {size} ({filtered})"
+        mean, std = (", ".join(f"{value:.6g}" for value in values) for values in (self.mean, self.std))
+        grey = "" if self.channels == 3 else "in grey, "
+        return f"{geometry}, {grey}values of 0 to 1 minus ({mean}), divided by ({std})"
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Crops and resizes an image for the network.
@@ -83,10 +134,59 @@ class Preprocess:
         return view, (0.0, 0.0, float(width), float(height))
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Converts a view to the normalised input of the network, float32 of shape (3, height, width)."""
-        values = torch.from_numpy(np.array(view)).permute(2, 0, 1).float() / 255
-        mean, std = torch.tensor(self.mean).view(3, 1, 1), torch.tensor(self.std).view(3, 1, 1)
+        """Converts a view to the normalised input of the network, float32 of shape (channels, height, width)."""
+        colours = view if self.channels == 3 else np.asarray(Image.fromarray(view).convert("L"))[:, :, None]
+        values = torch.from_numpy(np.array(colours)).permute(2, 0, 1).float() / 255
+        mean, std = torch.tensor(self.mean).view(-1, 1, 1), torch.tensor(self.std).view(-1, 1, 1)
         return (values - mean) / std
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenPreprocess:
+    """What the user says about the preprocessing of a network. Empty fields leave it to the network."""
+
+    size: int = 0
+    """Side of the input in pixels."""
+    crop: float = 0.0
+    """As `Preprocess.crop`."""
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def changed(self, declared: Preprocess) -> Preprocess:
+        """Returns the network's own preprocessing with the given values in place of its own."""
+        return replace(
+            declared,
+            size=(self.size, self.size) if self.size else declared.size,
+            crop=self.crop or declared.crop,
+            mean=self.mean or declared.mean,
+            std=self.std or declared.std,
+        )
+
+    def whole(self, network: str) -> Preprocess:
+        """Returns the preprocessing of a network that declares none.
+
+        Args:
+            network: The network, for messages.
+
+        Raises:
+            UsageError: The size or the normalisation is not given. Nothing is assumed, because a network that gets
+                inputs of another kind than in its training has other units.
+        """
+        if not (self.size and self.mean and self.std):
+            raise UsageError(
+                f"{network} declares no preprocessing, and without its own a network has other units; give target.mean, "
+                "target.std and target.size as in its training (for ImageNet's usual ones "
+                f"target.mean={_listed(IMAGENET_MEAN)} target.std={_listed(IMAGENET_STD)} target.size=224; for values of "
+                "0 to 1 as they are target.mean=[0,0,0] target.std=[1,1,1]), in Python preprocess=TRANSFORM, or let "
+                "the function return a TargetNetwork"
+            )
+        side = (self.size, self.size)
+        crop, resample = self.crop or 1.0, Image.Resampling.BILINEAR
+        return Preprocess(size=side, crop=crop, resample=resample, mean=self.mean, std=self.std)
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return "[" + ",".join(f"{value:g}" for value in values) + "]"
 
 
 def published(size: tuple[int, int]) -> Preprocess:
@@ -136,7 +236,7 @@ class TargetNetwork:
 
     module: torch.nn.Module
     """The network, in evaluation mode."""
-    preprocess: Preprocess
+    preprocess: Preprocessing
     labels: tuple[str, ...] = ()
     """Names of the outputs. Empty if unknown."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -17,7 +17,13 @@ def config(tmp_path: Path) -> Config:
     return load([str(REPOSITORY / "configs/closed-form.yaml"), f"paths.runs={tmp_path}", "ray.address=auto", *PAGES])
 
 
-PAGES = ["pictures.kind=folder", "pictures.folder=tests", "backbone.kind=replay", "backbone.record=none.json"]
+PAGES = [
+    "pictures.kind=folder",
+    "generator.parts=pictures",
+    "pictures.folder=tests",
+    "backbone.kind=replay",
+    "backbone.record=none.json",
+]
 
 
 def test_kept_pools_are_refused_on_a_cluster_of_the_runs_own():

@@ -16,7 +16,14 @@ from openmaia.core.units import Unit
 from openmaia.models.targets.hooked import NetworkTarget, rounded, weights_digest
 from openmaia.models.targets.maps import ShapeEvidence, first_tensor, layout
 from openmaia.models.targets.networks import load
-from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, published
+from openmaia.models.targets.preprocess import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    GivenPreprocess,
+    Preprocess,
+    TargetNetwork,
+    published,
+)
 from tests.helpers.samples import noise
 
 PREPROCESS = Preprocess(
@@ -324,8 +331,55 @@ def test_unusable_factory_is_refused(name: str):
     assert name in caught.value.message
 
 
+GIVEN = GivenPreprocess(size=64, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
 def test_factory_may_return_a_module():
-    assert load("tests.models.targets.test_targets:small").preprocess.size == (224, 224)
+    preprocess = load("tests.models.targets.test_targets:small", given=GIVEN).preprocess
+    assert (preprocess.size, preprocess.channels) == ((64, 64), 3)
+    assert preprocess.description == (
+        "central 100 % of the shorter side, scaled to 64 x 64 pixels (bilinear), values of 0 to 1 minus (0.5, 0.5, 0.5), "
+        "divided by (0.25, 0.25, 0.25)"
+    )
+
+
+@pytest.mark.parametrize("given", [GivenPreprocess(), replace(GIVEN, size=0), replace(GIVEN, mean=(), std=())])
+def test_module_without_preprocessing_is_refused(given: GivenPreprocess):
+    with pytest.raises(UsageError, match="declares no preprocessing.* target.mean, target.std and target.size"):
+        load("tests.models.targets.test_targets:small", given=given)
+
+
+def test_given_values_replace_declared_ones(lite0: TargetNetwork):
+    assert isinstance(lite0.preprocess, Preprocess)
+    changed = load("efficientnet_lite0", given=GivenPreprocess(size=112, crop=1.0)).preprocess
+    assert changed == replace(lite0.preprocess, size=(112, 112), crop=1.0)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "message"),
+    [
+        (1, 32, r"shape \(1, 3, 32, 32\).*first convolution, '0', takes 1 channels"),
+        (3, 2, r"shape \(1, 3, 2, 2\).*Kernel size"),
+    ],
+)
+def test_input_that_the_network_refuses_is_one_error(channels: int, size: int, message: str):
+    module = nn.Sequential(nn.Conv2d(channels, 2, 3), nn.ReLU())
+    with pytest.raises(UsageError, match=message):
+        target(module, "0", preprocess=replace(PREPROCESS, size=(size, size)))
+
+
+def test_grey_network_gets_grey_images():
+    module, image = nn.Sequential(nn.Conv2d(1, 2, 3)), fitting()
+    grey = torch.from_numpy(np.array(image.pil().convert("L")))[None, None].float() / 255
+    with torch.no_grad():
+        expected = module((grey - 0.1307) / 0.3081)[0, 1]
+    found = ask(target(module, "0", preprocess=replace(PREPROCESS, mean=(0.1307,), std=(0.3081,))), "0", 1, image)
+    assert found.value == pytest.approx(float(expected.max()), rel=1e-4)
+
+
+def test_half_precision_network_is_read():
+    module = nn.Sequential(nn.Conv2d(3, 2, 3)).to(torch.bfloat16)
+    assert np.isfinite(ask(target(module, "0"), "0", 0, fitting()).value)
 
 
 def test_own_weights_are_loaded(tmp_path: Path):
@@ -334,9 +388,10 @@ def test_own_weights_are_loaded(tmp_path: Path):
     torch.manual_seed(5)
     other = Small()
     save_file(other.state_dict(), str(tmp_path / "w.safetensors"))
-    loaded = load("tests.models.targets.test_targets:small", str(tmp_path / "w.safetensors")).module
+    loaded = load("tests.models.targets.test_targets:small", str(tmp_path / "w.safetensors"), given=GIVEN).module
     assert weights_digest(loaded.state_dict().items()) == weights_digest(other.state_dict().items())
 
 
 def test_published_preset_replaces_the_preprocessing():
-    assert load("tests.models.targets.test_targets:small", preset="published").preprocess == published((224, 224))
+    given = GivenPreprocess(size=224)
+    assert load("tests.models.targets.test_targets:small", "", "published", given).preprocess == published((224, 224))

@@ -87,7 +87,7 @@ def clip_rn50(pretrained: bool) -> TargetNetwork:
         pretrained: Whether the weights are loaded. Otherwise they are random.
     """
     network = any_network("resnet50_clip.openai", pretrained)
-    preprocess = replace(network.preprocess, crop=1.0)
+    preprocess = replace(_preprocess("resnet50_clip.openai", network.module), crop=1.0)
     aliases = {f"layer{stage + 1}": f"stages.{stage}" for stage in range(4)}
     return replace(network, preprocess=preprocess, published=preprocess, aliases=aliases, classifies=False)
 

@@ -1,23 +1,20 @@
 """Loads target networks by name, with optional checkpoints."""
 
 import difflib
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels
+from openmaia.core.importing import import_object
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, efficientnet
 from openmaia.models.targets.preprocess import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
+    GivenPreprocess,
     Preprocess,
     PreprocessPreset,
     TargetNetwork,
@@ -26,10 +23,14 @@ from openmaia.models.targets.preprocess import (
 
 RANDOM = "random"
 
+NOTHING_GIVEN = GivenPreprocess()
+
 LIBRARIES = ("torchvision", "timm", "hf")
 
 
-def load(name: str, weights: str = "", preset: PreprocessPreset = "weights") -> TargetNetwork:
+def load(
+    name: str, weights: str = "", preset: PreprocessPreset = "weights", given: GivenPreprocess = NOTHING_GIVEN
+) -> TargetNetwork:
     """Loads a network in evaluation mode. Code in a weight file is never run.
 
     Args:
@@ -39,21 +40,30 @@ def load(name: str, weights: str = "", preset: PreprocessPreset = "weights") -> 
         weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or "random" for
             random weights with seed 0. For a checkpoint and random weights, nothing is downloaded.
         preset: "weights" for the preprocessing of the weights, "published" for that of the published MAIA code.
+        given: What the user says about the preprocessing. It replaces what the network or the preset says.
 
     Raises:
-        UsageError: The name is unknown, a package is missing, or the weights cannot be loaded or do not match.
+        UsageError: The name is unknown, a package is missing, the weights cannot be loaded or do not match, or nothing
+            says how images have to be preprocessed.
     """
     if preset not in ("weights", "published"):
         raise UsageError(f"target.preprocess={preset!r}; expected weights or published")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = _network(name, pretrained=not weights)
+        network = _network(name, not weights, preset, given)
     if weights not in ("", RANDOM):
         load_checkpoint(network.module, weights)
     network.module.eval().requires_grad_(False)
-    if preset == "weights":
+    if preset == "published":
+        network = replace(network, preprocess=network.published or published(network.preprocess.size))
+    if given == NOTHING_GIVEN:
         return network
-    return replace(network, preprocess=network.published or published(network.preprocess.size))
+    if not isinstance(network.preprocess, Preprocess):
+        raise UsageError(
+            f"target.network={name!r} preprocesses images by a function ({network.preprocess.description}), which "
+            "target.size, target.crop, target.mean and target.std cannot change; leave them out"
+        )
+    return replace(network, preprocess=given.changed(network.preprocess))
 
 
 def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
@@ -78,7 +88,7 @@ def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
     return classify
 
 
-def _network(name: str, pretrained: bool) -> TargetNetwork:
+def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
     """Loads the network with a name. Libraries are imported on demand, because their imports take seconds."""
     library, colon, rest = name.partition(":")
     if name in EFFICIENTNETS:
@@ -95,7 +105,7 @@ def _network(name: str, pretrained: bool) -> TargetNetwork:
 
         return from_hub.any_network(rest, pretrained)
     if colon and library != "torchvision":
-        return _from_factory(name)
+        return _from_factory(name, preset, given)
     from openmaia.models.targets.networks import from_torchvision
 
     known = from_torchvision.names()
@@ -114,32 +124,23 @@ def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
     )
 
 
-def _from_factory(name: str) -> TargetNetwork:
+def _from_factory(name: str, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
     """Calls the user's function package.module:factory and returns its network.
 
-    The function returns a TargetNetwork, or an nn.Module, which gets inputs of 224 pixels with ImageNet's
-    normalisation.
+    The function returns a TargetNetwork, or an nn.Module, whose preprocessing the user has to give.
     """
-    module_name, _, attribute = name.partition(":")
-    if not module_name:
-        raise UsageError(f"target.network={name!r} names no module; expected package.module:factory")
-    try:
-        factory = cast(Callable[[], Any], getattr(importlib.import_module(module_name), attribute))
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"target.network={name!r} cannot be imported: {error}; expected package.module:factory, or a name after "
-            f"one of {', '.join(f'{library}:' for library in LIBRARIES)}"
-        ) from error
+    factory = import_object(
+        name, "target.network", f"; or a name after one of {', '.join(f'{library}:' for library in LIBRARIES)}"
+    )
     if not callable(factory):
-        raise UsageError(f"target.network={name!r} is no function; expected package.module:factory")
+        raise UsageError(f"target.network={name!r} is no function; expected package.module:function")
     made = factory()
     if isinstance(made, TargetNetwork):
         return made
-    if isinstance(made, torch.nn.Module):
-        default = Preprocess(
-            size=(224, 224), crop=0.875, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD
+    if not isinstance(made, torch.nn.Module):
+        raise UsageError(
+            f"target.network={name!r} returned {type(made).__name__}; expected an nn.Module or a TargetNetwork"
         )
-        return TargetNetwork(module=made, preprocess=default)
-    raise UsageError(
-        f"target.network={name!r} returned {type(made).__name__}; expected an nn.Module or a TargetNetwork"
-    )
+    if preset == "published" and given.size:
+        return TargetNetwork(module=made, preprocess=published((given.size, given.size)))
+    return TargetNetwork(module=made, preprocess=given.whole(f"target.network={name!r}"))

@@ -1,0 +1,110 @@
+"""Prepares the investigation of one unit in this process, without Ray, and tests its description."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from openmaia.agent.context import InvestigationOptions
+from openmaia.agent.tasks.task import Task
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.cli.assembly import exemplars, hosts
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.selection import select
+from openmaia.core.services import Backbone, Services
+from openmaia.core.units import Scope, TargetInfo, Unit
+from openmaia.datasets.library import ImageDataset
+from openmaia.exemplars.store import ExemplarStore
+
+if TYPE_CHECKING:
+    from openmaia.evaluation.scores import Evaluation
+    from openmaia.exemplars.compute import ProgressCallback
+    from openmaia.runs.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleUnit:
+    """One unit, and everything that its investigation in this process needs."""
+
+    config: Config
+    unit: Unit
+    task: Task
+    services: Services
+    options: InvestigationOptions
+    store: ExemplarStore
+    dataset: ImageDataset
+
+    def evaluate(self, record: "Record") -> "Evaluation":
+        """Tests the description of a record on new images, as `openmaia evaluate` does for a run with one unit.
+
+        Raises:
+            ServiceError: A service failed.
+        """
+        from openmaia.cli.assembly import evaluation
+        from openmaia.evaluation.claims import Claim
+        from openmaia.evaluation.protocol import evaluate_claims
+
+        services = evaluation.evaluation_services(
+            self.config,
+            self.services.generator,
+            self.services.target,
+            backbone=self.services.backbone,
+            store=self.store,
+            dataset=self.dataset if self.config.evaluate.pictures else None,
+        )
+        claim = Claim(
+            unit=record.unit, replicate=record.replicate, description=record.description, labels=record.labels
+        )
+        return evaluate_claims([claim], services, evaluation.design(self.config))[0]
+
+
+def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
+    """Returns the unit that a specification names. Raises UsageError if it names none, or more than one."""
+    units = select(spec, info, scope).units
+    if len(units) != 1:
+        raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
+    return units[0]
+
+
+def prepare(
+    config: Config,
+    spec: str,
+    say: Callable[[str], None] = lambda line: None,
+    progress: "ProgressCallback" = lambda done, total: None,
+    *,
+    target: "hosts.ReadableTarget | None" = None,
+    dataset: ImageDataset | None = None,
+    backbone: Backbone | None = None,
+) -> SingleUnit:
+    """Loads the models and images of one investigation, and computes the exemplars of the unit's layer if they are missing.
+
+    Args:
+        config: The config of the run.
+        spec: The unit, such as "layer4=122".
+        say: Receives messages for the user.
+        progress: Called with the number of finished and of all images while exemplars are computed.
+        target: The target, if it is loaded already.
+        dataset: The images, if they are loaded already.
+        backbone: The backbone, if it is loaded already.
+
+    Raises:
+        UsageError: The specification does not name exactly one unit, or something that the config names is missing.
+    """
+    task = load_task(config.task.name)
+    target = target or hosts.target(config)
+    info = target.info()
+    unit = one_unit(spec, info, task.scope)
+    if info.preprocessing:
+        say(f"preprocessing of {info.name}: {info.preprocessing}")
+    dataset = dataset or hosts.library(config, say)
+    layers = list(info.layers) if unit.scope is Scope.NETWORK else [unit.layer]
+    store = exemplars.make(config, layers, say, progress, target, dataset)
+    return SingleUnit(
+        config=config,
+        unit=unit,
+        task=task,
+        services=hosts.services(config, store, measured=target, agent=backbone),
+        options=replace(hosts.options(config), preprocessing=info.preprocessing),
+        store=store,
+        dataset=dataset,
+    )

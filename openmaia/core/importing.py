@@ -1,0 +1,45 @@
+"""Imports objects that a user names, from installed packages and from the current folder."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from openmaia.core.errors import UsageError
+
+
+def add_folder(folder: str) -> None:
+    """Lets this process import the modules of a folder, before those of installed packages, as `python -m` does.
+
+    Args:
+        folder: An absolute path. In a worker process it is the folder in which the user started the command.
+    """
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def import_object(name: str, key: str, otherwise: str = "") -> Any:
+    """Imports an object by its name. Modules of the current folder are found, too.
+
+    Args:
+        name: The object, as "package.module:attribute".
+        key: The config key that names it, for messages.
+        otherwise: What else the key accepts, for messages.
+
+    Returns:
+        The object.
+
+    Raises:
+        UsageError: There is no such module or attribute, or the module fails while it is imported.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise UsageError(f"{key}={name!r} names no object of a module; expected package.module:function{otherwise}")
+    add_folder(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # the user's module may fail in any way
+        raise UsageError(
+            f"{key}={name!r} cannot be imported: {type(error).__name__}: {error}; expected package.module:function, "
+            f"installed or in the current folder {os.getcwd()}{otherwise}"
+        ) from error

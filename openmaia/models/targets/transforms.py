@@ -1,0 +1,236 @@
+"""Uses the transforms of users, which are functions from an image to the input of a network.
+
+A transform is first probed with test images. If it crops, scales and normalises like a `Preprocess`, that is used in its
+place, because it also tells where in an image the input lies. Any other transform is called as it is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from openmaia.core.errors import UsageError
+from openmaia.core.images import Pixels
+from openmaia.models.targets.preprocess import LEVELS, TOLERANCE, Preprocess, Preprocessing, ViewBox
+
+Transform = Callable[[Image.Image], torch.Tensor]
+"""A function from an RGB image to the input of a network, a float tensor of shape (channels, height, width)."""
+
+FILTERS = (
+    Image.Resampling.BILINEAR,
+    Image.Resampling.BICUBIC,
+    Image.Resampling.LANCZOS,
+    Image.Resampling.NEAREST,
+    Image.Resampling.BOX,
+    Image.Resampling.HAMMING,
+)
+
+PROBE_SHAPES = ((480, 720), (300, 260))
+"""Height and width of the test images. They differ in size and proportions, because a crop may depend on both."""
+
+MEAN_DIFFERENCE = 0.04
+"""Largest mean difference of pixel values on a textured image, on a scale of 0 to 1. Libraries round the sides of a scaled
+image to whole pixels, which shifts a texture by up to one pixel of the input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformPreprocess:
+    """A transform that is called as it is. Masks assume that the input shows the whole image."""
+
+    transform: Transform
+    size: tuple[int, int]
+    """Height and width of the input for a square image."""
+    channels: int
+    any_shape: bool
+    """Whether the shape of the input depends on the image."""
+    description: str
+
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image unchanged, and all of it as the visible part."""
+        return pixels, (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0]))
+
+    def tensor(self, view: Pixels) -> torch.Tensor:
+        """Calls the transform. Raises UsageError if it fails or does not return a valid input."""
+        return _applied(self.transform, view)
+
+
+def from_transform(transform: Transform) -> Preprocessing:
+    """Returns the preprocessing that a transform does.
+
+    Raises:
+        UsageError: The transform fails, returns something else than a float tensor of shape (channels, height, width),
+            or gives another result each time.
+    """
+    texture = _texture(*PROBE_SHAPES[0])
+    first, second = _applied(transform, texture), _applied(transform, texture)
+    if first.shape != second.shape or not torch.equal(first, second):
+        raise UsageError(
+            "preprocess gives another result each time for the same image; pass the transform of the evaluation, without "
+            "random crops, flips and colours"
+        )
+    found = _identified(transform)
+    if found is not None and all(_is_same(found, transform, shape) for shape in PROBE_SHAPES):
+        return found
+    shapes = {tuple(_applied(transform, _texture(*shape)).shape) for shape in ((240, 240), (240, 320))}
+    square = _applied(transform, _texture(240, 240))
+    return TransformPreprocess(
+        transform=transform,
+        size=(square.shape[1], square.shape[2]),
+        channels=square.shape[0],
+        any_shape=len(shapes) > 1,
+        description=f"the function {_name(transform)}, whose steps OpenMAIA does not know",
+    )
+
+
+def _name(transform: Transform) -> str:
+    return getattr(transform, "__qualname__", None) or type(transform).__qualname__
+
+
+def _applied(transform: Transform, pixels: Pixels) -> torch.Tensor:
+    """Calls a transform and checks its result."""
+    given = f"an RGB image of {pixels.shape[1]} x {pixels.shape[0]} pixels"
+    try:
+        result: Any = transform(Image.fromarray(pixels))
+    except Exception as error:  # the user's function may fail in any way
+        raise UsageError(
+            f"preprocess failed with {type(error).__name__}: {error}; it is called with a Pillow image ({given})"
+        ) from error
+    expected = "expected a float tensor of shape (channels, height, width), such as (3, 224, 224)"
+    if isinstance(result, np.ndarray):
+        result = torch.from_numpy(result)
+    if not isinstance(result, torch.Tensor):
+        hint = ", so add ToTensor() or another step that makes a tensor" if isinstance(result, Image.Image) else ""
+        raise UsageError(f"preprocess returned {type(result).__name__} for {given}; {expected}{hint}")
+    shape = tuple(result.shape)
+    if not result.is_floating_point():
+        raise UsageError(f"preprocess returned values of {result.dtype} for {given}; {expected}")
+    if len(shape) != 3 or (shape[0] > 4 and shape[2] <= 4):
+        raise UsageError(f"preprocess returned a tensor of shape {shape} for {given}; {expected}")
+    if not bool(torch.isfinite(result).all()):
+        raise UsageError(f"preprocess returned NaN or infinite values for {given}; {expected}")
+    return result.detach().to("cpu", torch.float32)
+
+
+# -- test images ---------------------------------------------------------------------------------------------------------
+
+
+def _plain(level: int) -> Pixels:
+    return np.full((*PROBE_SHAPES[0], 3), level, dtype=np.uint8)
+
+
+def _ramp(values: npt.NDArray[np.float64]) -> Pixels:
+    """Returns a grey image whose values, from 0 to 1, are broadcast to the shape of the test images."""
+    levels = (np.broadcast_to(values, PROBE_SHAPES[0]) * 255).round().astype(np.uint8)
+    return np.repeat(levels[:, :, None], 3, axis=2)
+
+
+def _texture(height: int, width: int) -> Pixels:
+    """Returns an image of colours that vary smoothly, with sharp edges, within a part of the value range."""
+    rows, columns = np.mgrid[0:height, 0:width]
+    waves = [np.sin(rows / 11 + n) * np.cos(columns / (7 + 3 * n)) for n in range(3)]
+    stripes = ((rows // 40 + columns // 56) % 2)[:, :, None] * 60
+    return (np.stack(waves, axis=2) * 45 + 90 + stripes).round().astype(np.uint8)
+
+
+# -- identification ------------------------------------------------------------------------------------------------------
+
+
+def _identified(transform: Transform) -> Preprocess | None:
+    """Derives a `Preprocess` from the results for test images. Returns None if the results exclude one."""
+    black, white = _applied(transform, _plain(0)), _applied(transform, _plain(255))
+    channels, height, width = black.shape
+    scale = (white - black).mean(dim=(1, 2))
+    is_plain = all(float(each.std(dim=(1, 2)).max()) < 1e-3 * float(scale.abs().max()) for each in (black, white))
+    if channels not in (1, 3) or white.shape != black.shape or not is_plain or float(scale.min()) <= 0:
+        return None
+    offset = black.mean(dim=(1, 2))
+
+    def extent(values: npt.NDArray[np.float64], axis: int) -> tuple[float, float] | None:
+        """Returns the first and the last coordinate of the image that the input shows, as fractions of its side."""
+        result = _applied(transform, _ramp(values))
+        if result.shape != black.shape:
+            return None
+        levels = ((result - offset.view(-1, 1, 1)) / scale.view(-1, 1, 1)).mean(dim=(0, axis)).double().numpy()
+        inner = slice(len(levels) // 5, max(-(len(levels) // 5), 2 - len(levels)))
+        places = (np.arange(len(levels)) + 0.5)[inner]
+        slope, start = np.polyfit(places, levels[inner], 1)
+        return float(start), float(start + slope * len(levels))
+
+    rows, columns = PROBE_SHAPES[0]
+    across = extent(((np.arange(columns) + 0.5) / columns)[None, :], 1)
+    down = extent(((np.arange(rows) + 0.5) / rows)[:, None], 2)
+    if across is None or down is None:
+        return None
+    kept = (down[1] - down[0]) * rows, (across[1] - across[0]) * columns
+    return _closest(transform, _geometries((height, width), kept), _digits(-offset / scale), _digits(1 / scale))
+
+
+def _digits(values: torch.Tensor) -> tuple[float, ...]:
+    """Rounds to six significant digits, which removes the errors of single precision."""
+    return tuple(float(f"{value:.6g}") + 0.0 for value in values.tolist())
+
+
+def _closest(
+    transform: Transform, geometries: Sequence["_Geometry"], mean: tuple[float, ...], std: tuple[float, ...]
+) -> Preprocess:
+    """Returns the preprocessing with one of these geometries, and one of FILTERS, that is most like the transform."""
+    pixels = _texture(*PROBE_SHAPES[0])
+    expected = _applied(transform, pixels)
+    tried = [
+        Preprocess(size=size, crop=crop, squash=squash, resample=FILTERS[0], mean=mean, std=std)
+        for size, crop, squash in geometries
+    ]
+    best = min(tried, key=lambda each: _difference(each, pixels, expected))
+    filtered = [replace(best, resample=resample) for resample in FILTERS]
+    return min(filtered, key=lambda each: _difference(each, pixels, expected))
+
+
+_Geometry = tuple[tuple[int, int], float | None, bool]
+"""The values of `Preprocess.size`, `crop` and `squash`."""
+
+
+def _geometries(size: tuple[int, int], kept: tuple[float, float]) -> Sequence[_Geometry]:
+    """Returns the possible geometries of a transform.
+
+    Args:
+        size: Height and width of the result for a test image.
+        kept: Height and width of the part of the test image that it shows, in pixels.
+    """
+    rows, columns = PROBE_SHAPES[0]
+    if abs(size[1] / size[0] - columns / rows) < 0.02 and min(kept[0] / rows, kept[1] / columns) > 0.98:
+        return [((min(size), min(size)), None, False)]
+    found: list[_Geometry] = []
+    shorter = min(rows, columns * size[0] / size[1])
+    for fraction, squash in ((kept[0] / shorter, False), (kept[0] / rows, True)):
+        # Libraries scale a side to a whole number of pixels before they crop.
+        before = max(round(size[0] / max(fraction, 0.05)), 1)
+        found += [(size, min(size[0] / side, 1.0), squash) for side in (before, before - 1, before + 1) if side > 0]
+    return list(dict.fromkeys(found))
+
+
+def _is_same(found: Preprocess, transform: Transform, shape: tuple[int, int]) -> bool:
+    """Returns whether both give the same input for a textured image and for ramps of different colours."""
+    height, width = shape
+    rows, columns = np.mgrid[0:height, 0:width]
+    ramps = [columns / (width - 1), rows / (height - 1), (columns + rows) / (width + height - 2)]
+    colours = (np.stack(ramps, axis=2) * 255).round().astype(np.uint8)
+    actual, expected = found.tensor(found.view(colours)[0]), _applied(transform, colours)
+    if actual.shape != expected.shape:
+        return False
+    scale = torch.tensor(found.std).view(-1, 1, 1)
+    largest = float(((actual - expected) * scale).abs().max())
+    texture = _texture(height, width)
+    is_close = largest < TOLERANCE / min(found.size) + LEVELS
+    return is_close and _difference(found, texture, _applied(transform, texture)) < MEAN_DIFFERENCE
+
+
+def _difference(found: Preprocess, pixels: Pixels, expected: torch.Tensor) -> float:
+    """Returns the mean difference from an input on a scale of 0 to 1, or infinity if the shapes differ."""
+    actual = found.tensor(found.view(pixels)[0])
+    if actual.shape != expected.shape:
+        return float("inf")
+    return float(((actual - expected) * torch.tensor(found.std).view(-1, 1, 1)).abs().mean())
