@@ -1,24 +1,34 @@
 """OpenMAIA: agents that find out what the neurons of vision networks do."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from openmaia.agent.tools.api import System
-    from openmaia.notebook import NotebookTools
+    from openmaia.api.investigate import investigate
+    from openmaia.api.notebook import open
+    from openmaia.api.result import UnitResult
+    from openmaia.api.runs import LoadedRun, load, sweep
 
 __version__ = "0.1.0"
 
+__all__ = ["LoadedRun", "UnitResult", "__version__", "investigate", "load", "open", "sweep"]
 
-def open(config: str | list[str], unit: str) -> "tuple[System, NotebookTools]":
-    """The instruments of one unit for a person, in this process: `system, tools = openmaia.open(config, "layer4=122")`.
+_PLACES = {
+    "investigate": "openmaia.api.investigate",
+    "open": "openmaia.api.notebook",
+    "UnitResult": "openmaia.api.result",
+    "LoadedRun": "openmaia.api.runs",
+    "load": "openmaia.api.runs",
+    "sweep": "openmaia.api.runs",
+}
+"""The module of each public name. It is imported when the name is first used, so that `import openmaia` stays fast."""
 
-    The same functions as the agent's; images show in a notebook. `tools.answer(description, *labels)` ends the
-    investigation and writes its record, whose backbone is `human`; `tools.close()` ends it without an answer.
-    """
-    from openmaia.notebook import open_unit
 
-    return open_unit(config, unit)
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'openmaia' has no attribute {name!r}; it has {', '.join(sorted(_PLACES))}")
 
 
 def __dir__() -> list[str]:
-    return ["__version__", "open"]
+    return __all__

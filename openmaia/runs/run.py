@@ -2,11 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from itertools import count, groupby
 from typing import Any
+
+from filelock import FileLock
 
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
@@ -157,6 +159,30 @@ class Run(RunResults):
         self.investigations.delete(f"failures/{investigation.path}.json")
         with suppress(OSError):  # a journal that cannot be deleted does no harm, because the record counts
             self.journal(investigation).clear()
+
+    def add(self, record: Record) -> InvestigationId:
+        """Writes a record that the plan need not contain, as the next replicate of its unit. Replaces no record.
+
+        The plan becomes that of all records and of what was planned before.
+        """
+        with self._adding():
+            done = self.done()
+            taken = {each.replicate for each in done if each.unit == record.unit}
+            replicate = next(number for number in count() if number not in taken)
+            added = InvestigationId(unit=record.unit, replicate=replicate)
+            members = sorted({*self.plan(), *done, added}, key=lambda each: (each.replicate, each.unit))
+            groups = groupby(members, lambda each: (each.unit.target, each.unit.layer, each.replicate))
+            plan = [(*group, [each.unit.index for each in some]) for group, some in groups]
+            self.publish(replace(record, replicate=replicate))
+            self.investigations.write("plan.json", dumps(plan).encode())
+        return added
+
+    @contextmanager
+    def _adding(self) -> Generator[None]:
+        """Context manager that keeps other processes of this machine from adding a record at the same time."""
+        folder = self.investigations.local
+        with FileLock(folder / ".adding.lock") if folder else nullcontext():
+            yield
 
     def record(self, investigation: InvestigationId) -> Record:
         """Reads a record. Raises UsageError if there is none, and StoreError if it is damaged."""

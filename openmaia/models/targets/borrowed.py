@@ -1,12 +1,17 @@
 """Uses a module that belongs to the user's program, and leaves it as it was."""
 
+import hashlib
+import inspect
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import torch
+from PIL import Image
 from torch import nn
 
-from openmaia.models.targets.networks.loading import NOTHING_GIVEN
+from openmaia.models.targets.hooked import weights_digest
+from openmaia.models.targets.networks.loading import load
 from openmaia.models.targets.preprocess import GivenPreprocess, Preprocess, Preprocessing, TargetNetwork
 from openmaia.models.targets.transforms import Transform, from_transform
 
@@ -15,28 +20,33 @@ Model = nn.Module | TargetNetwork
 
 
 @contextmanager
-def borrowed(model: Model, say: Callable[[str], None]) -> Generator[None]:
-    """Context manager that puts a network into evaluation mode, and restores its state at the end.
+def settings_kept() -> Generator[None]:
+    """Context manager that restores the number of threads and the precision of PyTorch at its end."""
+    threads, is_tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.cudnn.allow_tf32 = is_tf32
 
-    The modes of all of its modules are restored, and the number of threads and the precision that PyTorch uses.
+
+@contextmanager
+def evaluating(model: Model, say: Callable[[str], None]) -> Generator[None]:
+    """Context manager that puts a network into evaluation mode, and restores the modes of all its modules at the end.
 
     Args:
         model: The network.
         say: Is told if the network was in training mode.
     """
-    module = model.module if isinstance(model, TargetNetwork) else model
-    training = [each for each in module.modules() if each.training]
-    threads, is_tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
+    training = [each for each in _module(model).modules() if each.training]
     if training:
         say("the network is in training mode; it is measured in evaluation mode, and put back afterwards")
-    module.eval()
+    _module(model).eval()
     try:
         yield
     finally:
         for each in training:
             each.training = True
-        torch.set_num_threads(threads)
-        torch.backends.cudnn.allow_tf32 = is_tf32
 
 
 def device_of(model: TargetNetwork) -> str:
@@ -44,33 +54,75 @@ def device_of(model: TargetNetwork) -> str:
     return str(next((each.device for each in model.module.parameters()), torch.device("cpu")))
 
 
-def with_preprocess(
-    model: Model, preprocess: Transform | Preprocess | None, given: GivenPreprocess = NOTHING_GIVEN
-) -> TargetNetwork:
+def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, given: GivenPreprocess) -> TargetNetwork:
     """Returns a network with the preprocessing that the user gives.
 
     Args:
         model: The network.
-        preprocess: A transform, or None if `given` or the network itself says what is done.
-        given: The values of the config, which complete a network without preprocessing.
+        preprocess: A transform. None if `given` or the network itself says what is done.
+        given: The values of the config. They replace or complete what the network says.
 
     Raises:
         UsageError: Nothing says how images are preprocessed, or the transform is not usable.
     """
+    if preprocess is not None:
+        own = preprocess if isinstance(preprocess, Preprocess) else from_transform(preprocess)
+        return replace(model, preprocess=own) if isinstance(model, TargetNetwork) else _undeclared(model, own)
     if isinstance(model, TargetNetwork):
-        return model if preprocess is None else TargetNetwork(module=model.module, preprocess=_made(preprocess))
-    name = type(model).__qualname__
-    return TargetNetwork(
-        module=model, preprocess=given.whole(f"the module {name}") if preprocess is None else _made(preprocess)
-    )
+        own = model.preprocess
+        return replace(model, preprocess=given.changed(own)) if isinstance(own, Preprocess) else model
+    return _undeclared(model, given.whole(f"the module {type(model).__qualname__}"))
 
 
-def _made(preprocess: Transform | Preprocess) -> Preprocessing:
-    if isinstance(preprocess, Preprocess):
-        return preprocess
-    return from_transform(preprocess)
+def load_with(name: str, weights: str, transform: Transform | Preprocess) -> TargetNetwork:
+    """Loads a network by its name, and preprocesses its images by a transform of the user.
+
+    See `openmaia.models.targets.networks.load` for `name` and `weights`.
+    """
+    own = transform if isinstance(transform, Preprocess) else from_transform(transform)
+    # A module without preprocessing is refused if none is given. What is given here is replaced.
+    stand_in = GivenPreprocess(size=own.size[0], mean=(0.0,) * own.channels, std=(1.0,) * own.channels)
+    return replace(load(name, weights, "weights", stand_in), preprocess=own)
+
+
+def values_of(preprocess: Preprocessing) -> GivenPreprocess | None:
+    """Returns a preprocessing as values of a config. None if they cannot express it."""
+    if not isinstance(preprocess, Preprocess) or preprocess.crop is None or preprocess.squash:
+        return None
+    if preprocess.size[0] != preprocess.size[1] or preprocess.resample is not Image.Resampling.BILINEAR:
+        return None
+    return GivenPreprocess(size=preprocess.size[0], crop=preprocess.crop, mean=preprocess.mean, std=preprocess.std)
+
+
+def _undeclared(module: nn.Module, preprocess: Preprocessing) -> TargetNetwork:
+    return TargetNetwork(module=module, preprocess=preprocess)
+
+
+def digest_of(model: Model) -> str:
+    """Returns a digest of a network's weights, structure and code in hexadecimal.
+
+    Code is the source of the module classes outside of PyTorch, as far as Python can find it.
+    """
+    module = _module(model)
+    total = hashlib.sha256(f"{weights_digest(module.state_dict().items())}{module!r}".encode())
+    for kind in sorted(
+        {type(each) for each in module.modules()}, key=lambda kind: f"{kind.__module__}.{kind.__name__}"
+    ):
+        if not kind.__module__.startswith("torch."):
+            with suppress(OSError, TypeError):
+                total.update(inspect.getsource(kind).encode())
+    return total.hexdigest()
+
+
+def _module(model: Model) -> nn.Module:
+    return model.module if isinstance(model, TargetNetwork) else model
 
 
 def is_model(value: object) -> bool:
     """Returns whether a value is a network, and not the name of one."""
     return isinstance(value, nn.Module | TargetNetwork)
+
+
+def is_known(preprocess: Preprocessing) -> bool:
+    """Returns whether the description of a preprocessing says all that it does."""
+    return isinstance(preprocess, Preprocess)

@@ -1,0 +1,212 @@
+"""Renders results as grids of images for notebooks. All texts are escaped: agents and models wrote them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+
+from openmaia.core.images import EncodedImage, Rendering, upsample
+from openmaia.core.messages import Part
+from openmaia.core.services import Exemplar
+from openmaia.reporting.browser.captions import Captions
+from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.runs.records import Record
+
+if TYPE_CHECKING:
+    from openmaia.api.result import UnitResult
+
+SIDE = 112
+PAGE_BYTES = 1_500_000
+"""Largest total size of the images of one result, in bytes. They are stored in the notebook."""
+EXEMPLARS, HIGHEST, LOWEST, PAIRS = 8, 12, 6, 6
+"""Numbers of images in the sections of a result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridTile:
+    """An image of a grid."""
+
+    uri: str
+    """Data URI of the image; empty if there is none."""
+    caption: str
+    number: str = ""
+    """The activation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSection:
+    """A part of a page: a title, a text, and a grid of images. Each may be empty."""
+
+    title: str = ""
+    text: str = ""
+    tiles: tuple[GridTile, ...] = ()
+
+
+def result_page(result: "UnitResult") -> str:
+    """Returns a result as HTML: the description, its test, and images with prompts and activations."""
+    record, thumbnails = result.record, Thumbnails(PAGE_BYTES)
+    sections = [
+        GridSection(title="Dataset images with the highest activations", tiles=_exemplars(result, thumbnails)),
+        *_measured(record, thumbnails),
+        GridSection(
+            title="Test: images of the description, each beside a neutral one", tiles=_tested(result, thumbnails)
+        ),
+    ]
+    lines = [
+        record.description or f"No description ({record.stop.value}{': ' + record.cause if record.cause else ''})",
+        f"Labels: {', '.join(record.labels) or 'none'}",
+        tested_line(result),
+    ]
+    notes = [f"Agent: {record.backbone}. {len(record.turns)} turns, {record.seconds:.0f} s."]
+    notes += [f"Preprocessing: {record.preprocessing}."] if record.preprocessing else []
+    return grids(str(record.unit), lines, [each for each in sections if each.tiles], notes)
+
+
+def tested_line(result: "UnitResult") -> str:
+    """Returns the result of the test of a description in one sentence."""
+    scores = result.scores
+    if not scores:
+        return "The description was not tested."
+    if scores.get("auc") is None or scores["outcome"] != "tested":
+        return f"The description could not be tested: {scores['outcome']}."
+    count = scores["n"]
+    return (
+        f"Test: mean activation {_number(scores['positive'])} on {count[0]} images of the description and "
+        f"{_number(scores['neutral'])} on {count[1]} neutral ones, AUC {scores['auc']:.2f}"
+    )
+
+
+def grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
+    """Returns an HTML fragment with texts and grids of images.
+
+    Args:
+        title: The heading; may be empty.
+        lines: Paragraphs below the heading.
+        sections: The grids.
+        notes: Paragraphs at the end.
+    """
+    template = _environment().get_template("grids.html.j2")
+    return template.render(title=title, lines=lines, sections=sections, notes=notes, side=SIDE)
+
+
+def parts_page(parts: Sequence[Part]) -> str:
+    """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
+    return grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
+
+
+def show(result: "UnitResult") -> None:
+    """Shows a result: in a notebook as HTML, elsewhere as text."""
+    if display := notebook_display():
+        display(result)
+    else:
+        print(result)
+
+
+def notebook_display() -> Any:
+    """Returns IPython's function `display`, or None outside of a notebook."""
+    try:
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        return None
+    return display if get_ipython() is not None else None
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("openmaia.api"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
+
+
+def _exemplars(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, ...]:
+    exemplars = result.exemplars
+    return tuple(
+        GridTile(
+            uri=thumbnails.uri(each.image, SIDE, _mask(each, exemplars.threshold), Rendering.OUTLINE),
+            caption=f"top {each.rank + 1}",
+            number=_number(each.activation),
+        )
+        for each in exemplars.of_kind("top")[:EXEMPLARS]
+    )
+
+
+def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
+    if exemplar.map is None:
+        return None
+    width, height = exemplar.image.size
+    return np.packbits(upsample(exemplar.map, height, width) > threshold, axis=1).tobytes()
+
+
+def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
+    """Yields the images of the investigation with the highest and the lowest activations, without exemplars."""
+    captions, pictures = Captions.of(record), record.images
+    entries = {
+        entry.original: entry
+        for call in (call for turn in record.turns for call in turn.calls if call.name != "dataset_exemplars")
+        for entry in call.entries
+        if entry.activation is not None
+    }
+    ranked = sorted(entries.values(), key=lambda entry: -float((entry.activation or {})["value"]))
+    lowest = ranked[HIGHEST:][-LOWEST:]
+    for title, some in (("highest", ranked[:HIGHEST]), ("lowest", lowest)):
+        yield GridSection(
+            title=f"Images of the investigation with the {title} activations",
+            tiles=tuple(
+                GridTile(
+                    uri=thumbnails.uri(pictures.get(entry.original), SIDE),
+                    caption=captions.texts.get(entry.id, ""),
+                    number=_number(float((entry.activation or {})["value"])),
+                )
+                for entry in some
+            ),
+        )
+
+
+def _tested(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, ...]:
+    if result.evaluation is None:
+        return ()
+    stimuli = result.evaluation.trial.stimuli
+    positive, neutral = ([each for each in stimuli if each.role == role][:PAIRS] for role in ("positive", "neutral"))
+    pairs = chain.from_iterable(zip_longest(positive, neutral))
+    return tuple(
+        GridTile(
+            uri=thumbnails.uri(EncodedImage(data=each.data), SIDE), caption=each.prompt, number=_number(each.activation)
+        )
+        for each in pairs
+        if each is not None
+    )
+
+
+def _sections(parts: Sequence[Part], thumbnails: Thumbnails) -> Iterator[GridSection]:
+    tiles: list[GridTile] = []
+    caption = ""
+    for part in parts:
+        if isinstance(part, EncodedImage):
+            tiles.append(GridTile(uri=thumbnails.uri(part, SIDE), caption=caption))
+            caption = ""
+            continue
+        if part.startswith("[") and part.rstrip().endswith("]") and not caption:
+            caption = part.strip()
+            continue
+        if tiles:
+            yield GridSection(tiles=tuple(tiles))
+            tiles = []
+        yield GridSection(text=f"{caption}\n{part}".strip() if caption else part)
+        caption = ""
+    if tiles:
+        yield GridSection(tiles=tuple(tiles))
+    if caption:
+        yield GridSection(text=caption)

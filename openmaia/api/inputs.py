@@ -1,0 +1,185 @@
+"""Turns the arguments of the Python API into a config, and into the objects that take the place of what it names."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from openmaia.config.loading import FREE, is_file, load, restore, to_dict
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.services import Backbone
+from openmaia.runs.files import safe
+
+if TYPE_CHECKING:
+    from openmaia.datasets.memory import IndexedImages
+    from openmaia.models.targets.borrowed import Model
+    from openmaia.models.targets.preprocess import Preprocess
+    from openmaia.models.targets.transforms import Transform
+
+    NetworkSource = Model | Config | str | Path | Sequence[str]
+    """A module, the name of a network such as `torchvision:resnet18`, or a config: an object, a file, or files and
+    overrides."""
+
+SETTINGS = (".yaml", ".yml")
+"""Suffixes of config files."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """A config, and the objects of the caller that take the place of what it names. None: the config names it."""
+
+    config: Config
+    spec: str
+    """The unit, in the syntax of `units` in a config."""
+    model: "Model | None" = None
+    preprocess: "Transform | Preprocess | None" = None
+    images: "IndexedImages | None" = None
+    backbone: Backbone | None = None
+    is_cached_by_content: bool = False
+    """Whether the folder of the exemplars is named by a hash of their content, and not by the config."""
+
+
+def configure(
+    model: Any,
+    spec: str,
+    *,
+    images: "str | Path | Mapping[str, Any] | IndexedImages | None" = None,
+    preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
+    backbone: "str | Mapping[str, Any] | Backbone | None" = None,
+    overrides: Mapping[str, Any],
+) -> Inputs:
+    """Returns the config for the arguments of a function of the Python API.
+
+    Args:
+        model: A module, the name of a network, or a config: an object, a file, or a list of files and overrides.
+        spec: The units, in the syntax of `units` in a config.
+        images: A folder, the keys of the section `pictures`, or a list or dataset of images.
+        preprocess: A transform, or the values of `target.mean`, `target.std`, `target.size` and `target.crop`.
+        backbone: A kind such as `scripted`, `openai:MODEL@URL`, the keys of the section `backbone`, or an object with a
+            method `reply`.
+        overrides: Keys of the config: `seed=1`, `limits={"turns": 8}`, or with dots.
+
+    Raises:
+        UsageError: An argument is invalid, or as `openmaia.config.loading.load`.
+    """
+    settings, is_config = _network_settings(model, spec)
+    settings |= _image_settings(images) | _preprocess_settings(preprocess) | _backbone_settings(backbone)
+    chosen = {"units": spec} if spec else {}
+    overlays = [*_overlays(chosen), *_overlays(settings), *_overlays(overrides)]
+    if isinstance(model, Config):
+        config = restore(to_dict(model), "the given config", overlays)
+    else:
+        sources = [str(model)] if isinstance(model, str | Path) else [str(source) for source in _listed(model)]
+        config = load([*(sources if is_config else []), *overlays])
+    return Inputs(
+        config=config,
+        spec=spec,
+        model=None if is_config or isinstance(model, str) else cast(Any, model),
+        preprocess=None if isinstance(preprocess, Mapping) else preprocess,
+        images=None if images is None or isinstance(images, str | Path | Mapping) else images,
+        backbone=None if backbone is None or isinstance(backbone, str | Mapping) else backbone,
+        is_cached_by_content=not is_config or images is not None,
+    )
+
+
+def _listed(model: Any) -> Sequence[Any]:
+    return cast(Sequence[Any], model) if isinstance(model, list | tuple) else []
+
+
+def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
+    """Returns the settings of the target, and whether `model` is a config, which names the target itself."""
+    if isinstance(model, Config | list | tuple | Path):
+        return {}, True
+    if isinstance(model, str):
+        if model.endswith(SETTINGS) or "=" in model or is_file(Path(model)):
+            return {}, True
+        network = name = model
+    else:
+        from openmaia.models.targets.borrowed import digest_of, is_model
+
+        if not is_model(model):
+            raise UsageError(
+                f"model is a {type(model).__name__}; expected a torch.nn.Module, the name of a network such as "
+                "torchvision:resnet18, or a config"
+            )
+        module = getattr(model, "module", model) if hasattr(model, "preprocess") else model
+        kind = type(module)
+        name = kind.__name__.lower()
+        # The digest keeps networks of one class with different weights apart in a run.
+        network = f"python:{kind.__module__}.{kind.__qualname__}@{digest_of(model)[:12]}"
+    name = safe(name.rpartition(":")[2])
+    layers = list(dict.fromkeys(part.partition("=")[0].strip() for part in spec.split(":") if "=" in part))
+    return {"name": name, "target.name": name, "target.network": network, "target.layers": layers}, False
+
+
+def _image_settings(images: object) -> dict[str, Any]:
+    match images:
+        case None:
+            return {}
+        case str() | Path():
+            return {"pictures.kind": "folder", "pictures.folder": str(images)}
+        case Mapping():
+            return {"pictures": images}
+        case _ if hasattr(images, "__len__") and hasattr(images, "__getitem__"):
+            return {"pictures.kind": "python"}
+        case _:
+            raise UsageError(
+                f"images is a {type(images).__name__}; expected a folder, a list of files, images or arrays, a dataset with "
+                "len() and indices, or the keys of the section pictures"
+            )
+
+
+def _preprocess_settings(preprocess: object) -> dict[str, Any]:
+    if isinstance(preprocess, Mapping):
+        given = cast(Mapping[str, Any], preprocess)
+        if unknown := sorted(given.keys() - {"mean", "std", "size", "crop"}):
+            raise UsageError(f"preprocess has the keys {', '.join(unknown)}; expected mean, std, size and crop")
+        return {f"target.{key}": list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+    if preprocess is None or callable(preprocess) or hasattr(preprocess, "tensor"):
+        return {}
+    raise UsageError(
+        f"preprocess is a {type(preprocess).__name__}; expected a transform (a function from a Pillow image to a tensor), or "
+        "a mapping with mean, std, size and optionally crop"
+    )
+
+
+def _backbone_settings(backbone: object) -> dict[str, Any]:
+    match backbone:
+        case None:
+            return {}
+        case str():
+            kind, _, rest = backbone.partition(":")
+            name, _, url = rest.rpartition("@") if "@" in rest else (rest, "", "")
+            return (
+                {"backbone.kind": kind}
+                | ({"backbone.model": name} if name else {})
+                | ({"backbone.base_url": url} if url else {})
+            )
+        case Mapping():
+            return {"backbone": backbone}
+        case _ if callable(getattr(backbone, "reply", None)):
+            return {"backbone.kind": "python"}
+        case _:
+            raise UsageError(
+                f"backbone is a {type(backbone).__name__}; expected scripted, openai:MODEL@URL, the keys of the section "
+                "backbone, or an object with a method reply(chats)"
+            )
+
+
+def _overlays(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields `key=value` for each leaf. Mappings whose keys the user chooses are leaves."""
+    for name, value in settings.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and key not in FREE:
+            yield from _overlays(cast(Mapping[str, Any], value), f"{key}.")
+            continue
+        try:
+            yield f"{key}={json.dumps(dict(value) if isinstance(value, Mapping) else value)}"
+        except TypeError as error:
+            raise UsageError(
+                f"{key} is a {type(value).__name__}; expected a number, a text, a list or a mapping of these"
+            ) from error

@@ -1,0 +1,87 @@
+"""`openmaia.investigate`: one unit, in this process."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmaia.agent import loop
+from openmaia.api.inputs import configure
+from openmaia.api.progress import PrintedProgress
+from openmaia.api.result import UnitResult
+from openmaia.api.session import opened
+from openmaia.core.services import Backbone
+from openmaia.runs.records import Turn
+
+if TYPE_CHECKING:
+    from openmaia.api.inputs import NetworkSource
+    from openmaia.datasets.memory import IndexedImages
+    from openmaia.models.targets.preprocess import Preprocess
+    from openmaia.models.targets.transforms import Transform
+
+
+def investigate(
+    model: "NetworkSource",
+    layer: str,
+    unit: int | str | None = None,
+    *,
+    images: "str | Path | Mapping[str, Any] | IndexedImages | None" = None,
+    preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
+    backbone: "str | Mapping[str, Any] | Backbone | None" = None,
+    evaluate: bool | Mapping[str, Any] = True,
+    **overrides: Any,
+) -> UnitResult:
+    """Lets an agent find out what one unit of a network responds to, and tests its description.
+
+    Everything runs in this process, as `openmaia investigate` does on the command line; only the agent's code runs in a
+    sandbox. The exemplars of the unit's layer are computed first. They are kept in `paths.exemplars` under a hash of the
+    weights, the code, the preprocessing and the images, so that a second unit of the layer starts at once.
+
+    Args:
+        model: A `torch.nn.Module`, which is left as it was; the name of a network, such as `torchvision:resnet18`; or a
+            config: an object, a file, or a list of files and overrides.
+        layer: The name of a module of the network, as `model.named_modules()` gives it, or `output` for class
+            probabilities. Also a unit as the command line names it, such as `layer4=122`.
+        unit: The index of the unit, or of the layer `output` the name of a class.
+        images: Where exemplars and control photographs come from: a folder; a list of files, Pillow images, arrays or
+            tensors; a dataset of PyTorch or Hugging Face with `len()`; or the keys of the section `pictures`. None: as the
+            config says, by default the photographs that ship in Debian packages.
+        preprocess: What the network receives of an image: the transform of its evaluation, from a Pillow image to a float
+            tensor of shape (channels, height, width); or a mapping with `mean`, `std`, `size` and optionally `crop`. None
+            is for networks that declare their own.
+        backbone: The agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`, `anthropic:MODEL`, the
+            keys of the section `backbone`, or an object with a method `reply(chats)`.
+        evaluate: Whether the description is tested on new images, or the keys of the section `evaluate`.
+        **overrides: Keys of the config, such as `seed=1` or `limits={"turns": 8}`.
+
+    Returns:
+        The description with its evidence.
+
+    Raises:
+        UsageError: The layer or unit does not exist, the network does not accept what `preprocess` gives, nothing says how
+            images are preprocessed, or another argument is invalid.
+        ServiceError: A model failed.
+        SandboxError: The sandbox could not be started.
+
+    Example:
+        >>> result = openmaia.investigate(model, "layer4", 122, images="photos", preprocess=transform)
+        >>> result.description
+        'The unit responds to dog (dog: +2.1 above matched controls).'
+    """
+    if isinstance(evaluate, Mapping):
+        overrides = {"evaluate": evaluate, **overrides}
+    spec = layer if unit is None else f"{layer}={unit}"
+    inputs = configure(model, spec, images=images, preprocess=preprocess, backbone=backbone, overrides=overrides)
+    view = PrintedProgress()
+
+    def observe(turn: Turn) -> None:
+        calls = ", ".join(dict.fromkeys(call.name for call in turn.calls)) or "no experiment"
+        view.say(f"turn {turn.index + 1}: {calls} ({turn.seconds:.1f} s)")
+
+    with opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total)) as single:
+        record = loop.investigate(single.unit, single.task, single.services, single.options, observer=observe)
+        is_testable = bool(evaluate and record.description and not single.task.answer.choices)
+        if is_testable:
+            view.say("testing the description on new images")
+        evaluation = single.evaluate(record) if is_testable else None
+        exemplars = single.store.read(single.unit)
+    return UnitResult(record=record, exemplars=exemplars, evaluation=evaluation, config=single.config)

@@ -1,0 +1,186 @@
+"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox.
+
+The calls are recorded in the same format as those of an agent.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmaia.agent.context import InvestigationContext
+from openmaia.agent.experiments import ToolSession, merged
+from openmaia.agent.tools import api
+from openmaia.agent.tools.toolbox import Toolbox
+from openmaia.api.html import notebook_display, parts_page
+from openmaia.api.inputs import configure
+from openmaia.api.progress import PrintedProgress
+from openmaia.api.session import opened
+from openmaia.cli.assembly.single import SingleUnit
+from openmaia.core.errors import ToolError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Part
+from openmaia.runs.records import Record, Stop, Turn
+from openmaia.runs.run import Run
+
+if TYPE_CHECKING:
+    from openmaia.api.inputs import NetworkSource
+    from openmaia.datasets.memory import IndexedImages
+    from openmaia.models.targets.preprocess import Preprocess
+    from openmaia.models.targets.transforms import Transform
+
+
+def open(
+    model: "NetworkSource",
+    layer: str,
+    unit: int | str | None = None,
+    *,
+    images: "str | Path | Mapping[str, Any] | IndexedImages | None" = None,
+    preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
+    **overrides: Any,
+) -> "tuple[api.System, NotebookTools]":
+    """Gives a person the agent's tools for one unit, in this process.
+
+    `tools.display(…)` shows images in a grid. `tools.answer(description, *labels)` ends the investigation and adds its record
+    to the run `NAME-human`, as a further replicate if the unit has a record there. `tools.close()` does so without an answer.
+    A module is in evaluation mode until then.
+
+    Args:
+        model: As for `openmaia.investigate`.
+        layer: As for `openmaia.investigate`. For a config also the unit, such as `layer4=122`.
+        unit: The index of the unit.
+        images: As for `openmaia.investigate`.
+        preprocess: As for `openmaia.investigate`.
+        **overrides: Keys of the config.
+
+    Returns:
+        The objects `system` and `tools`, as they are defined for the agent.
+
+    Raises:
+        UsageError: The unit does not exist, or another argument is invalid.
+
+    Example:
+        >>> system, tools = openmaia.open("configs/demo.yaml", "_conv_head=66")
+        >>> activations, seen = system.call_neuron(tools.text2image(["a guitar on grass", "grass"]))
+        >>> tools.display(*seen)
+        >>> tools.answer("stringed instruments", "guitar")
+    """
+    spec = layer if unit is None else f"{layer}={unit}"
+    inputs = configure(model, spec, images=images, preprocess=preprocess, overrides=overrides)
+    view = PrintedProgress()
+    with ExitStack() as stack:
+        single = stack.enter_context(
+            opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
+        )
+        # The units of a person's run are those of its records, so that every session has the same config.
+        config = replace(single.config, name=f"{single.config.name}-human", units="all")
+        desk = _Desk(single, Run.create(config), stack.pop_all())
+    tools = NotebookTools(desk, list(single.options.user_tools))
+    return api.System(tools.call), tools
+
+
+class NotebookTools(api.Tools):
+    """The tools of the agent, with methods that end the investigation and write its record."""
+
+    def __init__(self, desk: "_Desk", user_tools: list[str]):
+        super().__init__(desk.call)
+        self._desk, self.call = desk, desk.call
+        made = api.build(desk.call, {"tools": dict.fromkeys(user_tools, ""), "scope": "unit"})["tools"]
+        for name in user_tools:
+            setattr(self, name, getattr(made, name))
+
+    def answer(self, description: str, *labels: str) -> str:
+        """Writes the record with this answer and returns its path. An empty description is an abstention."""
+        return self._desk.finish(Stop.ANSWER if description else Stop.ABSTAIN, description, labels or (description,))
+
+    def close(self) -> str:
+        """Writes the record without an answer and returns its path."""
+        return self._desk.finish(Stop.STOPPED, "", ())
+
+
+class _Desk:
+    """Executes and records the calls of a person. The whole investigation is recorded as one turn."""
+
+    def __init__(self, single: SingleUnit, run: Run, resources: ExitStack):
+        """`resources` is closed at the end of the investigation."""
+        self._single, self._run, self._resources = single, run, resources
+        context = InvestigationContext(
+            unit=single.unit,
+            task=single.task,
+            services=single.services,
+            options=single.options,
+            run_seed=single.config.seed,
+        )
+        self._session = ToolSession(Toolbox(context))
+        self._shown = 0
+        self._started = time.time()
+
+    def call(self, name: str, *args: Any) -> Any:
+        try:
+            return self._session.serve(name, list(args), {})
+        except ToolError as error:
+            raise ValueError(error.message) from None
+        finally:
+            new = self._session.parts[self._shown :]
+            self._shown = len(self._session.parts)
+            _show(new)
+
+    def finish(self, stop: Stop, description: str, labels: tuple[str, ...]) -> str:
+        record = Record(
+            unit=self._single.unit,
+            replicate=0,
+            stop=stop,
+            cause="",
+            description=description,
+            labels=tuple(label for label in labels if label),
+            backbone="human",
+            task=self._single.task.name,
+            sandbox="none (a person)",
+            prompts=(),
+            turns=(self._turn(),),
+            config=self._single.options.config,
+            preprocessing=self._single.options.preprocessing,
+            started=self._started,
+        )
+        path = self._run.record_path(self._run.add(record))
+        self._resources.close()
+        return path
+
+    def _turn(self) -> Turn:
+        return Turn(
+            index=0,
+            reply="",
+            code="",
+            hypotheses=(),
+            forgiven=(),
+            status="ok",
+            calls=tuple(self._session.calls),
+            observation=merged(self._session.parts),
+            output_digest="",
+            prompt_tokens=0,
+            cached_tokens=0,
+            generated_tokens=0,
+            left_out="",
+            backbone_seconds=0.0,
+            experiment_seconds=time.time() - self._started,
+            spent=self._single.services.ledger.spent(),
+            images=self._session.images,
+        )
+
+
+def _show(parts: list[Part]) -> None:
+    """Shows texts and images: in a notebook as a grid, elsewhere as text with the digest and size of each image."""
+    if not parts:
+        return
+    if display := notebook_display():
+        from IPython.display import HTML
+
+        display(HTML(parts_page(parts)))
+        return
+    for part in parts:
+        if isinstance(part, EncodedImage):
+            print(f"<picture {part.digest[:8]}, {part.pixels.shape[1]} x {part.pixels.shape[0]} pixels>")
+        else:
+            print(part, end="" if part.endswith("\n") else "\n")

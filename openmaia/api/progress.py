@@ -1,0 +1,29 @@
+"""Prints the messages and the progress of a function of the Python API as lines, which read well in notebooks and logs."""
+
+import time
+from dataclasses import dataclass, field
+
+SECONDS = 5.0
+"""Shortest time in seconds between two lines about the progress of one stage."""
+
+
+@dataclass(slots=True)
+class PrintedProgress:
+    """Implements `openmaia.distributed.assembly.Progress` by `print`."""
+
+    _last: dict[str, float] = field(default_factory=dict[str, float])
+    """The time of the last line about each stage."""
+
+    def say(self, line: str) -> None:
+        """Prints a message."""
+        print(line, flush=True)
+
+    def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Prints how much of a stage is done, at most every SECONDS seconds, and every note."""
+        now = time.monotonic()
+        since = self._last.setdefault(stage, now)
+        if note:
+            self.say(f"{stage}: {done} of {total}: {note}")
+        elif now - since >= SECONDS:
+            self._last[stage] = now
+            self.say(f"{stage}: {done} of {total}")

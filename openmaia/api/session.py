@@ -1,0 +1,125 @@
+"""Opens one unit for the Python API: loads what the arguments name, and uses the caller's objects as they are."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from openmaia.api.inputs import Inputs
+from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly.single import SingleUnit, prepare
+from openmaia.config.schema import Config
+from openmaia.core.services import Backbone
+from openmaia.datasets.library import ImageDataset
+from openmaia.datasets.memory import MemoryImages
+from openmaia.exemplars.compute import ProgressCallback, exemplar_images
+
+if TYPE_CHECKING:
+    from openmaia.models.targets.preprocess import Preprocessing, TargetNetwork
+
+
+@contextmanager
+def opened(
+    inputs: Inputs, say: Callable[[str], None], progress: ProgressCallback, *, is_human: bool = False
+) -> Generator[SingleUnit]:
+    """Context manager that yields a unit that is ready for an investigation.
+
+    A module of the caller is in evaluation mode meanwhile, and is left as it was at the end.
+
+    Args:
+        inputs: The config and the objects of the caller.
+        say: Receives messages for the user.
+        progress: Called with the number of finished and of all images while exemplars are computed.
+        is_human: Whether a person plays the agent.
+
+    Raises:
+        UsageError: The unit does not exist, or something cannot be loaded or used.
+    """
+    from openmaia.models.targets import borrowed
+
+    config = inputs.config
+    with ExitStack() as stack:
+        stack.enter_context(borrowed.settings_kept())
+        if inputs.model is not None:
+            stack.enter_context(borrowed.evaluating(inputs.model, say))
+        network = _network(inputs)
+        target = hosts.target(config) if network is None else _target(config, network)
+        items = inputs.images
+        dataset = hosts.library(config, say) if items is None else ImageDataset.of(MemoryImages(items), None)
+        if network is not None and inputs.is_cached_by_content:
+            _name_exemplars(config, network, dataset, say, stack)
+        name = _backbone_name(config, inputs.backbone)
+        if not is_human:
+            say(f"backbone: {name}")
+        single = prepare(config, inputs.spec, say, progress, target=target, dataset=dataset, backbone=inputs.backbone)
+        yield replace(single, options=replace(single.options, backbone=name))
+
+
+def _network(inputs: Inputs) -> "TargetNetwork | None":
+    """Returns the network with its preprocessing. None if the target is no network."""
+    from openmaia.models.targets import borrowed
+
+    config = inputs.config
+    if inputs.model is not None:
+        network = borrowed.with_preprocess(inputs.model, inputs.preprocess, hosts.given_preprocess(config))
+        _record_preprocess(config, network.preprocess)
+        return network
+    if config.target.kind != "network":
+        return None
+    if inputs.preprocess is None:
+        return hosts.network(config, config.target.weights)
+    network = borrowed.load_with(config.target.network, config.target.weights, inputs.preprocess)
+    _record_preprocess(config, network.preprocess)
+    return network
+
+
+def _record_preprocess(config: Config, preprocess: "Preprocessing") -> None:
+    """Writes a preprocessing into the config, which is stored with the record."""
+    from openmaia.models.targets.borrowed import values_of
+
+    values = values_of(preprocess)
+    if values is None:
+        config.target.preprocess = "python"
+        return
+    config.target.size, config.target.crop = values.size, values.crop
+    config.target.mean, config.target.std = list(values.mean), list(values.std)
+
+
+def _target(config: Config, network: "TargetNetwork") -> "hosts.ReadableTarget":
+    from openmaia.models.targets.borrowed import device_of
+    from openmaia.models.targets.hooked import NetworkTarget
+
+    device = device_of(network) if config.target.network.startswith(hosts.PYTHON) else ""
+    return NetworkTarget(
+        config.target.name, network, config.target.layers, directions=config.target.directions, device=device
+    )
+
+
+def _name_exemplars(
+    config: Config, network: "TargetNetwork", dataset: ImageDataset, say: Callable[[str], None], stack: ExitStack
+) -> None:
+    """Names the folder of the exemplars by a hash of all that they depend on, so that equal ones are computed once.
+
+    Exemplars of a network whose preprocessing is an unknown function are kept in a temporary folder, because nothing tells
+    whether the function is still the same.
+    """
+    from openmaia.models.targets.borrowed import digest_of, is_known
+
+    if not is_known(network.preprocess):
+        config.paths.exemplars = stack.enter_context(tempfile.TemporaryDirectory(prefix="openmaia-exemplars-"))
+        say(f"exemplars are not kept, because preprocess is a function of unknown steps ({config.paths.exemplars})")
+        return
+    digests = [item.digest for item in exemplar_images(config, dataset)]
+    parts = (
+        digest_of(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
+        sorted(config.target.directions.items()), digests,
+    )  # fmt: skip
+    config.exemplars.dataset = f"{config.pictures.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+
+
+def _backbone_name(config: Config, backbone: Backbone | None) -> str:
+    if backbone is None:
+        return hosts.backbone_name(config)
+    return str(getattr(backbone, "name", "") or f"{type(backbone).__module__}.{type(backbone).__qualname__}")
