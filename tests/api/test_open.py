@@ -1,6 +1,7 @@
-"""A person with the agent's instruments, in-process."""
+"""`openmaia.open`: a person with the agent's tools, in-process."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from openmaia.core.errors import UsageError
 from openmaia.runs.parquet import read_record
 from openmaia.runs.records import Stop
 from tests.conftest import small_sources
+from tests.helpers.mine import TRANSFORM, redness
 
 
 @pytest.fixture
@@ -49,3 +51,20 @@ def test_a_wrong_call_says_what_was_expected(sources: list[str]):
 def test_exactly_one_unit_is_opened(sources: list[str]):
     with pytest.raises(UsageError, match="names 2 units"):
         openmaia.open(sources, "_conv_head=66,67")
+
+
+def test_second_session_adds_to_the_run_of_the_first(photos: list[Path], places: dict[str, Any]):
+    model = redness().train()
+    paths: list[str] = []
+    for unit in (0, 0, 1):
+        system, tools = openmaia.open(model, "maps", unit, images=photos, preprocess=TRANSFORM, **places)
+        assert not model.training
+        system.call_neuron(tools.text2image(["a red square", "a blue square"]))
+        paths.append(tools.answer(f"answer {len(paths)}", "red"))
+        assert model.training
+    run = openmaia.load(f"{places['paths']['runs']}/redness-human")
+    assert len(set(paths)) == 3
+    assert [run.record("maps=0", replicate).description for replicate in (0, 1)] == ["answer 0", "answer 1"]
+    assert run.record("maps=1").description == "answer 2"
+    assert list(run.units().backbone) == ["human"] * 3
+    assert run.run.pending() == []
