@@ -50,14 +50,14 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
     names = {layer: name for layer, name in layer_names(network).items() if not layers or layer in layers}
     usual, taller, wider = (_Pass({}, {}, Counter()) for _ in range(3))
     try:
-        _run(network.module, names.values(), (height, width), usual)
+        _run(network.module, names.values(), (height, width), network.preprocess.channels, usual)
     except SIZE_ERRORS as error:
         raise UsageError(
             f"the network refuses an input of {height} x {width} pixels: {type(error).__name__}: {str(error)[:200]}"
         ) from error
     for size, found in (((2 * height, width), taller), ((height, 2 * width), wider)):
         try:
-            _run(network.module, names.values(), size, found)
+            _run(network.module, names.values(), size, network.preprocess.channels, found)
         except SIZE_ERRORS:
             continue  # as a classifier of fixed size; the layers before its end have shapes
     units: dict[str, int] = {}
@@ -88,7 +88,7 @@ def layer_names(network: TargetNetwork) -> dict[str, str]:
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 
 
-def _run(module: torch.nn.Module, names: Collection[str], size: tuple[int, int], found: _Pass) -> None:
+def _run(module: torch.nn.Module, names: Collection[str], size: tuple[int, int], channels: int, found: _Pass) -> None:
     def catch(name: str, output: Any) -> None:
         found.calls[name] += 1
         try:
@@ -104,7 +104,7 @@ def _run(module: torch.nn.Module, names: Collection[str], size: tuple[int, int],
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     try:
         with torch.inference_mode():
-            catch(OUTPUT, module(torch.zeros(1, 3, *size, device=device)))
+            catch(OUTPUT, module(torch.zeros(1, channels, *size, device=device)))
     finally:
         for hook in hooks:
             hook.remove()
