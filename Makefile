@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo docs test test-all lint bench agent science applications gpu cluster-test clean
+.PHONY: setup demo docs test test-all lint bench faults agent science applications gpu cluster-test clean
 
 setup: .venv/.ready
 
@@ -51,6 +51,10 @@ test-all: lint
 bench: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.benchmarks $(if $(only),only=$(only))
+
+# Kills parts of running sweeps at random moments: writes tests/faults/trials.csv and RESULTS.md. Hours; root for the full disk.
+faults: setup
+	@$(BIN)/python -m tests.faults $(if $(only),only="$(only)") $(if $(trials),trials=$(trials))
 
 # Whether descriptions are true: writes science.json, at most 40 minutes on two cores. `make science only=real` runs one part.
 science: setup

@@ -119,11 +119,19 @@ def wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def end_the_process() -> None:
-    """Kills the process where it investigates unit 3."""
+def unit_under_investigation() -> Unit | None:
+    """The unit whose investigation calls the tool, None outside of one."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
         around = getattr(frame.f_locals.get("self"), "context", None)
-        if around is not None and around.unit.index == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if around is not None and hasattr(around, "unit"):
+            return around.unit
+    return None
+
+
+def end_the_process() -> None:
+    """Kills the process where it investigates unit 3."""
+    unit = unit_under_investigation()
+    if unit is not None and unit.index == 3:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""Kills parts of running sweeps at random moments: `make faults`."""

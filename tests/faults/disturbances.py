@@ -1,0 +1,190 @@
+"""What is done to a running sweep: a signal to one of its processes, a second command, a disk that fills."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from openmaia.runs.lease import LEASE_SECONDS
+from tests.faults import sweep
+from tests.helpers.object_store import object_store
+
+Victims = Callable[[psutil.Process], list[psutil.Process]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbed:
+    """A sweep that runs, as a disturbance finds it."""
+
+    driver: subprocess.Popen[bytes]
+    folder: Path
+    environment: dict[str, str]
+    overrides: Sequence[str]
+    chance: random.Random
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the run directory of a trial lies."""
+
+    runs: str
+    environment: dict[str, str]
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Place]:
+    yield Place(runs=str(folder / "runs"), environment={})
+
+
+@contextmanager
+def _on_object_store(folder: Path) -> Iterator[Place]:
+    with object_store(folder) as store:
+        old = {name: os.environ.get(name) for name in store.environment}
+        os.environ.update(store.environment)  # this process reads the records
+        try:
+            yield Place(runs=store.url, environment=store.environment)
+        finally:
+            for name, value in old.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextmanager
+def _on_small_disk(folder: Path) -> Iterator[Place]:
+    """A file system of 16 MiB, which needs root."""
+    disk = folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], check=True)
+    try:
+        yield Place(runs=str(disk / "runs"), environment={})
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbance:
+    """act: returns whether there was anything to disturb. place: where the run lies."""
+
+    act: Callable[[Disturbed], bool]
+    place: Callable[[Path], contextlib.AbstractContextManager[Place]] = _beside
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def _named(beginning: str, driver: psutil.Process) -> list[psutil.Process]:
+    return [process for process in _below(driver) if process.name().startswith(beginning)]
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
+
+
+def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
+    return [child for worker in WORKERS(driver) for child in _below(worker)]
+
+
+WORKERS: Victims = partial(_named, "ray::Investigat")
+VICTIMS: dict[str, Victims] = {
+    "driver": lambda driver: [driver],
+    "dispatcher": partial(_named, "ray::Dispatcher"),
+    "replica": partial(_named, "ray::Replica"),
+    "worker": WORKERS,
+    "sandbox": _sandboxes,
+    "raylet": partial(_named, "raylet"),
+    "gcs": partial(_named, "gcs_server"),
+    "wandb": partial(_named, "wandb-core"),
+}
+
+
+def _one_of(victims: Victims, disturbed: Disturbed) -> psutil.Process | None:
+    try:
+        found = victims(psutil.Process(disturbed.driver.pid))
+    except psutil.NoSuchProcess:
+        return None
+    return disturbed.chance.choice(found) if found else None
+
+
+def _kill(victims: Victims, disturbed: Disturbed) -> bool:
+    victim = _one_of(victims, disturbed)
+    if victim is None:
+        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        victim.kill()
+        return True
+    return False
+
+
+def _stop(victims: Victims, seconds: float, disturbed: Disturbed) -> bool:
+    """Stops a process for some seconds. What was cut off comes back then, if nothing has ended it."""
+    victim = _one_of(victims, disturbed)
+    if victim is None:
+        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        victim.suspend()
+        time.sleep(seconds)
+        victim.resume()
+    return True
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def _second_driver(disturbed: Disturbed) -> bool:
+    """Gives the same command a second time. It has to be refused, with exit code 2, while the first one goes on."""
+    second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
+    code = second.wait(120)
+    if disturbed.driver.poll() is None and code != 2:
+        raise AssertionError(f"the second command ended with exit code {code} while the first one ran; expected 2")
+    return code == 2
+
+
+def _take_over(disturbed: Disturbed) -> bool:
+    """Stops the driver until its lease has expired, lets a second one take over, and wakes the first one up."""
+    disturbed.driver.send_signal(signal.SIGSTOP)
+    time.sleep(LEASE_SECONDS + 2)
+    second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
+    time.sleep(disturbed.chance.uniform(5, 20))
+    disturbed.driver.send_signal(signal.SIGCONT)
+    code = second.wait(300)
+    if code != 0:
+        raise AssertionError(f"the second driver ended with exit code {code}; expected 0")
+    return True
+
+
+def _fill_disk(disturbed: Disturbed) -> bool:
+    """Fills the disk of the run directory for five seconds."""
+    disk = disturbed.folder / "disk"
+    filler = disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 65536)
+    is_full = shutil.disk_usage(disk).free < 65536
+    time.sleep(5)
+    filler.unlink()
+    return is_full
+
+
+DISTURBANCES: dict[str, Disturbance] = {
+    **{f"{name} killed": Disturbance(act=partial(_kill, victims)) for name, victims in VICTIMS.items()},
+    **{
+        f"{name} stopped for {seconds} s": Disturbance(act=partial(_stop, VICTIMS[name], seconds))
+        for name, seconds in (("dispatcher", 8), ("replica", 8), ("worker", 15), ("sandbox", 15), ("wandb", 8))
+    },
+    "second driver": Disturbance(act=_second_driver),
+    "driver stopped, taken over, woken": Disturbance(act=_take_over),
+    "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
+    "driver killed, run on S3": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),
+    "worker killed, run on S3": Disturbance(act=partial(_kill, WORKERS), place=_on_object_store),
+}

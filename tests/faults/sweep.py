@@ -1,0 +1,73 @@
+"""The sweep that is disturbed: four investigations of four turns, two at once, as the command line runs it."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from openmaia.runs.run import Run
+from tests.helpers.samples import comparable
+from tests.helpers.sweeping import ANSWER, sources, unit_under_investigation
+
+LOG = "OPENMAIA_FAULTS_LOG"
+"""Environment variable with the file in which each experiment notes its unit and turn."""
+NAME = "disturbed"
+UNITS, EXPERIMENTS = 4, 3
+
+
+def note(turn: int) -> None:
+    """Notes in the log that this turn of the unit was carried out."""
+    with open(os.environ[LOG], "a") as log:
+        log.write(f"{unit_under_investigation()} {turn}\n")
+
+
+def command(folder: Path, *overrides: str) -> list[str]:
+    """The command that runs the sweep below a folder. Each call with the same folder gives the same command."""
+    replies = [
+        f"""[CODE]:
+```python
+values, images = system.call_neuron(tools.text2image(["a red square", "a {colour} circle"]))
+tools.note({turn})
+print(values, tools.wait(0.7))
+```"""
+        for turn, colour in zip(range(EXPERIMENTS), ("red", "green", "blue"), strict=True)
+    ]
+    return [
+        *(sys.executable, "-m", "openmaia.cli.main", "run"),
+        *sources(folder, [*replies, ANSWER]),
+        f"name={NAME}",
+        f"units=mono=0-{UNITS - 1}",
+        "tools=[tests.helpers.sweeping:wait,tests.faults.sweep:note]",
+        "ray.num_cpus=2",
+        "ray.investigations=2",
+        "sandbox.seconds=10",
+        *(f"pools.{role}.deadline=5" for role in ("target", "generator", "editor", "backbone")),
+        "tracking.kind=wandb",
+        "tracking.mode=offline",
+        *overrides,
+    ]
+
+
+def start(folder: Path, *overrides: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Starts the command. What it says is appended to output.log in the folder."""
+    with (folder / "output.log").open("ab") as output:
+        return subprocess.Popen(
+            command(folder, *overrides),
+            stdout=output,
+            stderr=output,
+            env=os.environ | {LOG: str(folder / "turns.log")} | (environment or {}),
+        )
+
+
+def carried_out(folder: Path) -> Counter[str]:
+    """How often each turn of each unit was carried out so far."""
+    log = folder / "turns.log"
+    return Counter(log.read_text().splitlines() if log.exists() else [])
+
+
+def records(runs: str) -> list[dict[str, Any]]:
+    """What the records of the run hold, without times."""
+    run = Run.open(f"{runs}/{NAME}")
+    return [comparable(run.record(investigation)) for investigation in sorted(run.done())]
