@@ -72,9 +72,14 @@ def _on_small_disk(folder: Path) -> Iterator[Place]:
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance:
-    """act: returns whether there was anything to disturb. place: where the run lies."""
+    """act: returns whether there was anything to disturb. place: where the run lies.
+
+    is_observed: The agent is told that its experiment died, as if its code had ended the process, so that the record of one
+    unit may differ.
+    """
 
     act: Callable[[Disturbed], bool]
+    is_observed: bool = False
     place: Callable[[Path], contextlib.AbstractContextManager[Place]] = _beside
 
 
@@ -177,9 +182,14 @@ def _fill_disk(disturbed: Disturbed) -> bool:
 
 
 DISTURBANCES: dict[str, Disturbance] = {
-    **{f"{name} killed": Disturbance(act=partial(_kill, victims)) for name, victims in VICTIMS.items()},
     **{
-        f"{name} stopped for {seconds} s": Disturbance(act=partial(_stop, VICTIMS[name], seconds))
+        f"{name} killed": Disturbance(act=partial(_kill, victims), is_observed=name == "sandbox")
+        for name, victims in VICTIMS.items()
+    },
+    **{
+        f"{name} stopped for {seconds} s": Disturbance(
+            act=partial(_stop, VICTIMS[name], seconds), is_observed=name == "sandbox"
+        )
         for name, seconds in (("dispatcher", 8), ("replica", 8), ("worker", 15), ("sandbox", 15), ("wandb", 8))
     },
     "second driver": Disturbance(act=_second_driver),
