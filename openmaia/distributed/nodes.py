@@ -8,10 +8,29 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from openmaia.core.errors import ServiceError
+
 
 def alive() -> list[dict[str, Any]]:
     """Returns the nodes that are alive, as `ray.nodes` describes them."""
     return [node for node in ray.nodes() if node["Alive"]]
+
+
+def check_own_node() -> None:
+    """Checks that Ray still runs on the node of this process.
+
+    If its raylet has died, the processes that this program started are gone, new ones cannot be started, and calls that
+    wait for them would wait forever.
+
+    Raises:
+        ServiceError: If the node is not alive.
+    """
+    own = ray.get_runtime_context().get_node_id()
+    if own not in {node["NodeID"] for node in alive()}:
+        raise ServiceError(
+            "Ray has ended on the node of this command, and all models and investigations with it; finished turns are "
+            "kept: run the same command again to continue"
+        )
 
 
 def label(node: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ Processes of a removed node are replaced on other nodes.
 """
 
 import queue
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -16,11 +17,15 @@ from ray.exceptions import RayTaskError
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.failures import DEAD, last_line, resolve
+from openmaia.distributed.nodes import check_own_node
 from openmaia.distributed.placement import held
 from openmaia.distributed.worker import SweepContext
 
 MAX_FAILED_STARTS = 5
 """Number of workers that die in a row while they start, at which the run fails."""
+
+CHECK_SECONDS = 10.0
+"""Time between two checks that Ray still runs on the driver's node."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +112,7 @@ class WorkerPool:
         self._workers: list[Worker] = []
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._failed_starts = 0
+        self._checked = time.monotonic()
 
     def scale(self, running: int, waiting: int, suspects: int) -> None:
         """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
@@ -154,8 +160,11 @@ class WorkerPool:
             timeout: Longest wait in seconds.
 
         Raises:
-            OpenMaiaError: If a worker could not start.
+            OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node.
         """
+        if time.monotonic() > self._checked + CHECK_SECONDS:
+            check_own_node()
+            self._checked = time.monotonic()
         try:
             event = self._events.get(timeout=timeout)
             while True:
