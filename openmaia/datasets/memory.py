@@ -47,9 +47,16 @@ class MemoryImages:
         return ""
 
     def sources(self) -> Iterable[ImageSource | SkipReason]:
-        """Returns the images in their order. Raises UsageError if the first item is no image."""
+        """Returns the images in their order.
+
+        Raises:
+            UsageError: The first item is no image. Later ones are left out and counted.
+        """
         if len(self.items):
-            _encoded(self.items[0], "images[0]")
+            try:
+                _encoded(self.items[0], "images[0]")
+            except UnusableImage as error:
+                raise UsageError(f"images[0]: {error}; expected {self.expected}") from error
         return [self._source(number) for number in range(len(self.items))]
 
     def _source(self, number: int) -> ImageSource:

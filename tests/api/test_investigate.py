@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 import openmaia
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Reply
 from openmaia.runs.records import Stop
-from tests.helpers.mine import TRANSFORM, Redness, redness
+from tests.helpers.mine import TRANSFORM, redness
 
 GIVEN = {"mean": [0.5] * 3, "std": [0.25] * 3, "size": 32}
 
@@ -133,11 +132,6 @@ def test_exemplars_of_changed_weights_are_not_reused(photos: list[Path], places:
     assert folders[0] == folders[1] != folders[2]
 
 
-class Reversed(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flip(0)
-
-
 def test_unknown_transform_is_recorded_and_its_exemplars_are_not_kept(
     photos: list[Path], places: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ):
@@ -177,11 +171,6 @@ def test_normalised_dataset_is_refused(places: dict[str, Any], photos: list[Path
     normalised = [TRANSFORM(Image.open(path).convert("RGB")) for path in photos[:3]]
     with pytest.raises(UsageError, match="expected pixels, not inputs of a network"):
         openmaia.investigate(redness(), "maps", 0, images=normalised, preprocess=TRANSFORM, **places)
-
-
-def test_sweep_refuses_a_module_and_says_what_to_do():
-    with pytest.raises(UsageError, match=r"tests.helpers.mine.Redness.*model='mine:network'"):
-        openmaia.sweep(Redness(), "maps=0")  # pyright: ignore[reportArgumentType]
 
 
 def test_saved_config_names_what_no_command_can_build(result: openmaia.UnitResult, tmp_path: Path):
