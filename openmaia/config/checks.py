@@ -1,5 +1,6 @@
 """Checks of a complete config: values out of range, and keys that contradict each other."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,12 @@ _MAY_BE_ZERO = frozenset(
 )
 """Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""
 
+_CREDENTIALS = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*@", re.IGNORECASE)
+"""The start of an address with a user or a password."""
+
+_SECRET = re.compile(r"hf_token|api_?key|password|secret", re.IGNORECASE)
+"""Names of engine arguments whose values are secret."""
+
 _AT_MOST_ONE = ("exemplars.quantile", "bias.rate", "target.crop")
 
 
@@ -66,6 +73,7 @@ def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> N
         UsageError: A value is out of range, or keys contradict each other.
     """
     _check_names(config)
+    _check_secrets(values)
     _check_choices(values)
     _check_ranges(values, defaults)
     _check_normalisation(config)
@@ -85,6 +93,23 @@ def _check_names(config: Config) -> None:
         raise UsageError(
             f"name={config.name!r}, target.name={config.target.name!r}: both need a name, such as name=demo"
         )
+
+
+def _check_secrets(values: dict[str, Any]) -> None:
+    """Refuses passwords and keys in values, because the config is stored with the run. The message does not repeat them."""
+    for key, value in values.items():
+        if isinstance(value, str) and _CREDENTIALS.match(value):
+            raise UsageError(
+                f"{key} holds a user or a password before the @, and the config is stored with the run; give the address "
+                "without them, and keys in environment variables such as OPENAI_API_KEY"
+            )
+        if key.endswith("base_url") and ("?" in value or "#" in value):
+            raise UsageError(f"{key} has a ? or #; give the address only, such as http://127.0.0.1:8000/v1")
+        if key.endswith(".arguments") and (named := [name for name in value if _SECRET.search(name)]):
+            raise UsageError(
+                f"{key}.{named[0]} would be stored with the run; set the environment variable of the nodes instead, such as "
+                "HF_TOKEN or VLLM_API_KEY"
+            )
 
 
 def _check_choices(values: dict[str, Any]) -> None:

@@ -151,6 +151,10 @@ def is_file(path: Path) -> bool:
 
 def _override(source: str) -> DictConfig:
     try:
+        source.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{source!a} is not UTF-8, in which configs are stored; rename the file or folder") from None
+    try:
         return OmegaConf.from_dotlist([source])
     except yaml.YAMLError as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error

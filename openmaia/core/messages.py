@@ -102,9 +102,14 @@ class Reply:
     """The answer of a backbone, with the numbers of tokens that the backbone reports."""
 
     text: str
+    """Without lone surrogates, which servers may send and which cannot be stored."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     left_out: str = ""
     """Describes the part of the conversation that was dropped because the context is full. Empty if nothing was."""
     cut: Cut = Cut.NONE
+
+    def __post_init__(self) -> None:
+        """Replaces lone surrogates in the text."""
+        object.__setattr__(self, "text", self.text.encode(errors="replace").decode())

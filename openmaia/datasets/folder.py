@@ -96,11 +96,18 @@ class ImageFolder:
         files: list[Path] = []
         outside = 0
         for path, is_link in _walk(self.folder):
-            if is_link and not path.resolve().is_relative_to(real):
+            if is_link and not _is_inside(path, real):
                 outside += 1
             elif not path.is_dir():
                 files.append(path)
         return sorted(files, key=os.fsencode), outside
+
+
+def _is_inside(link: Path, folder: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(folder)
+    except (OSError, RuntimeError):  # a link that leads to itself, which counts as a file that cannot be read
+        return True
 
 
 def _stamps(root: Path, files: list[Path]) -> Iterator[str]:

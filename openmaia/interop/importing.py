@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from openmaia.core.errors import UsageError
 from openmaia.core.services import UnitExemplars
+from openmaia.core.text import printable
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.interop import answers, exemplars, label_tables, labels, reading, synthetic
 from openmaia.interop.labels import Label
@@ -36,7 +37,7 @@ class ImportReport:
         for heading, lines in (("imported", self.imported), ("derived", self.derived), ("refused", self.refused)):
             if lines:
                 yield f"{heading}:"
-                yield from ("  " + "".join(c if c.isprintable() else "?" for c in line) for line in lines)
+                yield from ("  " + printable(line, replacement="?") for line in lines)
 
 
 class Importer:

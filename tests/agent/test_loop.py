@@ -23,6 +23,11 @@ def test_answer_ends_it(run: Investigate):
     assert said(record, 0) == "1\n"
 
 
+def test_lone_surrogate_in_a_reply_is_stored_as_a_question_mark(run: Investigate):
+    record = run(code("print('\ud83d')"), ANSWER.replace("red things", "red \ud800things"))
+    assert record.stop is Stop.ANSWER and record.description == "red ?things" and said(record, 0) == "?\n"
+
+
 def test_abstention_is_an_ending_of_its_own(run: Investigate):
     record = run("[DESCRIPTION]: NONE")
     assert (record.stop, record.description, record.labels) == (Stop.ABSTAIN, "", ())

@@ -1,7 +1,10 @@
 """Folders that hold anything: which files are images, and which are skipped for what reason."""
 
+import io
 import os
 import pickle
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +130,46 @@ def test_links_are_followed_inside_the_folder_only(tmp_path: Path):
     paths, skipped = scanned(root)
     assert [path.relative_to(root).as_posix() for path in paths] == ["a/own.png", "link.png"]
     assert skipped == {SkipReason.OUTSIDE: 2, SkipReason.UNREADABLE: 1}
+
+
+def test_links_in_a_circle_are_unreadable_files(tmp_path: Path):
+    save(tmp_path / "good.png", sample_image(1))
+    (tmp_path / "self.png").symlink_to("self.png")
+    (tmp_path / "there").symlink_to("back")
+    (tmp_path / "back").symlink_to("there")
+    paths, skipped = scanned(tmp_path)
+    assert [path.name for path in paths] == ["good.png"] and skipped == {SkipReason.UNREADABLE: 3}
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+@pytest.mark.parametrize("kind", [b"zTXt", b"iCCP"])
+def test_compressed_text_of_a_png_is_not_expanded(kind: bytes):
+    plain = io.BytesIO()
+    sample_image(1).save(plain, "PNG")
+    data = plain.getvalue()
+    bomb = data[:33] + chunk(kind, b"a\0\0" + zlib.compress(bytes(100 << 20))) + data[33:]
+    with pytest.raises(UnusableImage, match="too large"):
+        reading.read(bomb, "bomb.png")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 60_000), (60_000, 15)])
+def test_tiny_image_is_refused_at_its_header(size: tuple[int, int]):
+    data = io.BytesIO()
+    Image.new("L", size).save(data, "PNG")
+    with pytest.raises(UnusableImage) as caught:
+        reading.read(data.getvalue(), "tiny.png")
+    assert caught.value.reason is SkipReason.TOO_SMALL
+
+
+@pytest.mark.parametrize("exif", [b"Exif\0\0MM\0*" + b"\xff" * 200, b"Exif\0\0", b"Exif\0\0II*\0" + bytes(4)])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_broken_exif_leaves_the_image_as_it_is(exif: bytes):
+    data = io.BytesIO()
+    sample_image(1, (40, 24)).save(data, "JPEG", exif=exif)
+    assert reading.read(data.getvalue(), "a.jpg")[0].size == (40, 24)
 
 
 def test_files_of_any_name_are_sorted_by_path(tmp_path: Path):

@@ -165,7 +165,7 @@ def run(folder: Path | str, *, name: str = "tiny", text: str = "a striped cat", 
     config = load([f"name={name}", "units=all", "target.name=net", f"paths.runs={folder}"])
     config = dataclasses.replace(config, target=TargetConfig(name="net", layers=[layer]))
     made = Run.create(config)
-    units = [Unit(target=text if "<" in text else "net", layer=layer, index=n) for n in range(5)]
+    units = [Unit(target=text[:120] if "<" in text else "net", layer=layer, index=n) for n in range(5)]
     made.set_plan(units, 1)
     for unit in units[:2]:
         made.publish(record(unit, config, text=text))

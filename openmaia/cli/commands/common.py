@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from openmaia.cli.signals import STOPPED
+from openmaia.core.text import first_line, printable
 
 if TYPE_CHECKING:
     from openmaia.distributed.sweep import SweepOutcome
@@ -32,7 +33,7 @@ def stoppable() -> Iterator[None]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Prints an error and ends the process with this exit code."""
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable(message, keep=chr(10))}", file=sys.stderr)
     raise SystemExit(code)
 
 
@@ -53,7 +54,7 @@ def print_failures(outcome: "SweepOutcome") -> bool:
     """
     failures = outcome.failed
     for investigation, cause in islice(failures.items(), SHOWN_FAILURES):
-        print(f"failed: {investigation.unit}: {cause.splitlines()[0]}", file=sys.stderr)
+        print(f"failed: {printable(str(investigation.unit))}: {first_line(cause)}", file=sys.stderr)
     if (more := len(failures) - SHOWN_FAILURES) > 0:
         print(f"failed: {more} more (openmaia show {outcome.run.files.root})", file=sys.stderr)
     print_report([outcome.run.files.root])

@@ -34,8 +34,8 @@ def model_server(config: Config) -> list[CheckResult]:
     url = settings.base_url or backbone.address
     given = f"backbone.base_url={url}"
     try:
-        backbone(settings)  # Refuses a missing key, an empty model, and an address that is no URL.
-        key = os.environ.get(backbone.key_variable) or "none"
+        endpoint = backbone(settings)  # Refuses a missing key, an empty model, and an address that is no URL.
+        key = os.environ.get(backbone.key_variable, "").strip() or "none"
         listed = vendor.Client(api_key=key, base_url=url, timeout=SECONDS, max_retries=0).models.list()
         names = [model.id for model in listed.data]
     except UsageError as error:
@@ -45,7 +45,8 @@ def model_server(config: Config) -> list[CheckResult]:
     except vendor.NotFoundError:
         return [note(f"{given} answers, but lists no models; {backbone.address_hint}")]
     except vendor.APIError as error:
-        return [missing(f"{given} does not answer ({error.__cause__ or error}); start the server, or see its log")]
+        reason = endpoint.shown(str(error.__cause__ or error))  # Servers may repeat the key.
+        return [missing(f"{given} does not answer ({reason}); start the server, or see its log")]
     except (AttributeError, TypeError, ValueError):
         return [missing(f"{given} answers, but not as this API; {backbone.address_hint}")]
     if settings.model in names:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,12 +16,28 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from openmaia.core.text import printable
 from openmaia.evaluation.analysis.bootstrap import Interval
 
-console = Console()
+
+class PrintableConsole(Console):
+    """A console that shows control characters of the texts as "�", because labels and file names may hold any."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yields the segments of a renderable object. Segments with the console's own control codes are unchanged."""
+        for segment in super().render(renderable, options):
+            yield (
+                segment
+                if segment.control
+                else Segment(printable(segment.text, keep="\n", replacement="�"), segment.style)
+            )
+
+
+console = PrintableConsole()
 
 
 def say(line: str, *, dim: bool = False) -> None:

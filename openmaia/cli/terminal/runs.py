@@ -18,6 +18,7 @@ from rich.text import Text
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.cli.terminal.scores import show_reliability
+from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
@@ -40,6 +41,8 @@ READ_EVALUATIONS = 1000
 
 SHOWN_CHARACTERS = 3000
 """Largest number of characters that are shown of the observation of a turn."""
+SHOWN_REPLY = 20_000
+"""Largest number of characters that are shown of a reply, and of its code."""
 
 
 def show_state(run: Run, resamples: int) -> None:
@@ -118,7 +121,7 @@ def _state(run: Run, state: RunCounts) -> RenderableType:
     if state.running:
         parts.append(_running(state.running))
     failures = islice(run.failures().items(), SHOWN_RUNNING) if state.failed else ()
-    parts += [Text(f"failed: {each.unit}: {cause.splitlines()[0]}", style="red") for each, cause in failures]
+    parts += [Text(f"failed: {each.unit}: {first_line(cause)}", style="red") for each, cause in failures]
     return Group(*parts)
 
 
@@ -183,14 +186,18 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def show_turn(turn: Turn) -> None:
     """Prints one turn of a conversation: the reply, its code, and the output of the experiment."""
     reply = turn.reply.replace(turn.code, "") if turn.code else turn.reply
-    code = [Syntax(turn.code, "python", word_wrap=True)] if turn.code else []
-    parts = Group(Text(reply.strip()), *code)
+    code = [Syntax(_beginning(turn.code, SHOWN_REPLY), "python", word_wrap=True)] if turn.code else []
+    parts = Group(Text(_beginning(reply.strip(), SHOWN_REPLY)), *code)
     console.print(Panel(parts, title=f"turn {turn.index + 1}", title_align="left", border_style="cyan"))
     texts = [part if isinstance(part, str) else f"<image {part.digest[:8]}>\n" for part in turn.observation]
     if text := "".join(texts):
-        more = len(text) - SHOWN_CHARACTERS
-        cut = text if more <= 0 else f"{text[:SHOWN_CHARACTERS]}\n… {more} characters more in the record"
-        console.print(Panel(Text(cut), title=f"observed ({turn.status})", title_align="left", border_style="dim"))
+        cut = Text(_beginning(text, SHOWN_CHARACTERS))
+        console.print(Panel(cut, title=f"observed ({turn.status})", title_align="left", border_style="dim"))
+
+
+def _beginning(text: str, size: int) -> str:
+    more = len(text) - size
+    return text if more <= 0 else f"{text[:size]}\n… {more} characters more in the record"
 
 
 def show_exemplars(store: ExemplarStore, target: str) -> None:

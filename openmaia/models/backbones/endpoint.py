@@ -179,7 +179,7 @@ class Endpoint(ABC):
             answer = self._send_once(chat, system, turns, parameters)
             if not isinstance(answer, StreamBroken):
                 return answer
-            log.warning("%s: %s (try %d of %d)", self._shown(self._url), answer, attempt, tries)
+            log.warning("%s: %s (try %d of %d)", self.shown(self._url), answer, attempt, tries)
             time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE) if attempt < tries else 0)
         return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
 
@@ -228,7 +228,7 @@ class Endpoint(ABC):
                 return ServiceError(message)
 
     def _error(self, failure: Failure) -> OpenMaiaError:
-        url, message = self._shown(self._url), self._shown(failure.message)
+        url, message = self.shown(self._url), self.shown(failure.message)
         if failure.refuses_images:
             return UsageError(
                 f"backbone.model={self._config.model!r} at {url} takes no images ({message}); set backbone.sees=text, so "
@@ -254,11 +254,11 @@ class Endpoint(ABC):
                 given = f"backbone.model={self._config.model!r}, backbone.base_url={url}"
                 return UsageError(f"{given}: the server does not know one of them: {message}; {self.address_hint}")
             case status:
-                wait = f", Retry-After {self._shown(failure.wait)}" if failure.wait else ""
+                wait = f", Retry-After {self.shown(failure.wait)}" if failure.wait else ""
                 kind = ServiceUnavailable if status in STATUSES else ServiceError
                 return kind(f"{url} answered {status}: {message} (tries: {failure.tries}{wait})")
 
-    def _shown(self, text: str) -> str:
+    def shown(self, text: str) -> str:
         """Returns a text as one short line, in which the API key is replaced by asterisks."""
         key = self._key()
         # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers

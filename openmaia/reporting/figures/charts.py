@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from openmaia.core.text import printable
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, POSITIVE, SOFT, WORSE, add_axes, new_figure, styled
-from openmaia.reporting.figures.table import printable
 
 WIDTH, WIDE, LEFT = 360.0, 720.0, 132.0
 DIGIT = 6.8

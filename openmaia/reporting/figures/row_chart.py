@@ -18,9 +18,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import blended_transform_factory
 
+from openmaia.core.text import printable
 from openmaia.reporting.figures import style
 from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, PALE, POSITIVE, SOFT, WHITE, styled
-from openmaia.reporting.figures.table import printable
 
 WIDTH, LEFT, RIGHT, MARGIN, INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
 TOP, FOOT = 36.0, 26.0

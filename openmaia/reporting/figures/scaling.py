@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
+from openmaia.core.text import printable
 from openmaia.reporting.costs.estimate import Prediction
 from openmaia.reporting.figures.style import INK, RUNS, SOFT, add_axes, new_figure, styled, svg
-from openmaia.reporting.figures.table import printable
 
 TITLE = "Predicted duration of a sweep, by number of GPUs"
 KEY = "Solid: pools, replicas balanced. Dotted: each GPU holds all models and runs one investigation after the other."

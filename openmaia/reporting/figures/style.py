@@ -22,7 +22,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from openmaia.reporting.figures.table import printable
+from openmaia.core.text import printable
 
 WHITE, INK, SOFT, LINE = "#ffffff", "#1b1d21", "#5f6570", "#e4e4e0"
 POSITIVE, PALE, NEUTRAL, WORSE = "#2f62d9", "#acc0f0", "#8b919c", "#b3352c"

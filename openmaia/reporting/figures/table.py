@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from openmaia.core.text import printable
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -41,11 +43,6 @@ class DataTable:
         )
         text = head + "".join(f"\\par\\footnotesize {note}\n" for note in _escaped(self.notes)) + end + rest
         return ("% \\usepackage{booktabs} \\usepackage[T1]{fontenc}\n" + text).encode()
-
-
-def printable(text: str) -> str:
-    """Returns the text on one line, without control characters and lone surrogates."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _escaped(texts: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from PIL import Image
 
+from openmaia.core.text import printable
 from openmaia.core.units import Unit
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.tracking.series import plain
@@ -104,5 +105,4 @@ def _name(summary: RecordSummary) -> str:
 
 
 def _text(value: str) -> str:
-    """Replaces characters that are not printable, such as control characters and lone surrogates, except newlines."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in value)
+    return printable(value, keep="\n", replacement="\ufffd")
