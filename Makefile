@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo docs test test-all lint bench faults agent science applications gpu cluster-test clean
+.PHONY: setup demo docs test test-all lint bench faults agent science applications gpu audit cluster-test clean
 
 setup: .venv/.ready
 
@@ -36,13 +36,16 @@ lint: setup
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
+# What `make test` does first. .ci/run runs the linters beside the tests: LINT=setup.
+LINT ?= lint
+
 # What protects a user from a wrong or a lost result, in about ten minutes. `make test-all` adds whole sweeps, faults of
 # processes and nodes, real engines together, and a small run of each measurement; CI runs that.
-test: lint
+test: $(LINT)
 	@$(BIN)/python -m tests.prepare
 	$(BIN)/pytest -m "not cluster and not slow" -n 2 --dist loadfile --no-loadscope-reorder -rs
 
-test-all: lint
+test-all: $(LINT)
 	@$(BIN)/python -m tests.prepare
 	$(BIN)/pytest -m "not cluster" -n 2 --dist loadfile --no-loadscope-reorder -rs
 
@@ -74,6 +77,11 @@ applications: setup
 
 gpu: setup
 	$(BIN)/pytest -m gpu
+
+# Known vulnerabilities of the locked packages. Needs the network, and its result is information: it fails nothing.
+audit: setup
+	@$(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
+	@timeout 300 build/audit/bin/pip-audit --disable-pip --no-deps --require-hashes -r cluster/requirements.lock || true
 
 # SLURM and hosts in network namespaces, with all faults: 13 minutes, root, and what .ci/run installs. CI runs it behind
 # `make test`; what is missing is said, and its tests are skipped.

@@ -1,16 +1,17 @@
 """Shared by the end-to-end tests: small runs of the real thing."""
 
 import os
+import re
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
-from tests.prepare import CACHE
+from tests.prepare import CACHE, packages
 
 REPOSITORY = Path(__file__).parent.parent
 RAY = str(Path(sys.executable).with_name("ray"))
@@ -25,6 +26,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+UNMET = re.compile(r"apt-get|SLURM|slurm|no chromium|packages-v1|fetched library")
+"""What an end-to-end test that is skipped lacks, as it says. Not a GPU, or a kernel with more protections."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skip of an end-to-end test is a failure, because the run would be green without it."""
+    report = yield
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+    if os.environ.get("CI") and report.skipped and UNMET.search(reason):
+        report.outcome, report.longrepr = "failed", f"skipped, although CI is set: {reason}"
+    return report
+
+
 @pytest.fixture(scope="session")
 def exemplars_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Exemplars are computed once per session and shared by the tests that need them."""
@@ -34,8 +49,7 @@ def exemplars_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def settings(exemplars_folder: Path) -> list[str]:
     """Overrides that point a shipped config to the test's own folders."""
-    if not (CACHE / "packages-v1").is_dir():
-        pytest.skip(f"{CACHE}/packages-v1 is missing: run python -m tests.prepare, which needs apt-get")
+    packages()
     return [f"paths.cache={CACHE}", f"paths.exemplars={exemplars_folder}"]
 
 

@@ -16,7 +16,7 @@ from openmaia.offline.collage.paint import COLOURS
 from openmaia.offline.collage.scene import CollageScene, read
 from openmaia.offline.vocabulary.words import WORDS, WordKind, of_kind
 from tests.helpers.samples import noise
-from tests.prepare import CACHE
+from tests.prepare import packages
 
 SIZE = 160
 PROMPTS = [
@@ -31,10 +31,7 @@ OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 
 @pytest.fixture(scope="module")
 def library() -> ImageDataset:
-    root = CACHE / "packages-v1"
-    if not root.is_dir():
-        pytest.skip(f"{root} is missing: run python -m tests.prepare, which needs apt-get")
-    return ImageDataset.open(root)
+    return ImageDataset.open(packages())
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.offline.collage import CollageGenerator
 from openmaia.runs.files import Files
 from tests.conftest import REPOSITORY
-from tests.prepare import CACHE
+from tests.prepare import packages
 
 SMALL = REPOSITORY / "configs/spurious-small.yaml"
 
@@ -106,9 +106,7 @@ class RecordingGenerator:
 
 
 def test_data_set_and_agent_use_disjoint_parts(tmp_path: Path):
-    if not (CACHE / "packages-v1").is_dir():
-        pytest.skip(f"{CACHE}/packages-v1 is missing: run python -m tests.prepare, which needs apt-get")
-    library = ImageDataset.open(CACHE / "packages-v1")
+    library = ImageDataset.open(packages())
     config = load([str(SMALL), "spurious.per_cell=4", "spurious.pool=32", "spurious.balanced=32", "generator.size=48"])
     drawn, agents = (RecordingGenerator(CollageGenerator(library, 48)) for _ in range(2))
     drawing.draw(Files(str(tmp_path)), config.spurious, drawn, lambda done, total: None)
