@@ -124,11 +124,27 @@ def readable() -> tuple[str, ...]:
     return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
 
 
+@functools.cache
+def hidden() -> tuple[str, ...]:
+    """Returns what the sandboxed process may not read although it lies in a readable folder: other packages."""
+    libraries, allowed = _standard_library(), [Path(path) for path in readable()]
+    beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}
+    paths = list[str]()
+    for folder in {Path(path).resolve() for path in beside | _base_paths("purelib", "platlib") if os.path.isdir(path)}:
+        needed = {path for path in allowed if path.is_relative_to(folder)}
+        paths += [str(entry) for entry in folder.iterdir() if entry not in needed] if needed else [str(folder)]
+    return tuple(sorted(paths))
+
+
 def _standard_library() -> set[str]:
-    """Returns the folders of the standard library. In a virtual environment, sysconfig names the environment's own."""
+    return _base_paths("stdlib", "platstdlib")
+
+
+def _base_paths(*names: str) -> set[str]:
+    """Returns folders of the interpreter. In a virtual environment, sysconfig alone would name the environment's own."""
     base = {"installed_base": sys.base_prefix, "installed_platbase": sys.base_exec_prefix}
     variables = base | {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
-    return {sysconfig.get_path(name, vars=variables) for name in ("stdlib", "platstdlib")}
+    return {sysconfig.get_path(name, vars=variables) for name in names}
 
 
 def _shared_libraries() -> set[str]:
@@ -149,6 +165,7 @@ def _sandlock(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: st
     box = sandlock.Sandbox(
         fs_readable=readable(),
         fs_writable=[scratch, "/dev/null"],
+        fs_denied=hidden(),
         cwd=scratch,
         clean_env=True,
         env=ENVIRONMENT,

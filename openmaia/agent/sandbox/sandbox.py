@@ -23,8 +23,8 @@ The parent checks three values 20 times a second, so that they can exceed their 
 the scratch files (RLIMIT_FSIZE limits a single file), their number, and the number of threads.
 
 Not protected: existence, size and times of all files can be read (stat); several processes together may use
-`processes` times the memory; CPU caches and timing; bugs of the kernel; other files in the interpreter's folders (a
-`site-packages` inside the standard library's folder can be read). Signals cannot be sent inside the child either, so
+`processes` times the memory; CPU caches and timing; bugs of the kernel; the names of packages that are installed
+beside numpy in the standard library's own `site-packages`. Signals cannot be sent inside the child either, so
 `Popen.kill` and `os.abort` do not work there; nor do chmod, shutil.copy, asyncio and file locks. Hash seed, entropy,
 seeds, memory layout and the start of the clock are fixed; the pid, the progress of the clock, the date of
 `time.gmtime()` without an argument and the path of the scratch folder are not (the path is constant within one

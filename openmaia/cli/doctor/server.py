@@ -35,11 +35,12 @@ def model_server(config: Config) -> list[CheckResult]:
     given = f"backbone.base_url={url}"
     try:
         endpoint = backbone(settings)  # Refuses a missing key, an empty model, and an address that is no URL.
+    except UsageError as error:
+        return [missing(error.message)]
+    try:
         key = os.environ.get(backbone.key_variable, "").strip() or "none"
         listed = vendor.Client(api_key=key, base_url=url, timeout=SECONDS, max_retries=0).models.list()
         names = [model.id for model in listed.data]
-    except UsageError as error:
-        return [missing(error.message)]
     except (vendor.AuthenticationError, vendor.PermissionDeniedError):
         return [missing(f"{given} refuses the key; set {backbone.key_variable} to a valid one")]
     except vendor.NotFoundError:

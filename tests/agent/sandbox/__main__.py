@@ -50,6 +50,7 @@ def holds(agent: Agent, victim: Victim, check: Check) -> str:
     """Runs a check. Returns an empty string if its property holds, or else what happened."""
     names = {"outside": str(victim.path), "folder": str(victim.path.parent), "parent": os.getpid()}
     paths = {"{source!r}": repr(__file__), "{packages!r}": repr(str(Path(package_homes()["numpy"]).parent))}
+    paths["{beside!r}"] = repr(f"{os.path.dirname(os.__file__)}/site-packages/pip/__init__.py")
     code = check.code
     for name, path in paths.items():
         code = code.replace(name, path)

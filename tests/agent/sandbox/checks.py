@@ -94,6 +94,13 @@ FILES = [
     Check("Files outside", "this project's source", "open({source!r}).read()", ABSENT),
     Check("Files outside", "this project's folder", "os.listdir({source!r}.rsplit('/', 1)[0])", ABSENT),
     Check("Files outside", "the folder of installed packages", "import numpy; os.listdir({packages!r})", ABSENT),
+    Check("Files outside", "packages beside the standard library", "open({beside!r}).read()", ABSENT),
+    Check(
+        "Files outside",
+        "packages beside it by a link",
+        "os.symlink({beside!r}, 'beside'); open('beside').read()",
+        ABSENT,
+    ),
     Check("Files outside", "another package's source", "open({packages!r} + '/ray/__init__.py').read()", ABSENT),
 ]
 
