@@ -51,9 +51,9 @@ def test_long_reply_without_repetition_goes_on():
 
 
 def test_ending_is_found_in_linear_time():
-    began = time.monotonic()
+    began = time.thread_time()
     ending("```\n" * 250_000, is_turn=True)
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
 
 
 WORDS = ["dog", "lighthouse", "bicycle", "red", "wooden", "violin", "snow", "tiger"]

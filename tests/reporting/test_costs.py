@@ -102,7 +102,7 @@ def test_a_host_in_this_process_is_charged_by_its_calls():
     assert len(metered(Slow(), "generator", ledger, 2.0).generate(asked)) == 3
     spent = ledger.spent()["generator"]
     assert spent.requests == 3
-    assert 0.02 <= spent.seconds < 1
+    assert 0.02 <= spent.seconds < 30
     assert spent.gpu_seconds == 2 * spent.seconds
 
 
