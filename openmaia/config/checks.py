@@ -46,7 +46,7 @@ _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "
 """Names of the tools that the key `without` can withhold from the agent."""
 
 _MAY_BE_ZERO = frozenset(
-    "retries cache_mb spill_mb evaluate.pictures evaluate.detect bias.smallest bias.failures exemplars.quantile "
+    "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words bias.smallest bias.failures exemplars.quantile "
     "backbone.temperature writer.temperature ray.cpus_per_investigation ray.save_seconds ray.wait_seconds "
     "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
 )

@@ -22,6 +22,9 @@ class EvaluateConfig:
     done."""
     detect: int = 24
     """Detection: number of photographs per description of which a judge says whether they show it. 0: no detection."""
+    random_words: int = 10
+    """Number of descriptions of random words. They are tested like those of units, once per run for all layers, and
+    extend the null distribution of the p-values. 0: none."""
     judge: str = "auto"
     """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
     otherwise `eyes` for a scripted backbone; `eyes`: the image classifier of the scripted backbone; `detector`:

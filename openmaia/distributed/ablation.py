@@ -9,6 +9,7 @@ from openmaia.distributed.lease import driving
 from openmaia.distributed.pools.run_pools import run_pools
 from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, run_sweeps
 from openmaia.distributed.tracking import TrackedProgress
+from openmaia.evaluation.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import Run
 
@@ -63,4 +64,4 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
             evaluation.finish()
         finally:
             evaluation.stop()
-    run.write_summary()
+    write_summary(run)

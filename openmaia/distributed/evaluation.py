@@ -15,10 +15,10 @@ from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
 from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
 from openmaia.evaluation.claims import read_claim
-from openmaia.evaluation.controls import ReferenceData, prepare_reference
+from openmaia.evaluation.controls import ReferenceData
 from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation
-from openmaia.evaluation.run import score_trials, unevaluated_claims
+from openmaia.evaluation.run import prepare_run, score_trials, unevaluated_claims
 from openmaia.evaluation.services import EvaluationServices
 from openmaia.runs.run import TRIALS, InvestigationId
 
@@ -50,6 +50,8 @@ class EvaluationWorker:
     def prepare(self, number: int) -> ReferenceData:
         """Returns what all evaluations of a sweep share: control images and the responses of its layers to them.
 
+        The trials of random words are stored in the run.
+
         One call for each sweep is enough. Its result is passed to `run` in all workers.
 
         Args:
@@ -57,7 +59,7 @@ class EvaluationWorker:
         """
         sweep = self.sweeps[number]
         layers = {investigation.unit.layer for investigation in sweep.run.plan()}
-        return prepare_reference(layers, self._prepared(number), sweep.assembly.design(sweep.config))
+        return prepare_run(sweep.run, layers, self._prepared(number), sweep.assembly.design(sweep.config))
 
     def run(self, number: int, investigation: InvestigationId, reference: ReferenceData, caller: str) -> None:
         """Tests the description of one investigation and stores the measurements (the trial) in the run.

@@ -29,6 +29,7 @@ from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.tracking import TrackedProgress, sampled
 from openmaia.distributed.worker import SweepContext
 from openmaia.evaluation.run import unevaluated_claims, untested_claims
+from openmaia.evaluation.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.progress import ProgressFile
@@ -194,7 +195,7 @@ def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> Non
             for sweep in sweeps:
                 testing.test(sweep)
     for sweep in sweeps:
-        sweep.run.write_summary()
+        write_summary(sweep.run)
 
 
 def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:

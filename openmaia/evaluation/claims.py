@@ -71,9 +71,10 @@ def read_claim(run: Run, investigation: InvestigationId) -> Claim:
 
 
 def _claim(row: dict[str, Any]) -> Claim:
+    investigation = InvestigationId.of_row(row)
     return Claim(
-        unit=Unit(target=row["target"], layer=row["layer"], index=row["index"]),
-        replicate=row["replicate"],
+        unit=investigation.unit,
+        replicate=investigation.replicate,
         description=row["description"],
         labels=tuple(row["labels"]),
     )

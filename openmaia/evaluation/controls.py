@@ -96,15 +96,15 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
             )
             for prompt, result in zip(prompts, generated, strict=True)
         ),
-        unrelated_responses=_respond([result.image for result in generated], layers, target),
+        unrelated_responses=respond([result.image for result in generated], layers, target),
         photographs=tuple(services.photographs),
-        photograph_responses=_respond(services.photographs, layers, target),
+        photograph_responses=respond(services.photographs, layers, target),
         random=design.random,
         scales=services.scales,
     )
 
 
-def _respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
+def respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
     """Measures the responses of all layers to all images. The probes of an image are adjacent and share a pass."""
     probes = [LayerProbe(layer=layer, image=image) for image in images for layer in layers]
     answers = target.respond(probes) if probes else []

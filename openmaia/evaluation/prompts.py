@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Literal, Protocol
 
 from openmaia.agent.tools.seeds import seed
@@ -66,6 +67,11 @@ class PromptWriter(Protocol):
         """The writer's name in results."""
         ...
 
+    @property
+    def words(self) -> Sequence[str]:
+        """Words that it can write prompts about, of which descriptions of random words are made."""
+        ...
+
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
@@ -91,6 +97,11 @@ class ModelPromptWriter:
     def name(self) -> str:
         """The model's name."""
         return self.model.name
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words in words.txt: visible things and properties, without a relation to any network or data set."""
+        return (files("openmaia.evaluation") / "words.txt").read_text(encoding="utf-8").split()
 
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()

@@ -5,6 +5,7 @@ investigation. Scores that compare units are computed afterwards from the stored
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
@@ -21,7 +23,7 @@ from openmaia.evaluation.prompts import WrittenPrompts, write_paired, write_prom
 from openmaia.evaluation.scores import Evaluation, compare_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import to_parquet
-from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Trial, is_drawable, run_stimuli, standardise
+from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Stimulus, Trial, is_drawable, run_stimuli, standardise
 
 
 def evaluate_investigation(
@@ -63,15 +65,24 @@ def run_trials(
     Raises:
         ServiceError: A service failed for good.
     """
-    if design.preset == "pairing":
-        assert services.model is not None
-        written = write_paired(claims, services.model, design.seed, explored)
-    else:
-        written = [write_prompts(claim, services.writer, design.prompts, design.seed, explored) for claim in claims]
+    written = write_all(claims, services, design, explored)
     return [
         _run_trial(claim, prompts, services, design, reference, explored)
         for claim, prompts in zip(claims, written, strict=True)
     ]
+
+
+def write_all(
+    claims: Sequence[Claim],
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    explored: ExploredPrompts = frozenset(),
+) -> list[WrittenPrompts]:
+    """Writes the prompts of the claims of several methods about one unit by the preset of the design."""
+    if design.preset == "pairing":
+        assert services.model is not None
+        return write_paired(claims, services.model, design.seed, explored)
+    return [write_prompts(claim, services.writer, design.prompts, design.seed, explored) for claim in claims]
 
 
 def evaluate_claims(
@@ -109,10 +120,34 @@ def _run_trial(
             writer=services.writer.name,
             protocol=design.preset,
         )
-    own, own_responses = run_stimuli(claim, prompts, services.generator, services.target, services.judge)
+    own, responses = run_stimuli(claim, prompts, services.generator, services.target, services.judge)
+    trial = assemble_trial(claim, own, responses, services, design, reference, explored)
+    return replace(trial, detection=_detect(claim, services, design, reference))
+
+
+def assemble_trial(
+    claim: Claim,
+    own: Sequence[Stimulus],
+    own_responses: FloatArray,
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    reference: ReferenceData,
+    explored: ExploredPrompts = frozenset(),
+) -> Trial:
+    """Builds the trial of a claim from its own images and the control images, without detection.
+
+    Args:
+        claim: The claim.
+        own: Its positive and neutral images.
+        own_responses: The responses of all units of the layer to them, (images, units).
+        services: The prompt writer among them decides which unrelated images show the claim.
+        design: The design of the evaluation.
+        reference: The control images.
+        explored: The prompts that were drawn in the investigation of the unit.
+    """
     controls, control_responses = reference.controls(claim, services.writer, explored)
     stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])
-    pairs = sum(prompt.role == "positive" for prompt in prompts)
+    pairs = sum(stimulus.role == "positive" for stimulus in own)
     layer_scale = reference.scales.get(claim.unit.layer)
     matrix, location, scale = standardise(responses, stimuli, layer_scale)
     return Trial(
@@ -127,7 +162,6 @@ def _run_trial(
         location=location,
         scale=scale,
         standard=CONTROLS if layer_scale is None else EXEMPLARS,
-        detection=_detect(claim, services, design, reference),
     )
 
 

@@ -1,15 +1,17 @@
 """Evaluates the finished investigations of a run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
 from openmaia.evaluation.claims import Claim, read_claims
-from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation
+from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.significance import is_current, write_significance
 from openmaia.evaluation.storage import StoredTrials, to_parquet
-from openmaia.runs.run import EVALUATION, TRIALS, Run
+from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run
 
 
 def evaluate_run(
@@ -28,15 +30,34 @@ def evaluate_run(
     """
     unevaluated, untested = unevaluated_claims(run), untested_claims(run)
     if untested:
-        reference = prepare_reference({claim.unit.layer for claim in untested}, services, design)
+        reference = prepare_run(run, {claim.unit.layer for claim in untested}, services, design)
         for done, claim in enumerate(untested, start=len(unevaluated) - len(untested) + 1):
             drawn = explored(run.drawn_prompts(claim.investigation))
             trial = evaluate_investigation(claim, services, design, reference, drawn)
             run.write_artifact(TRIALS, claim.investigation, trial)
             progress(done, len(unevaluated))
-    if unevaluated:
+    if unevaluated or (run.evaluated() and not is_current(run)):
         score_trials(run, unevaluated)
         write_reliability(run, measure_reliability(run, services.similarities))
+
+
+def prepare_run(
+    run: Run, layers: Collection[str], services: EvaluationServices, design: EvaluationDesign
+) -> ReferenceData:
+    """Generates and measures what all claims about these layers share.
+
+    The control images are returned. The trials of random words are stored in the run, unless they are there already.
+
+    Raises:
+        ServiceError: A service failed for good.
+    """
+    reference = prepare_reference(layers, services, design)
+    measured = {each.unit.layer for each in run.artifacts(RANDOM_WORDS) if each.replicate == 0}
+    trials = list(measure_random_words({*layers} - measured, services, design, reference))
+    # The first description is written last, because its file says that those of its layer are complete.
+    for trial in reversed(trials):
+        run.write_artifact(RANDOM_WORDS, trial.claim.investigation, to_parquet(trial))
+    return reference
 
 
 def unevaluated_claims(run: Run) -> list[Claim]:
@@ -52,7 +73,10 @@ def untested_claims(run: Run) -> list[Claim]:
 
 
 def score_trials(run: Run, claims: Sequence[Claim]) -> None:
-    """Replaces the stored trials of claims by evaluations, which compare each unit with other units of its layer."""
+    """Replaces the stored trials of claims by evaluations, which compare each unit with other units of its layer.
+
+    Then the significance of all evaluated descriptions of the run is computed again, because they depend on each other.
+    """
     stored = run.artifacts(TRIALS) | run.evaluated()
     for target, layer in sorted({(claim.unit.target, claim.unit.layer) for claim in claims}):
         trials = StoredTrials(run, (each for each in stored if (each.unit.target, each.unit.layer) == (target, layer)))
@@ -61,3 +85,4 @@ def score_trials(run: Run, claims: Sequence[Claim]) -> None:
             run.write_artifact(EVALUATION, evaluation.trial.claim.investigation, to_parquet(evaluation))
     for claim in claims:
         run.delete_artifact(TRIALS, claim.investigation)
+    write_significance(run)

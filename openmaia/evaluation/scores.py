@@ -10,13 +10,17 @@ from typing import Any, cast
 
 import numpy as np
 
+from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues
-from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES, FloatArray, auc, mann_whitney_p, measure
+from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES, FloatArray, auc, measure
 from openmaia.evaluation.claims import Claim, following_units
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 
 MAX_PARTNERS = 4
 """Maximum number of other units whose images serve as controls of a unit."""
+
+RESAMPLES = 2000
+"""Number of bootstrap resamples of the stored intervals."""
 
 COUNTED = ("tested", "abstained", "undrawable")
 """Values of `Trial.outcome` that enter averages. Abstentions and undrawable claims get the AUC of chance. A claim for
@@ -30,10 +34,19 @@ class Evaluation:
     trial: Trial
     others: tuple[Trial, ...]
     """Trials of other units of the layer. Their matrices contain the responses of this trial's unit to their images."""
+    words: tuple[Trial, ...] = ()
+    """The layer's trials of random words (`openmaia.evaluation.random_words`)."""
 
     @property
     def scores(self) -> dict[str, Any]:
         """All scores as JSON values, as they are stored. They are computed again at each access."""
+        tested = self.trial.outcome == "tested"
+        unit = self.trial.claim.unit.index
+        return self.values | {"controls": control_scores(self.trial, unit, self.others) if tested else {}}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The scores without those of single controls, whose intervals take longer to compute."""
         trial = self.trial
         scores: dict[str, Any] = {
             "outcome": trial.outcome,
@@ -49,6 +62,8 @@ class Evaluation:
         scores |= _own_scores(trial) | _label_scores(trial) | _control_scores(trial) | identification(trial)
         others = [auc(*_values(self.groups_of(other))) for other in self.others]
         scores["auc_other"] = float(np.mean(others)) if others else None
+        words = [auc(*_values(self.groups_of(each))) for each in self.words]
+        scores["auc_words"] = float(np.mean(words)) if words else None
         scores["auc_against"] = self._auc_against() if trial.outcome == "tested" else None
         scores["detection"] = {key: value for key, value in trial.detection.items() if key != "marks"} or None
         return scores
@@ -71,10 +86,58 @@ class Evaluation:
 
         It is None if there are no such images, or if the trial is not standardised by dataset images (EXEMPLARS).
         """
-        own = self.groups()[0].values
-        foreign = [value for other in self.others for value in self.groups_of(other)[0].values]
-        # Trials that are standardised by their own controls are not on a common scale.
-        return auc(own, foreign) if foreign and self.trial.standard == EXEMPLARS else None
+        own, foreign = self.groups()[0], _foreign(self.trial, self.trial.claim.unit.index, self.others)
+        return auc(own.values, foreign.values) if foreign.values else None
+
+
+def control_scores(
+    trial: Trial, unit: int, others: Sequence[Trial], resamples: int = RESAMPLES
+) -> dict[str, dict[str, Any]]:
+    """Compares a unit's responses to the positive images of a description with those to each group of control images.
+
+    Args:
+        trial: The trial of the description.
+        unit: The index of the unit, which may be another one than that of the description.
+        others: Trials of other units, whose positive images are one of the controls.
+        resamples: Number of bootstrap resamples.
+
+    Returns:
+        For each control that has images, by the name of its score (auc, auc_against, auc_unrelated, auc_random): the
+        AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the numbers of positive and of
+        control images as `n`, and the numbers of their prompts as `prompts`.
+    """
+    positive = _deviations(trial, "positive", unit)
+    groups = {
+        "auc": _deviations(trial, "neutral", unit),
+        "auc_against": _foreign(trial, unit, others),
+        "auc_unrelated": _deviations(trial, "unrelated", unit),
+        "auc_random": _deviations(trial, "random", unit),
+    }
+    scores: dict[str, dict[str, Any]] = {}
+    for key, group in groups.items():
+        estimate = bootstrap.estimate("auc", str(unit), positive, group, resamples)
+        if estimate is not None:
+            interval = bootstrap.interval(estimate)
+            scores[key] = {
+                "auc": round(interval.mean, 6),
+                "low": round(interval.low, 6),
+                "high": round(interval.high, 6),
+                "n": [len(positive.values), len(group.values)],
+                "prompts": [len({*positive.clusters}), len({*group.clusters})],
+            }
+    return scores
+
+
+def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValues:
+    """Returns a unit's standardised activations on the positive images of other descriptions.
+
+    There are none if the trial is not standardised by dataset images (EXEMPLARS): trials that are standardised by their
+    own controls are not on a common scale.
+    """
+    groups = [_deviations(other, "positive", unit) for other in others] if trial.standard == EXEMPLARS else []
+    return ClusteredValues.of(
+        [value for group in groups for value in group.values], [name for group in groups for name in group.clusters]
+    )
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
@@ -113,7 +176,6 @@ def _own_scores(trial: Trial) -> dict[str, Any]:
     z = [_deviations(trial, role, trial.claim.unit.index).values for role in ("positive", "neutral")]
     scores |= {"z_positive": _mean(z[0]), "z_neutral": _mean(z[1])}
     scores["z_difference"] = measure("difference", *z) if tested else None
-    scores["p"] = mann_whitney_p(positive, neutral) if tested else None
     if scores["auc"] is None and trial.outcome in COUNTED:
         scores["auc"] = CHANCE
     return scores
@@ -202,15 +264,23 @@ def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -
     return [same[unit] for unit in following_units(claim.unit, same)[:count]]
 
 
-def compare_trials(trials: Sequence[Trial]) -> list[Evaluation]:
+def compare_trials(trials: Sequence[Trial], words: Mapping[str, Sequence[Trial]] | None = None) -> list[Evaluation]:
     """Combines each trial with the trials of other units that `partners` selects as its controls.
+
+    Args:
+        trials: The trials of any units, methods and replicates.
+        words: For each layer its trials of random words.
 
     Returns:
         One evaluation for each trial, in the same order.
     """
     tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
     return [
-        Evaluation(trial=trial, others=tuple(tested[claim] for claim in partners(trial.claim, list(tested))))
+        Evaluation(
+            trial=trial,
+            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested))),
+            words=tuple((words or {}).get(trial.claim.unit.layer, ())),
+        )
         for trial in trials
     ]
 

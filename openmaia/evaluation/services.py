@@ -49,6 +49,9 @@ class EvaluationDesign:
     detect: int = 24
     """Number of photographs that the judge labels for each claim; 0 leaves out detection."""
 
+    random_words: int = 10
+    """Number of descriptions of random words with which the descriptions of a run are compared."""
+
     @property
     def prompts(self) -> int:
         """The number of positive prompts for each claim in this preset."""

@@ -19,9 +19,9 @@ from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables
 from openmaia.runs.records import dumps
-from openmaia.runs.run import EVALUATION, TRIALS, InvestigationId, Run
+from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 
-VERSION = 3
+VERSION = 4
 
 _COLUMNS = [
     ("role", pa.string()),
@@ -115,15 +115,21 @@ class StoredTrials:
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
         self._run = run
         self._investigations = sorted(run.evaluated() if investigations is None else investigations)
-        self._read = lru_cache(maxsize=4 * MAX_PARTNERS)(self.read)
+        self.cached = lru_cache(maxsize=4 * MAX_PARTNERS)(self.read)
+        self.words = lru_cache(maxsize=4)(self._words)
 
     def __iter__(self) -> Iterator[Trial]:
-        return map(self._read, self._investigations)
+        return map(self.cached, self._investigations)
 
     def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
         """Reads one trial from its evaluation, or from its trial file if it is not evaluated yet. Raises StoreError."""
         data = self._run.artifact(EVALUATION, investigation) or self._run.artifact(TRIALS, investigation)
         return read_trial(data or b"", images=images)
+
+    def _words(self, layer: str) -> tuple[Trial, ...]:
+        """Reads the trials of random words of a layer."""
+        stored = sorted(each for each in self._run.artifacts(RANDOM_WORDS) if each.unit.layer == layer)
+        return tuple(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False) for each in stored)
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluations of the investigations in `of`, by default of all selected investigations.
@@ -132,9 +138,13 @@ class StoredTrials:
         """
         tested = [trial.claim for trial in self if trial.outcome == "tested"]
         for investigation in self._investigations if of is None else of:
-            trial = self.read(investigation, images=True) if images else self._read(investigation)
+            trial = self.read(investigation, images=True) if images else self.cached(investigation)
             others = partners(trial.claim, tested)
-            yield Evaluation(trial=trial, others=tuple(self._read(claim.investigation) for claim in others))
+            yield Evaluation(
+                trial=trial,
+                others=tuple(self.cached(claim.investigation) for claim in others),
+                words=self.words(trial.claim.unit.layer),
+            )
 
 
 def evaluation_stamp(run: Run, resamples: int) -> str:

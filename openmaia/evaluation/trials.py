@@ -1,12 +1,13 @@
 """Trials: the images with which a claim is tested and the units' responses, from which scores.py computes scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation, Generator, LayerProbe, Target
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
@@ -103,11 +104,26 @@ def run_stimuli(
     Returns:
         The stimuli, and the responses of all units of the layer, (stimuli, units).
     """
-    requests = [Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts]
-    generated = generator.generate(requests)
-    responses = target.respond([LayerProbe(layer=claim.unit.layer, image=each.image) for each in generated])
+    stimuli, images = draw_stimuli(prompts, generator, judge)
+    responses = target.respond([LayerProbe(layer=claim.unit.layer, image=image) for image in images])
+    activations = [float(response[claim.unit.index]) for response in responses]
+    return [
+        replace(stimulus, data=image.webp(), activation=activation)
+        for stimulus, image, activation in zip(stimuli, images, activations, strict=True)
+    ], np.stack(responses)
+
+
+def draw_stimuli(
+    prompts: Sequence[StimulusPrompt], generator: Generator, judge: Judge | None
+) -> tuple[list[Stimulus], list[EncodedImage]]:
+    """Generates images from prompts and checks whether they show what was requested.
+
+    Returns:
+        The stimuli, without their images and with 0 in the place of activations, and the images.
+    """
+    generated = generator.generate([Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts])
     stimuli: list[Stimulus] = []
-    for prompt, result, response in zip(prompts, generated, responses, strict=True):
+    for prompt, result in zip(prompts, generated, strict=True):
         shows: ImageVerdict = False if result.missing_terms else True if result.verified_by else None
         verified_by = result.verified_by or ("the generator" if result.missing_terms else judge.name if judge else "")
         if shows is None and judge and prompt.label:
@@ -123,11 +139,10 @@ def run_stimuli(
                 missing_terms=result.missing_terms,
                 shows=shows,
                 verified_by=verified_by,
-                data=result.image.webp(),
-                activation=float(response[claim.unit.index]),
+                activation=0.0,
             )
         )
-    return stimuli, np.stack(responses)
+    return stimuli, [result.image for result in generated]
 
 
 def is_drawable(stimuli: Sequence[Stimulus]) -> bool:

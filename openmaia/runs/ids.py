@@ -1,7 +1,9 @@
 """Identifies investigations and names their files in the run directory."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from openmaia.core.errors import StoreError
 from openmaia.core.units import Unit
@@ -23,6 +25,12 @@ class InvestigationId:
     def path(self) -> str:
         """Relative path of the investigation's files without a suffix: `target/layer/index-replicate`."""
         return f"{safe(self.unit.target)}/{safe(self.unit.layer)}/{self.unit.index}-{self.replicate}"
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "InvestigationId":
+        """Returns the investigation that a table row describes by its target, layer, index and replicate."""
+        unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
+        return cls(unit=unit, replicate=row["replicate"])
 
     @classmethod
     def of_path(cls, name: str) -> "InvestigationId":

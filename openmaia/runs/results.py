@@ -1,5 +1,6 @@
 """The results of a run that depend on its investigations: evaluations and other tests of the descriptions."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,6 +13,11 @@ from openmaia.runs.ids import InvestigationId
 
 EVALUATION, TRIALS = "evaluation", "trials"
 """Folders of evaluations, and of trials: the measurements of an evaluation before they are scored."""
+RANDOM_WORDS = "random_words"
+"""Folder of the trials of random words, with which the descriptions of each layer are compared. The number of such a
+description takes the place of the replicate in the names of its files."""
+SIGNIFICANCE = "significance.parquet"
+"""The p-values of all evaluated descriptions, which depend on each other."""
 EVALUATIONS = "evaluations"
 """Folder of further evaluations: runs that test the descriptions of this one with another config."""
 
@@ -69,15 +75,35 @@ class RunResults:
         """Returns the investigations with an evaluation."""
         return self.artifacts(EVALUATION)
 
-    def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the statistics of the evaluation of an investigation, or None if there is none."""
+    def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
+        """Returns the scores in the evaluation of an investigation, without its significance. None if there is none."""
         name = f"{EVALUATION}/{investigation.path}.parquet"
         return tables.header(self.files, name)["scores"] if self.files.exists(name) else None
 
-    def scores(self) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the statistics of all evaluations by investigation. Only the footers of the files are read."""
-        names = self.files.names(EVALUATION)
-        return {InvestigationId.of_path(name): tables.header(self.files, name)["scores"] for name in names}
+    def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
+        """Returns the entry of an investigation in `scores`, or None if it is not evaluated."""
+        return self.scores([investigation]).get(investigation)
+
+    def scores(self, investigations: Iterable[InvestigationId] | None = None) -> dict[InvestigationId, dict[str, Any]]:
+        """Returns the statistics of evaluations by investigation. Only the footers of the files are read.
+
+        Args:
+            investigations: The investigations; None for all. Those without an evaluation are left out.
+
+        Returns:
+            The stored scores of each evaluation, and from SIGNIFICANCE its `p` and `q`, which are missing before all
+            trials of the run are scored.
+        """
+        chosen = sorted(self.evaluated()) if investigations is None else list(investigations)
+        significance = self.significance()
+        stored = ((each, self.stored_score(each)) for each in chosen)
+        return {each: scores | significance.get(each, {}) for each, scores in stored if scores is not None}
+
+    def significance(self) -> dict[InvestigationId, dict[str, Any]]:
+        """Returns the p-value `p` and the adjusted p-value `q` of each tested description; empty before the evaluation."""
+        data = self.files.read(SIGNIFICANCE)
+        rows = [] if data is None else tables.load(data, self.files.path(SIGNIFICANCE))[0]
+        return {InvestigationId.of_row(row): {"p": row["p"], "q": row["q"]} for row in rows}
 
 
 def _last(files: Files) -> str:

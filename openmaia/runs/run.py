@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import count, groupby
@@ -21,11 +21,11 @@ from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import Lease, is_held, take
 from openmaia.runs.parquet import drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
-from openmaia.runs.results import EVALUATION, EVALUATIONS, TRIALS, RunResults
+from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS, RunResults
 
 EXTENSIBLE = ("units", "replicates", "target.layers")
 """Keys that add investigations to a run."""
-TESTED = (EVALUATION, TRIALS, "bias")
+TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
 """Folders of results that depend on the section `evaluate` of the config."""
 
 
@@ -235,15 +235,19 @@ class Run(RunResults):
         name = _record_name(investigation)
         return tables.header(self.investigations, name)["summary"] if self.is_done(investigation) else None
 
-    def write_summary(self) -> None:
-        """Writes summary.parquet, a table of all finished investigations, from the records and evaluations."""
-        with self.files.writing("summary.parquet") as stream:
-            tables.stream(stream, self._summary_rows(), summary.SCHEMA, {"version": VERSION})
+    def write_summary(self, verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None) -> None:
+        """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
 
-    def _summary_rows(self) -> Iterator[tables.TableRow]:
+        Args:
+            verdicts: Further columns by investigation: `openmaia.evaluation.verdict.write_summary` gives the verdicts.
+        """
+        with self.files.writing("summary.parquet") as stream:
+            tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
+
+    def _summary_rows(self, verdicts: Mapping[InvestigationId, dict[str, Any]]) -> Iterator[tables.TableRow]:
         for row in self._headers():
-            unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
-            yield summary.table_row(row, self.score(InvestigationId(unit=unit, replicate=row["replicate"])))
+            investigation = InvestigationId.of_row(row)
+            yield summary.table_row(row, self.stored_score(investigation)) | verdicts.get(investigation, {})
 
     def _found(self, folder: str) -> set[InvestigationId]:
         return {InvestigationId.of_path(name) for name in self.investigations.names(folder)}

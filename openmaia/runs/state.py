@@ -1,9 +1,8 @@
 """Determines the state of a run, that is, of its investigations, from the run directory alone."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from openmaia.runs import progress
@@ -73,18 +72,22 @@ def counts(run: Run) -> RunCounts:
     )
 
 
-def rows(run: Run, state_counts: RunCounts, most: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yields a row for each investigation of the plan: its unit, its state, its answer and its scores, as a dict.
+def rows(
+    run: Run, state_counts: RunCounts, investigations: Sequence[InvestigationId] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yields a row for each investigation: its unit, its state, its answer and its scores, as a dict.
 
     Args:
         run: The run.
         state_counts: The result of `counts` for this run.
-        most: Largest number of rows, None for all.
+        investigations: The investigations, None for all of the plan.
     """
     running = {each.investigation: each for each in state_counts.running}
     failures = run.failures()
-    for each in islice(run.plan(), most):
-        yield _row(each, run.summary(each) or {}, running.get(each), failures.get(each), run.score(each) or {})
+    shown = run.plan() if investigations is None else investigations
+    scores = run.scores(shown)
+    for each in shown:
+        yield _row(each, run.summary(each) or {}, running.get(each), failures.get(each), scores.get(each, {}))
 
 
 def state(run: Run) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from openmaia.runs.tables import TableRow
 
 _COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
 _SCORES = (
-    "positive neutral auc auc_other auc_worst auc_unrelated auc_random auc_against difference z_difference d mad p rank "
-    "top1 top5 shown"
+    "positive neutral auc auc_other auc_worst auc_unrelated auc_random auc_against auc_words difference z_difference d "
+    "mad rank top1 top5 shown p q worst_auc worst_low worst_high"
 ).split()
 
 SCHEMA = pa.schema(
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
         *((f"{service}_{cost}", kind) for service in POOLS for cost, kind in _COST.items()),
         *((name, pa.string()) for name in ("backbone", "sandbox", "evidence")),
         ("confirm_auc", pa.float64()),
-        ("outcome", pa.string()),
+        *((name, pa.string()) for name in ("outcome", "verdict", "verdict_reason", "worst_control")),
         *((name, pa.float64()) for name in _SCORES),
     ]
 )

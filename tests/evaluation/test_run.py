@@ -17,15 +17,18 @@ from openmaia.evaluation.judging.judges import ModelJudge
 from openmaia.evaluation.prompts import PublishedPromptWriter
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, is_current, supported_shares
+from openmaia.evaluation.verdict import run_verdicts, write_summary
 from openmaia.offline.collage import CollageGenerator
 from openmaia.runs import tables
 from openmaia.runs.records import Stop
-from openmaia.runs.run import TRIALS, InvestigationId, Run
+from openmaia.runs.run import RANDOM_WORDS, TRIALS, InvestigationId, Run
 from tests.evaluation.scripted_model import ScriptedModel, answering, model
 from tests.helpers.samples import noise, record
 
 RED, GREEN, STRIPES = (Unit(target="t", layer="mono", index=index) for index in (0, 1, 3))
 SMALL = EvaluationDesign(n=2)
+NO_WORDS = EvaluationDesign(n=2, random_words=0)
 
 
 def make_run(folder: Path, labels: dict[Unit, tuple[str, ...]], name: str = "demo") -> Run:
@@ -83,14 +86,22 @@ class InterruptedGenerator(CollageGenerator):
 
 def test_evaluation_resumes_with_equal_scores(run: Run, services: EvaluationServices):
     with pytest.raises(KeyboardInterrupt):
-        evaluate_run(run, replace(services, generator=InterruptedGenerator(services.generator, 2)), SMALL)
+        evaluate_run(run, replace(services, generator=InterruptedGenerator(services.generator, 2)), NO_WORDS)
     assert len(run.artifacts(TRIALS)) == 1
     assert run.evaluated() == set()
-    evaluate_run(run, services, SMALL)
+    evaluate_run(run, services, NO_WORDS)
     resumed = run.scores()
     run.files.delete_folder("evaluation")
-    evaluate_run(run, services, SMALL)
+    evaluate_run(run, services, NO_WORDS)
     assert run.scores() == resumed
+
+
+def test_interrupted_random_words_are_measured_again(run: Run, services: EvaluationServices):
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_run(run, replace(services, generator=InterruptedGenerator(services.generator, 5)), SMALL)
+    assert run.artifacts(RANDOM_WORDS) == set()
+    evaluate_run(run, services, SMALL)
+    assert len(run.artifacts(RANDOM_WORDS)) == SMALL.random_words == 10
 
 
 # -- the run as a whole --------------------------------------------------------------------------------------------------
@@ -135,6 +146,70 @@ def test_run_of_one_unit_and_one_image_is_evaluated_and_compared(tmp_path: Path,
     auc = next(row for row in pair.differences if row.measure == "auc")
     assert (auc.units, auc.p, auc.adjusted) == (1, None, None)
     assert run_scores(one, 100).activations.units == {"mono": [0]}
+
+
+# -- significance and verdicts -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory, services: EvaluationServices) -> Run:
+    """Two units with their true label, one with another unit's, and one that abstained."""
+    labels = {RED: ("red",), GREEN: ("green",), Unit(target="t", layer="mono", index=2): ("checkerboard",), STRIPES: ()}
+    run = make_run(tmp_path_factory.mktemp("runs"), labels)
+    evaluate_run(run, services, EvaluationDesign(n=8))
+    return run
+
+
+def test_true_descriptions_are_supported_and_false_ones_not(judged: Run):
+    found = {each.unit: verdict.verdict for each, verdict in run_verdicts(judged).items()}
+    assert [found[unit] for unit in (RED, GREEN, STRIPES)] == ["supported", "supported", "abstained"]
+    assert found[Unit(target="t", layer="mono", index=2)] == "not supported"
+
+
+def test_significance_is_merged_into_scores_of_tested_units_only(judged: Run):
+    found = scores(judged)
+    assert all(0 < found[unit]["p"] <= found[unit]["q"] <= 0.05 for unit in (RED, GREEN))
+    assert "p" not in found[STRIPES]
+    one = InvestigationId(unit=RED, replicate=0)
+    assert judged.score(one) == judged.scores()[one] == judged.scores([one])[one]
+
+
+def test_wrong_descriptions_stand_beside_the_own_ones(judged: Run):
+    shares = supported_shares(judged)
+    assert shares[OWN][0] == pytest.approx(2 / 3)
+    assert shares[SHUFFLED][0] == shares[RANDOM][0] == 0.0
+    assert all(low - 1e-9 <= share <= high for share, low, high in shares.values())
+    measures = run_scores(judged, 200).measures
+    assert measures["auc"].mean > 0.7 > measures["auc_words"].mean
+
+
+def test_summary_holds_the_verdicts(judged: Run):
+    write_summary(judged)
+    rows = {row["index"]: row for row in tables.load(judged.files.read("summary.parquet") or b"")[0]}
+    for each, verdict in run_verdicts(judged).items():
+        row = rows[each.unit.index]
+        assert {name: row[name] for name in verdict.columns} == verdict.columns
+
+
+def test_random_words_are_measured_once(judged: Run, services: EvaluationServices):
+    before = {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)}
+    assert len(before) == 10
+    evaluate_run(
+        judged, replace(services, generator=InterruptedGenerator(services.generator, 0)), EvaluationDesign(n=8)
+    )
+    judged.files.delete("evaluation/t/mono/3-0.parquet")
+    assert not is_current(judged)
+    evaluate_run(judged, services, EvaluationDesign(n=8))
+    assert is_current(judged)
+    assert {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)} == before
+
+
+def test_without_random_words_other_descriptions_are_the_null(tmp_path: Path, services: EvaluationServices):
+    run = make_run(tmp_path, {RED: ("red",), GREEN: ("green",)})
+    evaluate_run(run, services, EvaluationDesign(n=4, random_words=0))
+    assert RANDOM not in supported_shares(run)
+    assert scores(run)[RED]["p"] == pytest.approx(1 / 3)
+    assert scores(run)[RED]["auc_words"] is None
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------------

@@ -18,10 +18,9 @@ from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.reporting.tracking import start
-from openmaia.reporting.tracking.rows import investigation_of
 from openmaia.reporting.tracking.series import LiveSeries, plain
 from openmaia.reporting.tracking.wandb_run import read_state
-from openmaia.runs.run import Run
+from openmaia.runs.run import InvestigationId, Run
 from tests.helpers import samples
 from tests.reporting.making import HOSTILE, run
 
@@ -37,7 +36,7 @@ def settings(*overrides: str) -> Config:
 
 def results(made: Run) -> list[InvestigationResult]:
     """The three finished investigations, and the one that failed."""
-    done = [InvestigationResult(investigation=investigation_of(one), summary=one) for one in made.headers()]
+    done = [InvestigationResult(investigation=InvestigationId.of_row(one), summary=one) for one in made.headers()]
     failed = [
         InvestigationResult(investigation=key, summary=None, cause=cause) for key, cause in made.failures().items()
     ]

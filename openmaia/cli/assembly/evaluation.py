@@ -70,7 +70,14 @@ def design(config: Config) -> EvaluationDesign:
     """Returns the evaluation protocol of a config: the prompts, the number of test images, the seed, and so on."""
     settings = config.evaluate
     preset = next(preset for preset in get_args(PromptPreset) if preset == settings.preset)
-    return EvaluationDesign(preset=preset, n=settings.n, seed=config.seed, random=settings.n, detect=settings.detect)
+    return EvaluationDesign(
+        preset=preset,
+        n=settings.n,
+        seed=config.seed,
+        random=settings.n,
+        detect=settings.detect,
+        random_words=settings.random_words,
+    )
 
 
 def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:

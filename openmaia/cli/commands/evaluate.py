@@ -131,10 +131,11 @@ def _score_run(run: "Run", settings: "Config") -> None:
     from openmaia.cli.terminal.runs import show_units
     from openmaia.cli.terminal.scores import show_reliability, show_scores
     from openmaia.evaluation.run import evaluate_run
+    from openmaia.evaluation.verdict import write_summary
 
     with Terminal() as terminal:
         evaluate_run(run, in_process(settings), design(settings), partial(terminal.progress, "evaluation"))
-    run.write_summary()
+    write_summary(run)
     show_units(run, settings.evaluate.bootstrap)
     show_scores(run, settings.evaluate.bootstrap)
     show_reliability(run)

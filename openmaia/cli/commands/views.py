@@ -23,7 +23,7 @@ def show(
 
     Example: openmaia show runs/demo --watch
     """
-    from openmaia.runs.run import Run
+    from openmaia.runs.run import InvestigationId, Run
     from openmaia.runs.state import state
 
     run = Run.open(path)
@@ -37,7 +37,14 @@ def show(
         print(json.dumps(asdict(counted), ensure_ascii=False)) if as_json else show_conduct(run.name, counted)
         return
     if as_json:
-        print(json.dumps(state(run), ensure_ascii=False))
+        from openmaia.evaluation.significance import supported_shares
+        from openmaia.evaluation.verdict import run_verdicts
+
+        verdicts = run_verdicts(run)
+        document = state(run)
+        document["units"] = [row | verdicts[InvestigationId.of_row(row)].columns for row in document["units"]]
+        document["supported"] = supported_shares(run)
+        print(json.dumps(document, ensure_ascii=False))
         return
     from openmaia.cli.terminal import runs
 

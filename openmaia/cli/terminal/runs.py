@@ -22,6 +22,7 @@ from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.verdict import UnitVerdict, Verdict, run_verdicts, sentence
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
 from openmaia.runs.further import further_evaluations
@@ -138,18 +139,25 @@ def _running(running: tuple[RunningInvestigation, ...]) -> Table:
 
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
-    """Prints the first units of a run with their labels and AUCs.
+    """Prints units of a run with their labels, verdicts and AUCs.
 
     Args:
         run: The run.
         resamples: The number of bootstrap resamples.
-        overall: Whether to read all evaluations and print the mean, over all units, of the AUC on images of a unit's
-            own description minus the AUC on images of another unit's description.
+        overall: Whether to read all evaluations. Then the units with the best verdicts are shown, and the mean, over all
+            units, of the AUC on images of a unit's own description minus the AUC on images of another unit's
+            description. Otherwise the first units of the plan are shown.
     """
     state = counts(run)
-    shown = list(rows(run, state, SHOWN_UNITS))
-    columns = ("unit", "stop", "labels", "pos.", "neutr.", "AUC", "other", "diff.")
-    show_table(f"run {run.name}", columns, map(_cells, shown), left=3, whole=set(columns) - {"labels"})
+    verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
+    order = {verdict: rank for rank, verdict in enumerate(Verdict)}
+    chosen = sorted(verdicts, key=lambda each: order[verdicts[each].verdict])[:SHOWN_UNITS]
+    shown = list(rows(run, state, chosen))
+    columns = ("unit", "verdict", "labels", "worst control", "q", "AUC", "other", "diff.")
+    cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
+    show_table(f"run {run.name}", columns, cells, left=4, whole=set(columns) - {"labels"})
+    if overall and state.evaluated:
+        say(sentence(verdicts.values()))
     if state.planned > SHOWN_UNITS:
         more = state.planned - SHOWN_UNITS
         say(f"{more} units more: openmaia show {run.files.root} --json, or summary.parquet there")
@@ -168,16 +176,18 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         say(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit")
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str]:
     def number(value: float | None, spec: str) -> str:
-        return "" if value is None else format(value, spec)
+        return "n/a" if value is None else format(value, spec)
 
     paired = None if row["auc"] is None or row["auc_other"] is None else row["auc"] - row["auc_other"]
+    worst = verdict.worst
     return [
         f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
-        row["stop"] if row["outcome"] in (None, "tested", "abstained") else f"{row['stop']}, {row['outcome']}",
+        row["stop"] if verdict.verdict is Verdict.UNTESTED else verdict.verdict.value,
         "; ".join(row["labels"])[:60],
-        *(number(row[name], ".3g") for name in ("positive", "neutral")),
+        f"{worst.name} {worst.auc:.2f} ({worst.low:.2f} to {worst.high:.2f})" if worst else "n/a",
+        number(verdict.q, ".2g"),
         *(number(row[name], ".2f") for name in ("auc", "auc_other")),
         number(paired, "+.2f"),
     ]

@@ -8,8 +8,9 @@ from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, 
 from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
-from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
+from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.reporting.figures.papers import published
 from openmaia.runs.run import Run
 
@@ -17,6 +18,7 @@ SHOWN = {
     "auc": "AUC, own images against matched neutral ones",
     "auc_other": "AUC, images of other units of the layer",
     "auc_minus_other": "difference of the two",
+    "auc_words": "AUC, images of random words",
     "auc_worst": "AUC of each unit's worst label",
     "z_difference": "mean difference, in standard deviations",
     "difference": "mean difference, raw activations",
@@ -42,9 +44,24 @@ def show_scores(run: Run, resamples: int) -> None:
     show_table(f"evaluation of {run.name}: {outcomes}", ("", "mean", "95 % interval", "sanity"), cells)
     if chance := measured.get("chance"):
         say(f"identification by chance: {chance.mean:.4f} for the highest")
-    if scores.found is not None:
-        say(f"descriptions that tell images apart, at a false discovery rate of 5 %: {scores.found:.0%}")
-    say("intervals: bootstrap over prompts and units, crossed", dim=True)
+    show_supported(run, scores)
+    say("intervals: bootstrap over prompts and units, crossed; of shares: Wilson, over units", dim=True)
+
+
+def show_supported(run: Run, scores: PooledScores) -> None:
+    """Prints the AUC of descriptions and the share that is supported: units' own, shuffled, and of random words."""
+    shares = supported_shares(run)
+    if not shares:
+        return
+    cells = [
+        (
+            name,
+            format_interval(scores.measures[measure]),
+            "n/a" if name not in shares else "{:.0%} ({:.0%} to {:.0%})".format(*shares[name]),
+        )
+        for name, measure in ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
+    ]
+    show_table(f"what verdicts of {run.name} are worth", ("units are given", "AUC", "supported"), cells)
 
 
 def show_comparison(comparisons: Sequence[RunComparison]) -> None:

@@ -65,22 +65,6 @@ def auc(positive: Sequence[float], neutral: Sequence[float]) -> float:
     return CHANCE if value is None else value
 
 
-def mann_whitney_p(positive: Sequence[float], neutral: Sequence[float]) -> float | None:
-    """Tests one-sided whether positive images activate the unit more (scipy.stats.mannwhitneyu).
-
-    The test treats images as independent, so the p-value is too small if many images share a prompt; the bootstrap
-    intervals do not have this flaw.
-
-    Returns:
-        The p-value: 1 if all activations are equal, None if a group is empty.
-    """
-    if not positive or not neutral:
-        return None
-    if np.ptp([*positive, *neutral]) == 0:
-        return 1.0
-    return float(stats.mannwhitneyu(positive, neutral, alternative="greater").pvalue)
-
-
 def wilson(share: float, n: int) -> tuple[float, float]:
     """Returns the 95 % interval of a share of n independent trials (Wilson 1927).
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval, PooledMean
-from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES, adjust_p_values, mann_whitney_p
+from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.scores import COUNTED, Evaluation, flat, raw_group
 from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
@@ -20,7 +20,7 @@ RESAMPLED = tuple(name for name in MEASURES if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
 FIXED = ("auc_worst", "auc_unrelated", "auc_random", "top1", "top5", "chance", "detection_auprc")
 """Scores whose intervals come from resampling only units, not prompts."""
-SCORES = ("auc", "auc_other", "auc_minus_other", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
+SCORES = ("auc", "auc_other", "auc_minus_other", "auc_words", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
 
 MeanActivations = Mapping[str, Interval]
 """For each role (positive, neutral) the mean over units of each unit's mean raw activation over its images."""
@@ -51,8 +51,6 @@ class PooledScores:
     """Number of investigations by the outcome of their trials."""
     measures: dict[str, Interval]
     """The mean of each of SCORES with its interval."""
-    found: float | None
-    """Share of units whose positive images activate them more than neutral ones, at a false discovery rate of 5 %."""
     activations: LayerActivations
 
     @property
@@ -71,7 +69,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
     cached: dict[str, Any] = run.files.read_json(FILE) or {}
     if cached.get("stamp") != stamp:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)
-        cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes, "found": scores.found}
+        cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes}
         cached |= {"measures": _to_json(scores.measures), "whole": _to_json(scores.activations.whole)}
         cached["layers"] = {layer: _to_json(means) for layer, means in scores.activations.layers.items()}
         cached["layer_units"] = scores.activations.units
@@ -80,7 +78,6 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
         units=cached["units"],
         outcomes=cached["outcomes"],
         measures=_from_json(cached["measures"]),
-        found=cached["found"],
         activations=LayerActivations(
             layers={layer: _from_json(means) for layer, means in cached["layers"].items()},
             whole=_from_json(cached["whole"]),
@@ -103,7 +100,6 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
     means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
     layers: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
     units: defaultdict[str, set[int]] = defaultdict(set)
-    p_values: list[float] = []
     for evaluation in evaluations:
         unit = evaluation.trial.claim.unit
         outcomes[evaluation.trial.outcome] += 1
@@ -113,16 +109,10 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
         for role in PROMPT_ROLES if "positive" in estimates else ():
             layers[unit.layer][role].add(estimates[role])
             units[unit.layer].add(unit.index)
-        if evaluation.trial.outcome == "tested":
-            p = mann_whitney_p(*(raw_group(evaluation.trial, role).values for role in PROMPT_ROLES))
-            p_values += [p] if p is not None else []
-    counted = sum(outcomes[outcome] for outcome in COUNTED)
-    discovered = sum(p <= 0.05 for p in adjust_p_values(p_values))
     return PooledScores(
         units=outcomes.total(),
         outcomes=dict(sorted(outcomes.items())),
         measures={name: means[name].interval() for name in SCORES},
-        found=discovered / counted if counted else None,
         activations=LayerActivations(
             layers={layer: {role: layers[layer][role].interval() for role in PROMPT_ROLES} for layer in sorted(layers)},
             whole={role: means[role].interval() for role in PROMPT_ROLES},
@@ -150,6 +140,9 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
     if evaluation.others:
         other = bootstrap.average([auc(evaluation.groups_of(other)) for other in evaluation.others], unit)
         estimates |= {"auc_other": other, "auc_minus_other": own.minus(other)}
+    if evaluation.words:
+        words = [auc(evaluation.groups_of(each)) for each in evaluation.words]
+        estimates["auc_words"] = bootstrap.average(words, unit)
     if tested:
         raw = raw_group(trial, "positive"), raw_group(trial, "neutral")
         for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
@@ -160,7 +153,7 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
                 role: bootstrap.group_mean(unit, group, resamples, seed)
                 for role, group in zip(PROMPT_ROLES, raw, strict=True)
             }
-        scores = flat(evaluation.scores)
+        scores = flat(evaluation.values)
         fixed = {name: scores[name] for name in FIXED if scores.get(name) is not None}
         estimates |= {name: bootstrap.constant(unit, value, resamples) for name, value in fixed.items()}
     return {name: estimate for name, estimate in estimates.items() if estimate is not None}

@@ -18,7 +18,7 @@ from openmaia.evaluation.overlap import ExploredPrompts, fold
 from openmaia.evaluation.prompts import StimulusPrompt, seed_pairs
 from openmaia.offline.evaluation.contexts import PromptContext, contexts
 from openmaia.offline.vocabulary.phrases import article, rivals
-from openmaia.offline.vocabulary.words import Word, WordKind, covers, find, of_kind
+from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind
 
 DRAWS = 50
 """Number of random other words that are tried for one context before it is given up."""
@@ -37,6 +37,7 @@ class RulePromptWriter:
     """A PromptWriter without a language model. It uses the labels, and the description only if there are no labels."""
 
     name = "rules (no language model)"
+    words = tuple(word.name for word in WORDS)
 
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()

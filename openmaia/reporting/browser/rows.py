@@ -15,6 +15,7 @@ from openmaia.evaluation.analysis.reliability import Reliability, read_reliabili
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.verdict import CONTROLS
 from openmaia.reporting.figures.agents import AgentStatistics, agents
 from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
 from openmaia.reporting.figures.style import svg
@@ -82,15 +83,6 @@ class UnitRow:
         return min(known, key=lambda one: one[1]) if known else None
 
 
-CONTROLS = {
-    "auc": "matched neutral images",
-    "auc_unrelated": "images of unrelated prompts",
-    "auc_random": "photographs",
-    "auc_against": "images of other descriptions",
-}
-"""What the images of a description are compared with, by the name of the AUC."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """The numbers of a run. Numbers that cannot be computed are None."""
@@ -137,7 +129,7 @@ def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
         name: The name of the run in this report.
         folder: The folder of the run's unit pages, relative to report/.
     """
-    headers = {_investigation(header): header for header in run.headers()}
+    headers = {InvestigationId.of_row(header): header for header in run.headers()}
     failures, running, scores = run.failures(), run.running(), run.scores()
 
     def row(investigation: InvestigationId) -> UnitRow:
@@ -208,8 +200,3 @@ def _pairs(paired: Sequence[UnitRow]) -> Markup:
 
 def _coverage(curves: Sequence[RiskCoverage]) -> Markup:
     return svg(risk_coverage_chart(curves), "Risk over coverage") if curves else Markup()
-
-
-def _investigation(header: dict[str, Any]) -> InvestigationId:
-    unit = Unit(target=header["target"], layer=header["layer"], index=header["index"])
-    return InvestigationId(unit=unit, replicate=header["replicate"])

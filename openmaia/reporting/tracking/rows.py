@@ -8,11 +8,10 @@ from typing import Any
 from PIL import Image
 
 from openmaia.core.text import printable
-from openmaia.core.units import Unit
+from openmaia.evaluation.verdict import judge
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.tracking.series import plain
 from openmaia.runs.records import Record, dumps
-from openmaia.runs.run import InvestigationId
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
 """Counts that tell how well the agent works: its experiments, those that raised an exception, and refused answers."""
@@ -22,16 +21,11 @@ NUMBERS = (
 )  # fmt: skip
 COST = "gpu_seconds"
 SCORES = ("positive", "neutral", "auc", "auc_other")
+VERDICT = ("verdict", "p", "q", "worst_control", "worst_auc")
 COLUMNS = (
-    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *NUMBERS,
+    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *VERDICT, *NUMBERS,
     COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
 )  # fmt: skip
-
-
-def investigation_of(summary: RecordSummary) -> InvestigationId:
-    """Returns the id of the investigation that a summary describes."""
-    unit = Unit(target=summary["target"], layer=summary["layer"], index=summary["index"])
-    return InvestigationId(unit=unit, replicate=summary["replicate"])
 
 
 def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
@@ -68,6 +62,7 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
     values: dict[str, Any] = {
         **summary,
         **{field: scores.get(field) for field in (*SCORES, "outcome")},
+        **judge(summary["stop"], scores).columns,
         "exemplars": image,
         "unit": _name(summary),
         COST: _gpu_seconds(summary),

@@ -79,7 +79,7 @@ class Tracker:
         self._wandb = WandbRun(config, run, self._folder)
         told, new = (run.headers(), []) if self._wandb.is_resumed else ([], run.headers())
         self._new: list[RecordSummary] = list(new)
-        self._summaries: dict[InvestigationId, RecordSummary] = {rows.investigation_of(one): one for one in told}
+        self._summaries: dict[InvestigationId, RecordSummary] = {InvestigationId.of_row(one): one for one in told}
         self._thumbnails: dict[InvestigationId, Image.Image | None] = {}
         self._next_table = FIRST_TABLE
         self._thread = threading.Thread(target=self._follow, name="tracking", daemon=True)
@@ -143,7 +143,7 @@ class Tracker:
             new, self._new = self._new, []
             values = self._series.values(now)
         for summary in new:
-            if (investigation := rows.investigation_of(summary)) not in self._summaries:
+            if (investigation := InvestigationId.of_row(summary)) not in self._summaries:
                 self._summaries[investigation] = summary
                 self._wandb.log(rows.unit_point(summary, len(self._summaries)))
         hours = (now - self._wandb.began) / 3600

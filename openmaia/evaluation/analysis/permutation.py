@@ -1,0 +1,94 @@
+"""Tests descriptions by permuting them within a layer.
+
+The statistic T(u, d) is the AUC of the responses of unit u to the positive images of description d against those to its
+neutral images. It exists for every unit u and every description d of the layer, because a trial holds the responses of
+all units of the layer to its images. It was chosen over differences of means for three reasons: it does not depend on
+the scale of a unit, a few extreme images cannot decide it, and the controls of the verdict are AUCs as well.
+
+The null distribution consists of all T(v, d) in which d is a description of another unit than v, or one of random words,
+and has not the same labels as a description of v: two units may be described alike. It is pooled over the tested units v of the layer, because with few descriptions the values of a single unit are too
+coarse: with 5 other units and 10 random descriptions no p-value of a unit alone could be below 1/16. Before, the values
+of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most descriptions,
+or whose AUCs vary more than those of other units, has no advantage. Standardisation does not change the order of the
+values of a unit. If the descriptions are assigned to the units at random, the value of a unit's own description is a
+random entry of the table, so that P(p <= a) <= a holds on average over the units of a layer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+NORMAL_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating]) -> FloatArray:
+    """Returns T of all units for one description.
+
+    Args:
+        positive: Responses to its positive images, (n, units).
+        neutral: Responses to its neutral images, (m, units).
+
+    Returns:
+        The AUC of each unit, ties counting half, (units,); CHANCE if there are no images of a role.
+    """
+    units = positive.shape[1] if positive.size else neutral.shape[1] if neutral.ndim == 2 else 0
+    if not len(positive) or not len(neutral):
+        return np.full(units, CHANCE)
+    wins = np.zeros(units)
+    for row in positive:
+        wins += (row > neutral).sum(axis=0) + 0.5 * (row == neutral).sum(axis=0)
+    return wins / (len(positive) * len(neutral))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectTable:
+    """T of the tested units of one layer for all descriptions of the layer."""
+
+    values: FloatArray
+    """(units, descriptions)"""
+    is_null: BoolArray
+    """Whether a description belongs to another unit, or to none, and says something else than the unit's own
+    descriptions, (units, descriptions)."""
+    images: tuple[int, int]
+    """The usual numbers of positive and of neutral images of a description."""
+
+
+def standardise_rows(table: EffectTable) -> FloatArray:
+    """Standardises the AUCs of each unit over all descriptions, on the logit scale.
+
+    The logit keeps values near 1 apart. The centre is the median, the scale is the median absolute deviation, but at
+    least the standard deviation that sampling of the images alone causes (Hanley and McNeil 1982, without effect).
+
+    Returns:
+        (rows, columns)
+    """
+    n, m = table.images
+    pairs = max(n * m, 1)
+    # Half a pair is added on both sides (Haldane 1956), so that complete separation has a finite value.
+    logits = np.log((table.values * pairs + 0.5) / ((1 - table.values) * pairs + 0.5))
+    centred = logits - np.median(logits, axis=1, keepdims=True)
+    spread = NORMAL_MAD * np.median(np.abs(centred), axis=1, keepdims=True)
+    sampling = 4 * np.sqrt((n + m + 1) / (12 * pairs))  # The logit has the slope 4 at an AUC of 0.5.
+    return centred / np.maximum(spread, sampling)
+
+
+def p_values(table: EffectTable) -> FloatArray:
+    """Returns the p-value of every description for every unit, (rows, columns).
+
+    It is the share of values in the null distribution that are at least as large, where the value itself belongs to the
+    distribution as well. Ties therefore count against the description, and no p-value is 0.
+    """
+    if not table.values.size:
+        return np.ones_like(table.values)
+    values, is_null = standardise_rows(table), table.is_null
+    # Equal AUCs of one unit must remain ties after standardisation.
+    values = np.round(values, 9)
+    null = np.sort(values[is_null])
+    reached = len(null) - np.searchsorted(null, values, side="left")
+    return np.where(is_null, reached, reached + 1) / np.where(is_null, max(len(null), 1), len(null) + 1)

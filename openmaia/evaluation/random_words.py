@@ -1,0 +1,74 @@
+"""Tests descriptions of random words like the descriptions of units, as a control and for the null of the p-values.
+
+Each description is one word, drawn from the words that the prompt writer can write about. One word is the strictest
+choice: the average over several words would be closer to chance. The images are generated once for all layers.
+"""
+
+import random
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from openmaia.core.units import Unit
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.controls import ReferenceData, respond
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.protocol import assemble_trial, write_all
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.trials import Trial, draw_stimuli, is_drawable
+
+METHOD = "random words"
+
+
+TRIES = 4
+"""Up to so many times as many words are tried, because a generator may be unable to draw some of them."""
+
+
+def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
+    """Draws `count` different words, or all of them if there are fewer. They depend on the seed of the run alone."""
+    ordered = sorted(set(words))
+    return random.Random(f"{run_seed} {METHOD}").sample(ordered, min(count, len(ordered)))
+
+
+def measure_random_words(
+    layers: Collection[str], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
+) -> Iterator[Trial]:
+    """Tests `design.random_words` descriptions of random words in each of the layers.
+
+    The claim of a trial belongs to unit 0 of the layer, which means nothing, and its replicate is the number of the
+    description. A word for which the prompt writer gives no usable answer, or which the generator cannot draw, is replaced
+    by another one. Images are not stored.
+
+    Yields:
+        The trials of the first description in all layers, then those of the second, and so on.
+
+    Raises:
+        ServiceError: A service failed for good.
+    """
+    if not layers or not design.random_words:
+        return
+    target, ordered, number = services.target.info().name, sorted(layers), 0
+    for label in random_labels(services.writer.words, TRIES * design.random_words, design.seed):
+        claims = [
+            Claim(
+                unit=Unit(target=target, layer=layer, index=0),
+                replicate=number,
+                method=METHOD,
+                description=label,
+                labels=(label,),
+            )
+            for layer in ordered
+        ]
+        prompts = write_all(claims[:1], services, design)[0]
+        if isinstance(prompts, UnansweredQuestion) or not prompts:
+            continue
+        stimuli, images = draw_stimuli(prompts, services.generator, services.judge)
+        if not is_drawable(stimuli):
+            continue
+        responses = respond(images, ordered, services.target)
+        for claim in claims:
+            measured = np.asarray(responses[claim.unit.layer])
+            yield assemble_trial(claim, stimuli, measured, services, design, reference)
+        number += 1
+        if number == design.random_words:
+            return

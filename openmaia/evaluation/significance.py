@@ -1,0 +1,202 @@
+"""Computes the significance of all descriptions of a run, and applies the verdict's rule to descriptions that are wrong.
+
+The wrong descriptions show what a verdict is worth: each unit is given the descriptions of other units of its layer
+(shuffled), and descriptions of random words.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from openmaia.evaluation.analysis import permutation
+from openmaia.evaluation.analysis.permutation import BoolArray, EffectTable
+from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
+from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.trials import Trial
+from openmaia.evaluation.verdict import LEVEL, Verdict, judge
+from openmaia.runs import tables
+from openmaia.runs.results import SIGNIFICANCE
+from openmaia.runs.run import Run
+
+OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random words"
+"""What units are given: the descriptions that were made for them, those of other units, and random words."""
+
+NO_UNIT = -1
+"""In the place of a unit's index for descriptions of random words."""
+
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("target", "layer")),
+        *((name, pa.int64()) for name in ("index", "replicate")),
+        *((name, pa.float64()) for name in ("p", "q")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Significance:
+    """The p-values of the tested descriptions of a run, and how often wrong descriptions pass as supported."""
+
+    p: Mapping[Claim, float]
+    q: Mapping[Claim, float]
+    """p adjusted for the false discovery rate over all claims (Benjamini and Hochberg)."""
+    supported: Mapping[str, tuple[float, float, float]]
+    """Under OWN, SHUFFLED and RANDOM the share of units whose description is supported, with its 95 % interval (Wilson).
+    What was not measured is left out. The share of wrong descriptions is the mean over up to MAX_PARTNERS assignments,
+    and its interval counts every unit once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """A unit, named by its own claim, and a description that is tested for it."""
+
+    claim: Claim
+    described: Trial | Claim
+    """The description: a trial of random words, or a claim."""
+    p: float
+
+
+_Assignments = dict[str, list[list[_Pair]]]
+"""For OWN, SHUFFLED and RANDOM one or more assignments of descriptions to all units."""
+
+
+def compute_significance(
+    trials: Iterable[Trial], read: Callable[[Claim], Trial], words: Callable[[str], Sequence[Trial]]
+) -> Significance:
+    """Computes the p-values of all tested trials, and the shares of supported descriptions.
+
+    Args:
+        trials: All trials; those of one layer have to be adjacent.
+        read: Returns the trial of a claim again.
+        words: Returns the trials of random words of a layer.
+    """
+    assignments: _Assignments = {
+        OWN: [[]],
+        SHUFFLED: [[] for _ in range(MAX_PARTNERS)],
+        RANDOM: [[] for _ in range(MAX_PARTNERS)],
+    }
+    tested = (trial for trial in trials if trial.outcome == "tested")
+    for (_, layer), group in groupby(tested, lambda trial: (trial.claim.unit.target, trial.claim.unit.layer)):
+        _add_layer(group, words(layer), assignments)
+    claims = [pair.claim for pair in assignments[OWN][0]]
+    q = {pair.claim: value for pair, value in _adjusted(assignments[OWN][0])}
+
+    def is_supported(pair: _Pair, q: float) -> bool:
+        if q > LEVEL:
+            return False
+        trial = pair.described if isinstance(pair.described, Trial) else read(pair.described)
+        others = [read(each) for each in partners(pair.claim, claims) if each != pair.described]
+        controls = control_scores(trial, pair.claim.unit.index, others)
+        scores = {"outcome": "tested", "controls": controls, "p": pair.p, "q": q}
+        return judge("answer", scores).verdict is Verdict.SUPPORTED
+
+    supported: dict[str, tuple[float, float, float]] = {}
+    for name, several in assignments.items():
+        shares = [np.mean([is_supported(*each) for each in _adjusted(pairs)]) for pairs in several if pairs]
+        if shares:
+            share = float(np.mean(shares))
+            supported[name] = (share, *wilson(share, len({pair.claim.unit for pair in several[0]})))
+    return Significance(p={pair.claim: pair.p for pair in assignments[OWN][0]}, q=q, supported=supported)
+
+
+def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments) -> None:
+    """Adds the pairs of one layer to all assignments."""
+    claims: list[Claim] = []
+    columns: list[npt.NDArray[np.float32]] = []
+    images: list[tuple[int, int]] = []
+    for trial in trials:
+        claims.append(trial.claim)
+        columns.append(_effects(trial))
+        images.append((len(trial.rows("positive")), len(trial.rows("neutral"))))
+    columns += [_effects(each) for each in words]
+    described = [*claims, *(each.claim for each in words)]
+    units = sorted({claim.unit.index for claim in claims})
+    n, m = np.median(images, axis=0).astype(int).tolist()
+    is_null = _null_pairs(units, claims, described)
+    values = np.stack(columns, axis=1)[units].astype(np.float64)
+    p = permutation.p_values(EffectTable(values=values, is_null=is_null, images=(n, m)))
+    row = {index: number for number, index in enumerate(units)}
+    column = {claim: number for number, claim in enumerate(claims)}
+    for number, claim in enumerate(claims):
+        own, wrong = p[row[claim.unit.index]], is_null[row[claim.unit.index]]
+        assignments[OWN][0].append(_Pair(claim=claim, described=claim, p=float(own[number])))
+        others = [other for other in partners(claim, claims, len(claims)) if wrong[column[other]]]
+        for pairs, other in zip(assignments[SHUFFLED], others, strict=False):
+            pairs.append(_Pair(claim=claim, described=other, p=float(own[column[other]])))
+        numbers = [(number + turn) % len(words) for turn in range(len(words))]
+        for pairs, word in zip(assignments[RANDOM], [w for w in numbers if wrong[len(claims) + w]], strict=False):
+            pairs.append(_Pair(claim=claim, described=words[word], p=float(own[len(claims) + word])))
+
+
+def _null_pairs(units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim]) -> BoolArray:
+    """Returns for each unit and each description whether it is a wrong description of the unit.
+
+    Args:
+        units: Indices of the units.
+        claims: The claims about them, with which `described` begins.
+        described: All descriptions; those behind the claims are of random words.
+
+    Returns:
+        (units, descriptions)
+    """
+    texts = {text: number for number, text in enumerate(dict.fromkeys(map(_text, described)))}
+    column = np.array([texts[_text(each)] for each in described])
+    owners = np.array([claim.unit.index for claim in claims] + [NO_UNIT] * (len(described) - len(claims)))
+    own: dict[int, set[int]] = {unit: set() for unit in units}
+    for claim in claims:
+        own[claim.unit.index].add(texts[_text(claim)])
+    return np.stack([(owners != unit) & ~np.isin(column, list(own[unit])) for unit in units])
+
+
+def _text(claim: Claim) -> frozenset[str]:
+    return frozenset(" ".join(each.casefold().split()) for each in claim.statements)
+
+
+def _effects(trial: Trial) -> npt.NDArray[np.float32]:
+    """Returns the statistic of the permutation for all units of the layer, (units,), in single precision."""
+    positive, neutral = (trial.rows(role, verified=True) for role in ("positive", "neutral"))
+    return permutation.effects(trial.matrix[positive], trial.matrix[neutral]).astype(np.float32)
+
+
+def _adjusted(pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, float]]:
+    return zip(pairs, adjust_p_values([pair.p for pair in pairs]), strict=True)
+
+
+def write_significance(run: Run) -> None:
+    """Computes the significance of all evaluated descriptions of a run, and stores it in the run directory."""
+    stored = StoredTrials(run)
+    result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
+    rows = [
+        {
+            "target": claim.unit.target,
+            "layer": claim.unit.layer,
+            "index": claim.unit.index,
+            "replicate": claim.replicate,
+            "p": p,
+            "q": result.q[claim],
+        }
+        for claim, p in result.p.items()
+    ]
+    header = {"stamp": evaluation_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
+    run.files.write(SIGNIFICANCE, tables.dump(rows, _SCHEMA, header))
+
+
+def is_current(run: Run) -> bool:
+    """Returns whether the stored significance is that of the present evaluations."""
+    return run.files.exists(SIGNIFICANCE) and tables.header(run.files, SIGNIFICANCE)["stamp"] == evaluation_stamp(
+        run, 0
+    )
+
+
+def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
+    """Reads the share of supported descriptions, with its interval, under OWN, SHUFFLED and RANDOM (see Significance)."""
+    if not run.files.exists(SIGNIFICANCE):
+        return {}
+    stored = tables.header(run.files, SIGNIFICANCE)["supported"]
+    return {name: (share, low, high) for name, (share, low, high) in stored.items()}

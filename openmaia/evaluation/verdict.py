@@ -1,0 +1,239 @@
+"""Derives one verdict per investigation from the stored scores of its evaluation. Nothing else in the package does.
+
+The rule:
+    supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
+        0.5.
+    weak: not supported, but p is at most 0.05 and the AUC is above 0.5 for every measured control.
+    not supported: every other tested description.
+
+p is the p-value of a permutation of descriptions within the layer (`openmaia.evaluation.analysis.permutation`), and q is
+p adjusted over the tested descriptions of the run (Benjamini and Hochberg). A control with fewer than MIN_PROMPTS prompts
+on either side counts as not measured, because images of so few prompts prove nothing even if the AUC is 1: its bootstrap
+interval is then a single point. The worst control is the one whose interval begins lowest, and not the one with the
+lowest AUC, because a control with few images may have a higher AUC that is less certain.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from openmaia.evaluation.analysis.statistics import CHANCE
+from openmaia.runs.run import InvestigationId, Run
+
+LEVEL = 0.05
+"""The largest q of a supported description, and the largest p of a weak one."""
+
+MIN_PROMPTS = 4
+"""Smallest number of prompts (or photographs) on either side of a control. With 4 and 4 a complete separation has a
+probability of 1 in 70 by chance, which is the first below 2.5 %."""
+
+CONTROLS = {
+    "auc": "matched neutral images",
+    "auc_against": "images of other units' descriptions",
+    "auc_unrelated": "unrelated prompts",
+    "auc_random": "photographs",
+}
+"""What the positive images of a description are compared with, by the name of the score."""
+
+
+class Verdict(StrEnum):
+    """Whether a description holds. The order is that of tables: the best first."""
+
+    SUPPORTED = "supported"
+    WEAK = "weak"
+    NOT_SUPPORTED = "not supported"
+    ABSTAINED = "abstained"
+    UNTESTED = "untested"
+    """Pending, running, not evaluated yet, or impossible to test."""
+    FAILED = "failed"
+
+
+TESTED = (Verdict.SUPPORTED, Verdict.WEAK, Verdict.NOT_SUPPORTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlScore:
+    """How well the positive images of a description are told from the images of one control."""
+
+    key: str
+    """The name of the score: one of CONTROLS."""
+    auc: float
+    low: float
+    """Lower end of the 95 % bootstrap interval over prompts."""
+    high: float
+    positive: int
+    """Number of positive images."""
+    control: int
+    """Number of control images."""
+
+    @property
+    def name(self) -> str:
+        """What the positive images are compared with, in words."""
+        return CONTROLS[self.key]
+
+    @property
+    def text(self) -> str:
+        """The control with its AUC, interval and numbers of images, in words."""
+        return (
+            f"{self.name} {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
+            f"{self.control} images)"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitVerdict:
+    """The verdict on one investigation, and what it rests on."""
+
+    verdict: Verdict
+    reason: str
+    """One sentence that says why."""
+    controls: tuple[ControlScore, ...] = ()
+    """The measured controls in the order of CONTROLS; empty if nothing was tested."""
+    missing: tuple[str, ...] = ()
+    """The names of the controls that were not measured, or with too few prompts; empty if nothing was tested."""
+    p: float | None = None
+    q: float | None = None
+
+    @property
+    def worst(self) -> ControlScore | None:
+        """The control whose interval begins lowest; None if no control was measured."""
+        return min(self.controls, key=lambda each: (each.low, each.auc), default=None)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The verdict as values of a table row, under the names that `summary.parquet` and W&B use."""
+        worst = self.worst
+        return {
+            "verdict": self.verdict.value,
+            "verdict_reason": self.reason,
+            "p": self.p,
+            "q": self.q,
+            "worst_control": worst.name if worst else None,
+            "worst_auc": worst.auc if worst else None,
+            "worst_low": worst.low if worst else None,
+            "worst_high": worst.high if worst else None,
+        }
+
+
+UNWRITTEN = "No usable test prompts were written for the description."
+UNDRAWABLE = "At least half of the images of the description do not show what it names."
+
+
+def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
+    """Derives the verdict on an investigation.
+
+    Args:
+        stop: How the investigation ended (`openmaia.runs.records.Stop`), or `failed`, `running` or `pending`.
+        scores: Its entry of `Run.scores`; empty or None if it is not evaluated.
+        cause: The reason of a failure.
+    """
+    if stop == "failed":
+        return UnitVerdict(
+            verdict=Verdict.FAILED, reason=f"The investigation failed: {cause or 'for no stated reason'}."
+        )
+    if stop in ("running", "pending"):
+        return UnitVerdict(verdict=Verdict.UNTESTED, reason=f"The investigation is {stop}.")
+    outcome = (scores or {}).get("outcome")
+    if stop == "abstain" or outcome == "abstained":
+        return UnitVerdict(verdict=Verdict.ABSTAINED, reason=_silence(stop))
+    if not scores:
+        return UnitVerdict(verdict=Verdict.UNTESTED, reason="The description is not evaluated yet.")
+    if outcome != "tested":
+        reason = UNDRAWABLE if outcome == "undrawable" else UNWRITTEN
+        return UnitVerdict(verdict=Verdict.UNTESTED, reason=reason)
+    return _judge_tested(scores)
+
+
+def _silence(stop: str) -> str:
+    if stop == "abstain":
+        return "The agent found nothing that excites the unit reliably and gave no label."
+    return "The investigation ended without a description."
+
+
+def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
+    controls, missing = read_controls(scores.get("controls") or {})
+    p, q = scores.get("p"), scores.get("q")
+    worst = min(controls, key=lambda each: (each.low, each.auc), default=None)
+    lowest = min(controls, key=lambda each: each.auc, default=None)
+    if worst is None or lowest is None:
+        verdict, reason = (
+            Verdict.UNTESTED,
+            f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images.",
+        )
+    elif p is None or q is None:
+        verdict, reason = Verdict.UNTESTED, "There are no other descriptions in the layer to compare with."
+    elif q <= LEVEL and worst.low > CHANCE:
+        verdict = Verdict.SUPPORTED
+        reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."
+    elif lowest.auc <= CHANCE:
+        verdict = Verdict.NOT_SUPPORTED
+        reason = f"Its images do not excite the unit more than {lowest.text}."
+    elif p > LEVEL:
+        verdict = Verdict.NOT_SUPPORTED
+        reason = f"Descriptions of other units or of random words often do as well for this unit: p = {p:.2g}."
+    elif q > LEVEL:
+        verdict = Verdict.WEAK
+        reason = f"It beats every control, but not after adjustment for the number of descriptions: q = {q:.2g}."
+    else:
+        verdict, reason = Verdict.WEAK, f"The interval of the worst control includes chance: {worst.text}."
+    return UnitVerdict(verdict=verdict, reason=reason, controls=controls, missing=missing, p=p, q=q)
+
+
+def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
+    """Reads the entry `controls` of stored scores, as `openmaia.evaluation.scores.control_scores` returns it.
+
+    Returns:
+        The controls with at least MIN_PROMPTS prompts on each side, and the names of the others.
+    """
+    controls = tuple(
+        ControlScore(
+            key=key, auc=one["auc"], low=one["low"], high=one["high"], positive=one["n"][0], control=one["n"][1]
+        )
+        for key in CONTROLS
+        if (one := stored.get(key)) and min(one["prompts"]) >= MIN_PROMPTS
+    )
+    return controls, tuple(name for key, name in CONTROLS.items() if key not in {each.key for each in controls})
+
+
+def run_verdicts(
+    run: Run, investigations: Sequence[InvestigationId] | None = None
+) -> dict[InvestigationId, UnitVerdict]:
+    """Returns the verdicts on investigations of a run.
+
+    Args:
+        run: The run.
+        investigations: The investigations in the wanted order. None: those of the plan in its order, and then others
+            that have a record or failed.
+    """
+    failures, running, scores = run.failures(), run.running(), run.scores(investigations)
+    if investigations is None:
+        stops = {InvestigationId.of_row(row): str(row["stop"]) for row in run.headers()}
+        investigations = list(dict.fromkeys([*run.plan(), *sorted(stops), *sorted(failures)]))
+    else:
+        stops = {each: str(row["stop"]) for each in investigations if (row := run.summary(each))}
+    verdicts: dict[InvestigationId, UnitVerdict] = {}
+    for each in investigations:
+        unfinished = "failed" if each in failures else "running" if each in running else "pending"
+        verdicts[each] = judge(stops.get(each, unfinished), scores.get(each), failures.get(each, ""))
+    return verdicts
+
+
+def sentence(verdicts: Iterable[UnitVerdict]) -> str:
+    """Returns the result of a run in one sentence, such as "10 of 18 descriptions hold up (3 weak); 2 units abstained"."""
+    counts = Counter(each.verdict for each in verdicts)
+    tested = sum(counts[verdict] for verdict in TESTED)
+    if not tested:
+        parts = ["no description was tested yet" if not counts[Verdict.ABSTAINED] else "no description to test"]
+    else:
+        weak = f" ({counts[Verdict.WEAK]} weak)" if counts[Verdict.WEAK] else ""
+        noun, verb = ("description", "holds") if tested == 1 else ("descriptions", "hold")
+        parts = [f"{counts[Verdict.SUPPORTED]} of {tested} {noun} {verb} up{weak}"]
+    parts += [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict not in TESTED and counts[verdict]]
+    return "; ".join(parts)
+
+
+def write_summary(run: Run) -> None:
+    """Writes summary.parquet, a table of all finished investigations, with their verdicts."""
+    run.write_summary({each: verdict.columns for each, verdict in run_verdicts(run).items()})

@@ -1,0 +1,95 @@
+"""The verdict on a unit: derived in one place, from what is stored."""
+
+from typing import Any
+
+import pytest
+
+from openmaia.evaluation.verdict import CONTROLS, Verdict, judge, sentence
+
+
+def control(auc: float, low: float, prompts: int = 10, n: int = 30) -> dict[str, Any]:
+    return {"auc": auc, "low": low, "high": min(auc + 0.1, 1.0), "n": [n, n], "prompts": [prompts, n]}
+
+
+def scores(p: float | None = 0.001, q: float | None = 0.01, **controls: Any) -> dict[str, Any]:
+    given = controls or {key: control(0.8, 0.7) for key in CONTROLS}
+    return {"outcome": "tested", "p": p, "q": q, "controls": given}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (scores(), Verdict.SUPPORTED),
+        (scores(q=0.05), Verdict.SUPPORTED),
+        (scores(q=0.051), Verdict.WEAK),
+        (scores(p=0.06, q=0.06), Verdict.NOT_SUPPORTED),
+        (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.49)), Verdict.WEAK),
+        (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.5)), Verdict.WEAK),
+        (scores(auc=control(0.9, 0.8), auc_random=control(0.5, 0.4)), Verdict.NOT_SUPPORTED),
+        (scores(p=None, q=None), Verdict.UNTESTED),
+        (scores(auc=control(1.0, 1.0, prompts=3)), Verdict.UNTESTED),
+    ],
+)
+def test_verdict_follows_the_rule(given: dict[str, Any], expected: Verdict):
+    found = judge("answer", given)
+    assert found.verdict is expected
+    assert found.reason.endswith(".")
+
+
+def test_every_control_has_to_be_certain():
+    """A control with a higher AUC but fewer images may be the less certain one."""
+    found = judge("answer", scores(auc=control(0.62, 0.55), auc_unrelated=control(0.7, 0.45)))
+    assert found.verdict is Verdict.WEAK
+    assert found.worst is not None and found.worst.name == "unrelated prompts"
+    assert "unrelated prompts 0.70 (95 % interval 0.45 to 0.80, 30 and 30 images)" in found.reason
+
+
+def test_controls_that_were_not_measured_are_named():
+    found = judge("answer", scores(auc=control(0.8, 0.7), auc_unrelated=control(1.0, 1.0, prompts=3)))
+    assert [each.key for each in found.controls] == ["auc"]
+    assert found.missing == ("images of other units' descriptions", "unrelated prompts", "photographs")
+
+
+@pytest.mark.parametrize(
+    ("stop", "given", "cause", "expected", "reason"),
+    [
+        ("pending", None, "", Verdict.UNTESTED, "is pending"),
+        ("running", None, "", Verdict.UNTESTED, "is running"),
+        ("failed", None, "the generator died", Verdict.FAILED, "the generator died"),
+        ("answer", None, "", Verdict.UNTESTED, "not evaluated yet"),
+        ("abstain", None, "", Verdict.ABSTAINED, "found nothing"),
+        ("limit", {"outcome": "abstained"}, "", Verdict.ABSTAINED, "without a description"),
+        ("answer", {"outcome": "unwritten"}, "", Verdict.UNTESTED, "No usable test prompts"),
+        ("answer", {"outcome": "undrawable"}, "", Verdict.UNTESTED, "do not show"),
+    ],
+)
+def test_what_was_not_tested_says_why(
+    stop: str, given: dict[str, Any] | None, cause: str, expected: Verdict, reason: str
+):
+    found = judge(stop, given, cause)
+    assert found.verdict is expected
+    assert reason in found.reason
+    assert (found.p, found.worst, found.columns["worst_auc"]) == (None, None, None)
+
+
+def test_columns_hold_what_tables_show():
+    columns = judge("answer", scores(auc=control(0.8, 0.7))).columns
+    assert (columns["verdict"], columns["p"], columns["q"]) == ("supported", 0.001, 0.01)
+    assert (columns["worst_control"], columns["worst_auc"], columns["worst_low"]) == (
+        "matched neutral images",
+        0.8,
+        0.7,
+    )
+
+
+def test_sentence_counts_every_verdict():
+    every = [
+        judge("answer", scores()),
+        judge("answer", scores(q=0.2)),
+        judge("answer", scores(p=0.9, q=0.9)),
+        judge("abstain", None),
+        judge("failed", None, "x"),
+    ]
+    assert sentence(every) == "1 of 3 descriptions hold up (1 weak); 1 abstained; 1 failed"
+    assert sentence([judge("pending", None)]) == "no description was tested yet; 1 untested"
+    assert sentence(every[:1]) == "1 of 1 description holds up"
