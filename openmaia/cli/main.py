@@ -10,6 +10,7 @@ from openmaia.cli.commands.prefetch import prefetch
 from openmaia.cli.commands.run import exemplars, investigate, run
 from openmaia.cli.commands.studies import ablate, bias, spurious
 from openmaia.cli.commands.submit import submit
+from openmaia.cli.commands.view import view
 from openmaia.cli.commands.views import dashboard, doctor, figures, report, show, trace
 from openmaia.cli.signals import end_on_signals
 from openmaia.core.errors import OpenMaiaError, UsageError
@@ -31,6 +32,7 @@ for command in (
     spurious,
     show,
     report,
+    view,
     trace,
     figures,
     dashboard,

@@ -2,8 +2,11 @@
 
 import dataclasses
 import io
+import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -150,9 +153,9 @@ def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> by
         writer=text,
         protocol="labels",
         stimuli=stimuli,
-        matrix=np.array([activations] * 8, np.float16).T,
-        location=np.zeros(8),
-        scale=np.ones(8),
+        matrix=np.array([activations] * 64, np.float16).T,
+        location=np.zeros(64),
+        scale=np.ones(64),
         standard="exemplars",
         detection={"judge": text, "judged": 2, "known": 2, "shown": 1, "auprc": 0.5, "f1": None, "marks": []},
     )
@@ -160,21 +163,51 @@ def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> by
     return to_parquet(Evaluation(trial=trial, others=(other,)))
 
 
-def run(folder: Path | str, *, name: str = "tiny", text: str = "a striped cat", layer: str = "layer4") -> Run:
-    """Five units: 0 answered and evaluated, 1 answered, 2 at a limit, 3 failed, 4 pending."""
+def run(
+    folder: Path | str,
+    *,
+    name: str = "tiny",
+    text: str = "a striped cat",
+    layer: str = "layer4",
+    answers: int = 2,
+) -> Run:
+    """The first units are answered and evaluated; of the three after them one is at a limit, one failed, one pending."""
     config = load([f"name={name}", "units=all", "target.name=net", f"paths.runs={folder}"])
     config = dataclasses.replace(config, target=TargetConfig(name="net", layers=[layer]))
     made = Run.create(config)
-    units = [Unit(target=text[:120] if "<" in text else "net", layer=layer, index=n) for n in range(5)]
+    units = [Unit(target=text[:120] if "<" in text else "net", layer=layer, index=n) for n in range(answers + 3)]
     made.set_plan(units, 1)
-    for unit in units[:2]:
+    for unit in units[:answers]:
         made.publish(record(unit, config, text=text))
         made.write_artifact(
             EVALUATION, InvestigationId(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 1.0)
         )
-    made.publish(record(units[2], config, text=text, stop=Stop.LIMIT))
-    made.fail(InvestigationId(unit=units[3], replicate=0), f"ServiceError: the generator died {text}\nTraceback {text}")
+    made.publish(record(units[answers], config, text=text, stop=Stop.LIMIT))
+    made.fail(
+        InvestigationId(unit=units[answers + 1], replicate=0),
+        f"ServiceError: the generator died {text}\nTraceback {text}",
+    )
     return made
+
+
+def table(index: Path) -> tuple[dict[str, list[Any]], list[list[Any]]]:
+    """The data of the table beside a report's index: its columns, with names for categories, and its texts."""
+    data = _argument((index.parent / "data/table.js").read_text())
+    columns = {name: _named(column) for name, column in data["columns"].items()}
+    shards = [(index.parent / f"data/texts-{shard}.js").read_text() for shard in range(data["shards"])]
+    return columns, [row for shard in shards for row in _argument(shard)]
+
+
+def _argument(script: str) -> Any:
+    """The last argument of the call in a data file."""
+    found = re.fullmatch(r'openmaia\.\w+\((?:\d+, )?(".*")\);\n', script)
+    assert found
+    return json.loads(json.loads(found[1]))
+
+
+def _named(column: dict[str, Any]) -> list[Any]:
+    names = column.get("names")
+    return [names[value] if names and value is not None else value for value in column["values"]]
 
 
 class Page(HTMLParser):

@@ -1,134 +1,165 @@
-"""The index in a real browser: sorting, filtering, and that hostile texts stay texts."""
+"""The report in a real browser, opened from a folder: the first screen, the table, keys, and hostile texts."""
 
-import io
+import json
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from openmaia.evaluation.choice.answers import read_answers, score_answers
 from openmaia.evaluation.choice.page import render_page
 from openmaia.evaluation.choice.questions import choice_pairs, make_blind
 from openmaia.reporting.browser import write_report
-from tests.reporting.making import HOSTILE, Page, run
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --virtual-time-budget=4000"
-).split()
+from tests.helpers.chromium import CHROMIUM, Tab, browser
+from tests.reporting.making import HOSTILE, run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")
 
-
-def browse(page: Path, profile: Path, *flags: str) -> str:
-    command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", *flags, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+READY = "document.body?.dataset.ready === 'texts'"
 
 
-def after(index: Path, script: str, profile: Path, *flags: str) -> Page:
-    """The page as it stands when a visitor has done what the script does. The script joins the page's own one, so that
-    the policy has to be told of it; everything else stays as written."""
-    html = re.sub(r"script-src [^;]*;", "script-src 'unsafe-inline';", index.read_text())
-    visited = index.with_name("visited.html")
-    visited.write_text(html.replace("</body>", f"<script>{script}</script></body>"))
-    return Page(browse(visited, profile, "--dump-dom", *flags))
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
-def rows(page: Page) -> list[str]:
-    """Indices of the units that are shown, in order."""
-    shown = [attributes for attributes in page.all("tr")[1:] if "hidden" not in attributes]
-    return [attributes["data-at"] for attributes in shown]
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report([run(tmp_path_factory.mktemp("report"), answers=30)])
 
 
-MARK = "for (const row of document.querySelectorAll('tbody tr')) row.dataset.at = row.rowIndex - 1;"
+def names(tab: Tab) -> list[str]:
+    return tab.run("[...document.querySelectorAll('#table tbody td.unit')].map((cell) => cell.textContent)")
 
 
-def click(name: str) -> str:
-    return f"[...document.querySelectorAll('th button')].find((b) => b.textContent === '{name}').click();"
+def type_query(tab: Tab, text: str) -> None:
+    tab.run(f"search().value = {json.dumps(text)}; search().dispatchEvent(new Event('input')); 0")
 
 
-def test_headers_sort_and_say_so(tmp_path: Path):
-    index = write_report([run(tmp_path)])
-    up = after(index, MARK + click("AUC"), tmp_path / "p1")
-    assert rows(up)[:2] == ["0", "1"]
-    down = after(index, MARK + click("AUC") + click("AUC"), tmp_path / "p2")
-    assert rows(down)[:2] == ["1", "0"], "units without a value stay last"
-    assert [th["aria-sort"] for th in down.all("th") if th.get("aria-sort", "none") != "none"] == ["descending"]
+PLACES = """(() => {
+  const inside = (one) => { const box = one.getBoundingClientRect(); return box.width > 0 && box.left >= 0 && box.right <= innerWidth; };
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const seen = all('.card').filter((card) => card.getBoundingClientRect().bottom <= innerHeight);
+  return {
+    sentence: all('h1')[0].getBoundingClientRect().bottom < innerHeight,
+    cards: seen.filter((card) => card.querySelector('.chip') && card.querySelector('.verdict')).length,
+    drawn: seen.every((card) => [...card.querySelectorAll('img')].every((image) => image.naturalWidth > 0)),
+    inside: all('h1, .card, .card img, .card .chip, .legend button').every(inside),
+    clipped: document.documentElement.scrollWidth > innerWidth,
+  };
+})()"""
 
 
-PLACES = """
-const shown = [...document.querySelectorAll('.lead, .card, .card img, .card .chip')].map((one) => one.getBoundingClientRect());
-document.body.dataset.cards = document.querySelectorAll('.card').length;
-document.body.dataset.pictures = document.querySelectorAll('.card img').length;
-document.body.dataset.inside = shown.every((box) => box.width > 0 && box.left >= 0 && box.right <= innerWidth);
-document.body.dataset.first = document.querySelector('.card').getBoundingClientRect().bottom < innerHeight;
-document.body.dataset.wide = document.documentElement.scrollWidth <= innerWidth;
-"""
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900), (390, 844)])
+def test_first_screen_shows_sentence_and_labelled_cards(index: Path, tab: Tab, width: int, height: int):
+    tab.resize(width, height)
+    tab.open(index.as_uri(), READY)
+    places = tab.run(PLACES)
+    assert places.pop("cards") >= 3
+    assert places == {"sentence": True, "drawn": True, "inside": True, "clipped": False}
 
 
-@pytest.mark.parametrize("width", [1440, 1024, 500])  # Chromium's windows are at least 500 pixels wide
-def test_first_screen_shows_labels_and_pictures(tmp_path: Path, width: int):
-    index = write_report([run(tmp_path)])
-    page = after(index, PLACES, tmp_path / "p", f"--window-size={width},900")
-    (body,) = page.all("body")
-    assert {key: body[f"data-{key}"] for key in ("cards", "pictures", "inside", "first", "wide")} == {
-        "cards": "2", "pictures": "6", "inside": "true", "first": "true", "wide": "true",
-    }  # fmt: skip
-    assert "2 of 5 units have a description." in page.text
+def test_table_sorts_filters_and_pages(index: Path, tab: Tab):
+    tab.resize(1440)
+    tab.open(index.as_uri(), READY)
+    assert names(tab) == [f"layer4/{n}" for n in range(25)]
+    tab.run("document.querySelector('.dt-paging-button.next').click()")
+    assert names(tab) == [f"layer4/{n}" for n in range(25, 33)]
+    type_query(tab, "turns>=3 verdict:failed")
+    assert names(tab) == ["No unit matches."] or names(tab) == []
+    type_query(tab, "GENERATOR died")
+    assert names(tab) == ["layer4/31"]
+    type_query(tab, "")
+    header = "[...document.querySelectorAll('#table th')].find((th) => th.textContent.includes('Unit'))"
+    tab.run(f"{header}.querySelector('[role=button]').click()")
+    assert names(tab)[0] == "layer4/32" and tab.run(f"{header}.getAttribute('aria-sort')") == "descending"
 
 
-def test_search_and_selects_filter(tmp_path: Path):
-    index = write_report([run(tmp_path)])
-    fill = "const s = document.getElementById('{0}'); s.value = '{1}'; s.dispatchEvent(new Event('input'));"
-    found = after(index, MARK + fill.format("search", "GENERATOR died"), tmp_path / "p1")
-    assert rows(found) == ["3"]
-    assert "1 of 5" in found.text
-    assert rows(after(index, MARK + fill.format("stop", "answer"), tmp_path / "p2")) == ["0", "1"]
+def test_address_keeps_filter_and_order_also_after_the_back_button(index: Path, tab: Tab):
+    tab.open(index.as_uri(), READY)
+    type_query(tab, "layer4/2 turns>1")
+    tab.run("document.querySelector('[aria-label*=Unit][role=button]')?.click()")
+    wanted, address = names(tab), tab.run("location.hash")
+    assert wanted and "q=" in address
+    tab.run("document.querySelector('#table a.open').click()")
+    tab.wait("document.body?.dataset.page && document.readyState === 'complete'")
+    tab.run("history.back()")
+    tab.wait(READY)
+    assert (tab.run("search().value"), names(tab), tab.run("location.hash")) == ("layer4/2 turns>1", wanted, address)
 
 
-def test_hostile_texts_do_not_run(tmp_path: Path):
+def test_unit_pages_follow_the_order_of_the_table(index: Path, tab: Tab):
+    tab.open(index.as_uri() + "#sort=-unit", READY)
+    assert names(tab)[:2] == ["layer4/32", "layer4/31"]
+    tab.press("j")
+    assert tab.run("document.activeElement.textContent") == "layer4/30", "units without a record have no page"
+    tab.press("j")
+    tab.press("o")
+    tab.wait("document.body?.dataset.page === 'units/net/layer4/29-0.html' && document.readyState === 'complete'")
+    tab.press("j")
+    tab.wait("document.body?.dataset.page === 'units/net/layer4/28-0.html' && document.readyState === 'complete'")
+    tab.press("k")
+    tab.wait("document.body?.dataset.page === 'units/net/layer4/29-0.html' && document.readyState === 'complete'")
+    tab.press("o")
+    assert tab.run("[...document.querySelectorAll('details.all')].every((turn) => turn.open)")
+    tab.press("/")
+    tab.wait(f"{READY} && document.activeElement.id === 'search'")
+    assert tab.run("location.hash") == "#sort=-unit"
+
+
+def test_claims_zoom_and_masks(index: Path, tab: Tab):
+    tab.open((index.parent / "units/net/layer4/0-0.html").as_uri())
+    assert tab.run("[...document.images].every((image) => image.src)")
+    assert tab.run("getComputedStyle(document.querySelector('.mask')).display") != "none"
+    tab.run("document.getElementById('masks').click()")
+    assert tab.run("getComputedStyle(document.querySelector('.mask')).display") == "none"
+    tab.run("document.querySelector('button.picture').click()")
+    assert tab.run("document.getElementById('zoom').open")
+    tab.run("document.querySelector('#zoom button').click(); document.querySelector('.support a').click()")
+    tab.wait("document.querySelector('.turn:target details.all').open")
+
+
+def test_csv_of_the_selection_holds_no_formula(tmp_path: Path, tab: Tab):
+    made = run(tmp_path, text='=HYPERLINK("x"),', answers=2)
+    tab.open(write_report([made]).as_uri(), READY)
+    type_query(tab, "layer4/0")
+    lines = tab.run("openmaia.csv(shown)").split("\r\n")
+    assert len(lines) == 2 and lines[0].startswith("run,target,layer,index,replicate,labels,description,verdict,")
+    assert lines[1].startswith('tiny,net,layer4,0,0,"\'=HYPERLINK(""x""),; second label"')
+    cells = tab.run("['=1', '+1', '-1', '@a', -1, NaN].map(openmaia.csvCell)")
+    assert cells == ["'=1", "'+1", "'-1", "'@a", "-1", ""]
+
+
+def test_hostile_texts_do_not_run(tmp_path: Path, tab: Tab):
     made = run(tmp_path, text=HOSTILE, layer="</select><script>document.title='owned'</script>")
     index = write_report([made])
-    for n, page in enumerate(sorted(index.parent.rglob("*.html"))):
-        dom = browse(page, tmp_path / f"p{n}", "--dump-dom")
-        titles = re.findall(r"<title>(.*?)</title>", dom, re.DOTALL)
-        assert titles
-        assert titles[0] != "owned"
-        assert len(Page(dom).all("script")) == (1 if page == index else 0)
+    for page in sorted(index.parent.rglob("*.html")):
+        tab.open(page.as_uri(), READY if page == index else "document.readyState === 'complete'")
+        assert tab.run("document.title") != "owned"
+        assert tab.run("[...document.scripts].every((script) => script.src.includes('/assets/'))")
+        assert tab.run("document.querySelectorAll('[onerror], iframe').length") == 0
+    tab.open(index.as_uri(), READY)
+    assert HOSTILE in tab.run("document.querySelector('#table .chip').textContent")
 
 
-def test_pages_are_drawn(tmp_path: Path):
-    made = run(tmp_path)
-    index = write_report([made])
-    for n, page in enumerate((index, index.parent / "units/net/layer4/0-0.html")):
-        shot = tmp_path / f"{n}.png"
-        browse(page, tmp_path / f"p{n}", f"--screenshot={shot}", "--window-size=900,1200")
-        pixels = np.asarray(Image.open(io.BytesIO(shot.read_bytes())).convert("RGB"))
-        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 200
+def test_policy_refuses_other_scripts(index: Path, tab: Tab, tmp_path: Path):
+    changed = index.with_name("changed.html")
+    changed.write_text(index.read_text().replace("</body>", "<script>document.title = 'owned'</script></body>"))
+    tab.open(changed.as_uri(), READY)
+    assert tab.run("document.title") != "owned"
 
 
-def test_policy_lets_the_own_script_run(tmp_path: Path):
-    index = write_report([run(tmp_path)])
-    dom = browse(index, tmp_path / "p", "--dump-dom")
-    assert "5 of 5" in Page(dom).text
-    index.write_text(index.read_text().replace(">5 of 5<", "><"))
-    assert "5 of 5" in Page(browse(index, tmp_path / "p2", "--dump-dom")).text
-
-
-def test_forced_choice_is_answered_by_clicks_and_saved_as_what_is_read_back(tmp_path: Path):
+def test_forced_choice_is_answered_by_clicks_and_saved_as_what_is_read_back(tmp_path: Path, tab: Tab):
     asked, key = make_blind(
         choice_pairs([(run(tmp_path / "a"), "a"), (run(tmp_path / "b", text='dogs &amp; "cats"'), "b")])
     )
     index = tmp_path / "page.html"
     index.write_bytes(render_page(asked, key.name))
-    clicks = "document.getElementById('two').click();" * (len(asked) - 1) + "document.getElementById('one').click();"
-    found = after(index, clicks + "document.title += ' ' + document.getElementById('text').value;", tmp_path / "p")
-    saved = re.search(r"\{\s*\"page\".*?\}\s*\}", found.text, re.DOTALL)
+    tab.open(index.as_uri())
+    tab.run("document.getElementById('two').click();" * (len(asked) - 1) + "document.getElementById('one').click();")
+    saved = re.search(r"\{\s*\"page\".*?\}\s*\}", tab.run("document.getElementById('text').value"), re.DOTALL)
     assert saved
     answers = read_answers(saved[0].encode(), "x.json")
     assert answers.chosen == {one.name: 2 for one in asked[:-1]} | {asked[-1].name: 1}

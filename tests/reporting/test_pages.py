@@ -14,11 +14,11 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, rows, summary
-from openmaia.reporting.browser.thumbnails import PREFIX
+from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import turn
-from tests.reporting.making import HOSTILE, Page, run
+from tests.reporting.making import HOSTILE, Page, run, table
 
 REPLIES = REPOSITORY / "tests/agent/replies.jsonl"
 HOSTILE_LAYER = "../..\\<b>layer</b> 100%?#&\"'"
@@ -32,7 +32,7 @@ def pages(root: Path) -> list[Path]:
 
 def unit_pages(made: Run) -> list[Path]:
     assert made.files.local
-    return [path for path in pages(made.files.local) if path.name not in ("index.html", "papers.html")]
+    return [path for path in pages(made.files.local) if path.name not in ("index.html", "papers.html", "run.html")]
 
 
 @pytest.fixture(scope="module", params=["plain", "hostile"])
@@ -42,21 +42,25 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return write_report([run(folder) if is_plain else run(folder, text=HOSTILE, layer=HOSTILE_LAYER)]).parent.parent
 
 
-def test_only_own_elements_and_no_handlers(report: Path):
+def test_only_own_scripts_and_no_handlers(report: Path):
     for path in pages(report):
         page = Page(path.read_text())
-        assert len(page.all("script")) == (1 if path.name == "index.html" else 0)
-        assert not page.all("b") or "onerror" not in {name for _, attributes in page.elements for name in attributes}
+        for script in page.all("script"):
+            assert (path.parent / script["src"]).resolve().parent == report / "report/assets"
         assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
         assert all("style" not in attributes for _, attributes in page.elements)
-        assert all(image["src"].startswith(PREFIX) for image in page.all("img"))
+        assert all(image.get("src", PREFIX).startswith(PREFIX) for image in page.all("img"))
 
 
 def test_hostile_text_is_shown_as_it_is(tmp_path: Path):
     made = run(tmp_path, text=HOSTILE, layer=HOSTILE_LAYER)
-    index = Page(write_report([made]).read_text())
-    assert HOSTILE in index.text
-    assert f"{HOSTILE_LAYER}/0" in index.text
+    index = write_report([made])
+    assert HOSTILE in Page(index.read_text()).text
+    _, texts = table(index)
+    assert texts[0][0] == [HOSTILE, "second label"]
+    assert all(
+        "<" not in path.read_text() for path in (index.parent / "data").glob("t*.js") if HOSTILE in path.read_text()
+    )
     (page, *_) = unit_pages(made)
     assert Page(page.read_text()).text.count(HOSTILE) > 10
 
@@ -81,31 +85,40 @@ def test_no_page_reaches_for_the_network(report: Path):
 
 def test_all_links_resolve(report: Path):
     for path in pages(report):
-        links = [link["href"] for link in Page(path.read_text()).all("a")]
+        links = [link["href"] for link in Page(path.read_text()).all("a") if "href" in link]
+        anchors = {attributes.get("id") for _, attributes in Page(path.read_text()).elements}
         assert links
         for link in links:
-            assert (path.parent / urllib.parse.unquote(link)).resolve().is_file(), link
+            file, _, anchor = urllib.parse.unquote(link).partition("#")
+            assert anchor in anchors if not file else (path.parent / file).resolve().is_file(), link
 
 
 def test_failed_and_owed_units_are_listed_with_their_cause(tmp_path: Path):
-    page = Page(write_report([run(tmp_path)]).read_text())
-    rows = page.all("tr")[1:]
-    assert [row["data-stop"] for row in rows] == ["answer", "answer", "limit", "failed", "pending"]
-    assert "ServiceError: the generator died" in page.text
-    assert "limits.turns=3" in page.text
+    columns, texts = table(write_report([run(tmp_path)]))
+    assert columns["stop"] == ["answer", "answer", "limit", "failed", "pending"]
+    assert columns["verdict"][2:] == ["untested", "failed", "untested"] or columns["verdict"][2] == "abstained"
+    assert texts[3][2].startswith("ServiceError: the generator died")
+    assert "limits.turns=3" in texts[2][2]
 
 
-def test_index_begins_with_the_finding_and_the_descriptions_that_hold_best(tmp_path: Path):
+def test_index_begins_with_the_finding(tmp_path: Path):
     made = run(tmp_path)
-    (summary,) = [summary_of(made)]
-    weakest = [row.weakest for row in summary.rows]
-    assert weakest[2:] == [None, None, None] and (summary.tested, summary.above) == (2, 0)
+    one = summary_of(made)
     page = Page(write_report([made]).read_text())
-    assert "In 0 of 2 tests, images of the description excite the unit more than every kind of control" in page.text
-    first = next(link["href"] for link in page.all("a"))
-    best = max((row for row in summary.rows if row.weakest), key=lambda row: row.weakest[1] if row.weakest else 0)
-    assert first == best.href
-    assert len(page.all("li")) >= 2
+    assert one.sentence.casefold() in page.text.casefold()
+    assert (
+        page.text.index("OpenMAIA") < page.text.casefold().index(one.sentence.casefold()) < page.text.index("All units")
+    )
+    assert len([item for item in page.all("li") if item.get("class") == "card"]) == 2
+
+
+def test_claim_links_to_the_turn_that_measured_it(tmp_path: Path):
+    made = run(tmp_path)
+    write_report([made])
+    html = unit_pages(made)[0].read_text()
+    claims = html[html.index('aria-labelledby="claims"') : html.index('id="conversation"')]
+    assert 'href="#turn-2">Turn 2</a>: 1 image of it, mean activation 7.25' in claims
+    assert [link["href"] for link in Page(claims).all("a") if link.get("href", "").startswith("#turn-1")]
 
 
 def summary_of(made: Run) -> RunSummary:
@@ -114,9 +127,9 @@ def summary_of(made: Run) -> RunSummary:
 
 def test_backbone_and_collages_are_named(tmp_path: Path):
     made = run(tmp_path)
-    index = Page(write_report([made]).read_text())
-    assert "scripted (no language model" in index.text
-    assert "collages" in index.text
+    run_page = Page((write_report([made]).parent / "run.html").read_text())
+    assert "collages" in run_page.text
+    assert "scripted (no language model" in run_page.text
     assert "scripted (no language model" in Page(unit_pages(made)[0].read_text()).text
 
 
@@ -135,8 +148,7 @@ def test_measured_image_has_prompt_activation_and_percentile(tmp_path: Path):
     write_report([made])
     html = unit_pages(made)[0].read_text()
     second = html[html.index('id="turn-2"') : html.index('id="turn-3"')]
-    assert 'title="image-3: a striped cat"' in second
-    assert "image-2" not in second[second.index("Only measured") : second.index("Reply as it came")]
+    assert 'aria-label="Enlarge: a striped cat, activation 7.25"' in second
     assert "7.25" in second
     assert "p97" in second
 
@@ -151,7 +163,7 @@ def test_only_what_changed_is_written_again(tmp_path: Path):
     made = run(tmp_path)
     index = write_report([made])
     first = {path: path.stat().st_mtime_ns for path in unit_pages(made)}
-    images = len(Page(index.read_text()).all("img"))
+    strips = table(index)[0]["strip"]
     root = made.files.local
     assert root
     changed = root / "records/net/layer4/1-0.parquet"
@@ -159,7 +171,7 @@ def test_only_what_changed_is_written_again(tmp_path: Path):
     write_report([made])
     again = {path: path.stat().st_mtime_ns for path in unit_pages(made)}
     assert [path.name for path in first if first[path] != again[path]] == ["1-0.html"]
-    assert len(Page(index.read_text()).all("img")) == images > 0
+    assert table(index)[0]["strip"] == strips == [1, 1, 1, 0, 0]
 
 
 def test_damaged_notes_of_an_earlier_report_do_no_harm(tmp_path: Path):
@@ -167,13 +179,13 @@ def test_damaged_notes_of_an_earlier_report_do_no_harm(tmp_path: Path):
     write_report([made])
     for damage in ("[", "[]", "7", '{"units/net/layer4/0-0.html": 3}'):
         made.files.write("report/pages.json", damage.encode())
-        assert "a striped cat" in Page(write_report([made]).read_text()).text
+        assert table(write_report([made]))[1][0][0] == ["a striped cat", "second label"]
 
 
 def test_records_are_listed_where_a_command_that_changed_the_plan_was_stopped(tmp_path: Path):
     made = run(tmp_path)
     made.files.delete("plan.json")
-    assert len(Page(write_report([made]).read_text()).all("tr")) == 1 + 4
+    assert len(table(write_report([made]))[1]) == 4
 
 
 def test_replies_of_real_models_are_shown(tmp_path: Path):
@@ -198,7 +210,7 @@ def test_damaged_record_is_a_row_that_says_so(tmp_path: Path):
     made.files.write(name, data[:4] + bytes(400) + data[404:])
     for _ in range(2):
         index = write_report([made])
-        assert "cannot be shown: a file is a damaged Parquet file" in Page(index.read_text()).text
+        assert "cannot be shown: a file is a damaged Parquet file" in table(index)[1][0][2]
     assert "damaged Parquet file" in Page(unit_pages(made)[0].read_text()).text
 
 
@@ -207,17 +219,18 @@ def test_empty_run_has_a_report(tmp_path: Path):
     made.files.delete_folder("records")
     made.files.delete_folder("evaluation")
     made.files.delete_folder("failures")
-    assert [row["data-stop"] for row in Page(write_report([made]).read_text()).all("tr")[1:]] == ["pending"] * 5
+    assert table(write_report([made]))[0]["stop"] == ["pending"] * 5
 
 
 def test_several_runs_share_a_table_and_keep_their_pages_apart(tmp_path: Path):
     one, two = run(tmp_path / "a"), run(tmp_path / "b", text="another answer")
     index = write_report([one, two])
-    page = Page(index.read_text())
-    assert {row["data-run"] for row in page.all("tr")[1:]} == {"tiny", "tiny (2)"}
-    assert len(pages(tmp_path / "a/tiny")) == 2 + 6
+    columns, texts = table(index)
+    assert columns["place"] == [0] * 5 + [1] * 5
+    assert (texts[0][0][0], texts[5][0][0]) == ("a striped cat", "another answer")
+    assert len(pages(tmp_path / "a/tiny")) == 3 + 6
     assert not (tmp_path / "b/tiny/report").exists()
-    for link in page.all("a"):
+    for link in Page(index.read_text()).all("a"):
         assert (index.parent / urllib.parse.unquote(link["href"])).is_file()
 
 
@@ -226,21 +239,25 @@ def test_page_has_a_bounded_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     made = run(tmp_path)
     write_report([made])
     page = Page(unit_pages(made)[0].read_text())
-    assert len(page.all("img")) <= 2
+    assert not page.all("img")
     assert "not kept on this page" in page.text
 
 
 def test_metrics_that_fail_a_sanity_test_are_marked_where_they_are_shown(report: Path):
-    index, page = Page((report / "report" / "index.html").read_text()), Page(next((report / "report" / "units").rglob("0-0.html")).read_text())  # fmt: skip
-    marks = [attributes for _, attributes in index.elements if attributes.get("class") == "blind"]
+    whole, page = ((report / "report" / name).read_text() for name in ("run.html", unit_page(report)))
+    marks = [attributes for _, attributes in Page(whole).elements if attributes.get("class") == "blind"]
     failing = sum(not passes for tests in measured_results().values() for passes in tests.values())
     assert len(marks) >= failing + 3
-    assert warning("auc") in index.text
-    assert f"AUC is {warning('auc')}" in page.text
+    assert warning("auc") in Page(whole).text
+    assert f"AUC is {warning('auc')}" in Page(page).text
+
+
+def unit_page(report: Path) -> str:
+    return next((report / "report/units").rglob("0-0.html")).relative_to(report / "report").as_posix()
 
 
 def test_report_says_which_metrics_pass(report: Path):
-    text = Page((report / "report" / "index.html").read_text()).text
+    text = Page((report / "report" / "run.html").read_text()).text
     for name, tests in measured_results().items():
         said = ", ".join(
             f"{test.replace('_', ' ')} {'passes' if passes else 'fails'}" for test, passes in tests.items()

@@ -244,7 +244,7 @@ def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
 
 
 def _named(runs: "Sequence[Run]") -> "list[tuple[Run, str]]":
-    from openmaia.reporting.browser.write import named
+    from openmaia.reporting.browser.report import named
 
     return list(named(runs))
 

@@ -92,7 +92,7 @@ def figures(
 
     Example: openmaia figures runs/demo --to figures
     """
-    from openmaia.reporting.browser.write import named
+    from openmaia.reporting.browser.report import named
     from openmaia.reporting.figures.papers.measured import measured
     from openmaia.reporting.figures.papers.paper_figures import paper_figures
     from openmaia.runs.files import Files

@@ -9,7 +9,6 @@ from openmaia.reporting.figures.agents import AgentStatistics, convergence_table
 from openmaia.reporting.figures.charts import count_columns, share_bars
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
-from openmaia.runs.files import Files
 
 MAX_TOOLS = 24
 """Maximum number of tools in a chart. The table has all tools."""
@@ -53,11 +52,13 @@ def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
     return AgentCharts(folder=folder, charts=tuple(chart for chart in charts if chart is not None))
 
 
-def chart_files(charts: AgentCharts, files: Files) -> None:
-    """Writes each chart as SVG and its numbers as CSV into the folder of the charts."""
+def chart_files(charts: AgentCharts) -> dict[str, bytes]:
+    """Returns the files of the charts by name, relative to report/: each chart as SVG and its numbers as CSV."""
+    made: dict[str, bytes] = {}
     for chart in charts.charts:
-        files.write(f"report/{charts.folder}{chart.name}.csv", chart.table.csv())
-        files.write(f"report/{charts.folder}{chart.name}.svg", chart.svg.encode())
+        made[f"{charts.folder}{chart.name}.csv"] = chart.table.csv()
+        made[f"{charts.folder}{chart.name}.svg"] = chart.svg.encode()
+    return made
 
 
 def _usage(statistics: AgentStatistics) -> AgentChart | None:

@@ -1,11 +1,12 @@
-"""Renders pages as HTML. All values are escaped, except our style sheet, our script and the SVG of our figures."""
+"""Renders pages as HTML. All values are escaped, except our style sheet and the SVG of our figures."""
 
 import base64
 import hashlib
 import importlib.resources
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.resources.abc import Traversable
 from typing import Any, cast
 
 import jinja2
@@ -16,20 +17,32 @@ from openmaia.reporting.figures.table import TableCell
 PACKAGE = "openmaia.reporting.browser"
 APPLICATIONS = "applications"
 """The folder in report/ for pages of applications. The index links to them under their file names."""
+ASSETS = "assets"
+"""The folder in report/ for the style sheet, the scripts and the licence of the table library."""
 
 
-def render(template: str, package: str = PACKAGE, *, has_script: bool = False, **values: Any) -> bytes:
+def render(
+    template: str, package: str = PACKAGE, *, top: str | None = None, scripts: Sequence[str] = (), **values: Any
+) -> bytes:
     """Renders a page from a Jinja template.
 
     Args:
         template: The name of the template.
         package: The package that contains the template. The template may also use templates of this package.
-        has_script: Whether the page may run the script of this package. The template gets it as `script`.
+        top: The way from the page to the folder of the report, such as "../". None for a page that needs no other
+            file: it holds the style sheet itself.
+        scripts: The names of the scripts in ASSETS that the page runs.
         values: The variables of the template.
     """
-    script = Markup(_source("script.js") if has_script else "")
-    values |= {"style": Markup(_source("style.css")), "script": script, "policy": _policy(script)}
+    style = "" if top is not None else Markup(_source("style.css"))
+    values |= {"style": style, "assets": f"{top or ''}{ASSETS}/", "scripts": scripts, "top": top or ""}
+    values |= {"policy": _policy(top is not None)}
     return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
+
+
+def assets() -> dict[str, bytes]:
+    """Returns the files of ASSETS by name: the style sheet, the scripts, and the licence of the table library."""
+    return {file.name: file.read_bytes() for file in _static().iterdir() if file.is_file()}
 
 
 @cache
@@ -53,12 +66,13 @@ def _environment(package: str) -> jinja2.Environment:
     return environment
 
 
-def _policy(script: str) -> str:
-    """Returns the content security policy. It forbids network access, and all scripts and styles except ours."""
-    scripts = f"'sha256-{_digest(script)}'" if script else "'none'"
+def _policy(has_assets: bool) -> str:
+    """Returns the content security policy. It forbids network access, and all scripts and styles except our files."""
+    style = "'self'" if has_assets else f"'sha256-{_digest(_source('style.css'))}'"
+    images, scripts = ("'self' data:", "'self'") if has_assets else ("data:", "'none'")
     return (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{_digest(_source('style.css'))}'; "
-        f"script-src {scripts}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; img-src {images}; style-src {style}; script-src {scripts}; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 
@@ -66,21 +80,25 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+def _static() -> Traversable:
+    return importlib.resources.files(PACKAGE) / "static"
+
+
 @cache
 def _source(name: str) -> str:
-    return (importlib.resources.files(PACKAGE) / "templates" / name).read_text(encoding="utf-8")
+    return (_static() / name).read_text(encoding="utf-8")
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}".replace("-", "−")
+    return "n/a" if value is None or math.isnan(value) else f"{value:.4g}".replace("-", "−")
 
 
 def _score(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return "n/a" if value is None or math.isnan(value) else f"{value:.2f}"
 
 
 def _signed(value: float | None) -> str:
-    return "" if value is None or math.isnan(value) else f"{value:+.2f}".replace("-", "−")
+    return "n/a" if value is None or math.isnan(value) else f"{value:+.2f}".replace("-", "−")
 
 
 def _cell(cell: TableCell) -> str:
@@ -91,7 +109,7 @@ def _cell(cell: TableCell) -> str:
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
-        return ""
+        return "n/a"
     if seconds < 60:
         return "< 0.01 s" if seconds < 0.01 else f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""Writes a page with our versions of the MAIA papers' figures and tables and a comparison of runs, and figure files."""
+"""Makes a page with our versions of the MAIA papers' figures and tables and a comparison of runs, and figure files."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,17 @@ from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.papers.measured import measured
 from openmaia.reporting.figures.papers.paper_figures import paper_figures
-from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
 FOLDER = "papers/"
 
 
-def write_papers(runs: Sequence[tuple[Run, str]], files: Files) -> None:
-    """Writes report/papers.html, and each figure as SVG, CSV and LaTeX. Only `openmaia figures` writes PNG.
+def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
+    """Returns papers.html, and each figure as SVG, CSV and LaTeX, by name. Only `openmaia figures` makes PNG.
 
     Args:
         runs: The runs, each with its name in this report.
-        files: The directory that contains the report.
+        tabs: Address and title of each page of the report that it links to.
 
     Raises:
         StoreError: An evaluation is damaged.
@@ -26,12 +25,15 @@ def write_papers(runs: Sequence[tuple[Run, str]], files: Files) -> None:
     measurements = [measured(run, name) for run, name in runs]
     comparisons = compare_runs(runs, min(one.resamples for one in measurements)) if len(runs) > 1 else []
     figures = paper_figures(measurements)
+    made: dict[str, bytes] = {}
     for figure in figures:
-        files.write(f"report/{FOLDER}{figure.name}.svg", figure.svg.encode())
-        files.write(f"report/{FOLDER}{figure.name}.csv", figure.table.csv())
-        files.write(f"report/{FOLDER}{figure.name}.tex", figure.table.latex())
-    page = render(
+        made[f"{FOLDER}{figure.name}.svg"] = figure.svg.encode()
+        made[f"{FOLDER}{figure.name}.csv"] = figure.table.csv()
+        made[f"{FOLDER}{figure.name}.tex"] = figure.table.latex()
+    made["papers.html"] = render(
         "papers.html.j2",
+        top="",
+        pages=tabs,
         runs=measurements,
         figures=figures,
         comparisons=comparisons,
@@ -39,4 +41,4 @@ def write_papers(runs: Sequence[tuple[Run, str]], files: Files) -> None:
         measures=MEASURES,
         warnings={measure: warning(measure) for measure in MEASURES},
     )
-    files.write("report/papers.html", page)
+    return made

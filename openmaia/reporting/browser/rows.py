@@ -13,9 +13,9 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
-from openmaia.evaluation.analysis.statistics import CHANCE
-from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.verdict import CONTROLS
+from openmaia.evaluation.analysis.summary import PooledScores, run_scores
+from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, supported_shares
+from openmaia.evaluation.verdict import UnitVerdict, Verdict, judge, sentence
 from openmaia.reporting.figures.agents import AgentStatistics, agents
 from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
 from openmaia.reporting.figures.style import svg
@@ -23,6 +23,8 @@ from openmaia.reporting.totals import Costs, costs
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
 
+MAX_PAIRS = 60
+"""Maximum number of units of the chart of AUCs, which has a line for each. The table has all units."""
 STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending")
 
 
@@ -42,6 +44,8 @@ class UnitRow:
     """The summary of its record; empty if it has no record."""
     scores: dict[str, Any]
     """The scores of its evaluation; empty if it is not evaluated."""
+    verdict: UnitVerdict
+    """Whether the description holds, and what that rests on."""
     damage: str = ""
     """The reason why the record cannot be shown; empty if it can."""
 
@@ -57,30 +61,14 @@ class UnitRow:
         return f"{self.unit.layer}/{self.unit.index}{replicate}"
 
     @property
+    def stem(self) -> str:
+        """The percent-encoded address of its files without suffix, relative to the index."""
+        return urllib.parse.quote(self.page.removesuffix(".html"))
+
+    @property
     def href(self) -> str:
         """The percent-encoded address of its page, relative to the index; empty without a record."""
         return urllib.parse.quote(self.page) if self.header else ""
-
-    @property
-    def outcome(self) -> str:
-        """The outcome of the evaluation; empty if it is `tested` or `abstained`, or if there is no evaluation."""
-        outcome = self.scores.get("outcome")
-        return "" if outcome in (None, "tested", "abstained") else str(outcome)
-
-    @property
-    def difference(self) -> float | None:
-        """The AUC on the unit's own images minus that on other units' images; None if either is missing."""
-        own, other = self.scores.get("auc"), self.scores.get("auc_other")
-        return None if own is None or other is None else own - other
-
-    @property
-    def weakest(self) -> tuple[str, float] | None:
-        """The control that the description tells apart worst: its name and the AUC. None if it was not tested."""
-        if self.scores.get("outcome") != "tested":
-            return None
-        found = [(name, self.scores.get(metric)) for metric, name in CONTROLS.items()]
-        known = [(name, value) for name, value in found if value is not None]
-        return min(known, key=lambda one: one[1]) if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +93,7 @@ class RunSummary:
     generator: str
     agents: AgentStatistics
     pairs: Markup
-    """The chart of both AUCs of each unit; empty if there are none."""
+    """The chart of both AUCs of each unit; empty if there are none or more than MAX_PAIRS."""
     costs: Costs
     """The costs of the finished investigations."""
     reliability: Reliability
@@ -113,10 +101,13 @@ class RunSummary:
     """The chart of risk-coverage curves; empty if there are none."""
     confirmed: Interval | None
     """Mean AUC of the test that the agent loop itself makes of each answer, on new images; None without tests."""
-    tested: int
-    """Number of descriptions that were tested."""
-    above: int
-    """Number of tested descriptions whose AUC exceeds chance against every control."""
+    controls: tuple[tuple[str, float | None, tuple[float, float, float] | None], ...]
+    """What units are given (their own, shuffled, and random descriptions), the mean AUC, and the share of descriptions
+    that the verdict's rule supports with its 95 % interval; None if not measured."""
+    verdicts: Counter[Verdict]
+    """The number of investigations with each verdict."""
+    sentence: str
+    """The result of the run in one sentence."""
     evidence: Counter[str]
     """The number of answers by whether the requirements on their experiments are met (met, missing, unverified)."""
 
@@ -135,11 +126,14 @@ def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
     def row(investigation: InvestigationId) -> UnitRow:
         header = headers.get(investigation, {})
         unfinished = "failed" if investigation in failures else "running" if investigation in running else "pending"
+        stop = str(header.get("stop", unfinished))
+        cause = str(header["cause"]) if header else failures.get(investigation, "")
         return UnitRow(
             run=name,
             investigation=investigation,
-            stop=str(header.get("stop", unfinished)),
-            cause=str(header["cause"]) if header else failures.get(investigation, ""),
+            stop=stop,
+            cause=cause,
+            verdict=judge(stop, scores.get(investigation), cause),
             page=f"{folder}{safe(investigation.unit.target)}/{safe(investigation.unit.layer)}/{investigation.unit.index}-{investigation.replicate}.html",
             header=header,
             scores=scores.get(investigation, {}),
@@ -155,7 +149,8 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
     config = run.config()
     done = [row for row in unit_rows if row.header]
     scored = [row for row in done if row.scores]
-    paired = [row for row in scored if row.difference is not None]
+    paired = [row for row in scored if None not in (row.scores.get("auc"), row.scores.get("auc_other"))]
+    verdicts = [row.verdict for row in unit_rows]
     whole = run_scores(run, config["evaluate"]["bootstrap"]) if scored else None
     others = [row.scores["auc_other"] for row in paired]
     reliable = read_reliability(run)
@@ -177,10 +172,21 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         reliability=reliable,
         coverage=_coverage(reliable.selective),
         confirmed=_confirmed(done),
-        tested=sum(row.weakest is not None for row in done),
-        above=sum(row.weakest is not None and row.weakest[1] > CHANCE for row in done),
+        controls=_controls(run, whole),
+        verdicts=Counter(each.verdict for each in verdicts),
+        sentence=sentence(verdicts),
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
     )
+
+
+def _controls(
+    run: Run, whole: PooledScores | None
+) -> tuple[tuple[str, float | None, tuple[float, float, float] | None], ...]:
+    shares = supported_shares(run)
+    names = ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
+    means = {measure: whole.measures.get(measure) if whole else None for _, measure in names}
+    found = [(name, means[measure], shares.get(name)) for name, measure in names]
+    return tuple((name, mean.mean if mean else None, share) for name, mean, share in found if mean or share)
 
 
 def _confirmed(done: Sequence[UnitRow]) -> Interval | None:
@@ -189,7 +195,7 @@ def _confirmed(done: Sequence[UnitRow]) -> Interval | None:
 
 
 def _pairs(paired: Sequence[UnitRow]) -> Markup:
-    if not paired:
+    if not 0 < len(paired) <= MAX_PAIRS:
         return Markup()
     pairs = [
         ScorePair(label=row.name, link=row.href, own=row.scores["auc"], other=row.scores["auc_other"]) for row in paired

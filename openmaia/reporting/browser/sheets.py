@@ -4,6 +4,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
@@ -62,8 +63,8 @@ class Sheet:
             facts=self.store.manifest() or {},
             states=Counter(row.state for row in rows),
             near=(self._near(self.number - 1), self._near(self.number + 1)),
-            top="../" * self.page.count("/"),
-            is_masked=any(tile.masked is not None for row in rows for tile in row.tiles),
+            home="../" * self.page.count("/"),
+            is_masked=any(tile.picture.outline for row in rows for tile in row.tiles),
         )
 
     def _near(self, number: int) -> tuple[str, str] | None:
@@ -145,11 +146,23 @@ def _store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
     try:
         target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
         place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
-        store = ExemplarStore.at(config["paths"]["exemplars"], target, dataset)
+        store = ExemplarStore.at(_found(run, config["paths"]), target, dataset)
         is_whole = (store.manifest() or {}).get("version") == VERSION
         return place, store if is_whole else None, store.layers() if is_whole else ()
     except (KeyError, TypeError, StoreError, UsageError, OSError):
         return place, None, ()
+
+
+def _found(run: Run, paths: Mapping[str, str]) -> str:
+    """Returns the folder of all exemplars. A relative path counts from where the run was started.
+
+    That folder is found from the run directory, so that the report can be made from any other folder.
+    """
+    folder, runs, root = Path(paths["exemplars"]), Path(paths["runs"]), run.files.local
+    if "://" in paths["exemplars"] or folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
+        return paths["exemplars"]
+    start = root.parents[len(runs.parts)] if len(runs.parts) < len(root.parents) else root
+    return str(start / folder)
 
 
 def _divided(

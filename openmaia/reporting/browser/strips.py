@@ -1,4 +1,4 @@
-"""Prepares the rows of a contact sheet: the top exemplars of units, each plain and darkened outside the unit's mask."""
+"""Prepares the rows of a contact sheet: the top exemplars of units, with outlines of the unit's masks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from PIL import Image
 
 from openmaia.core.errors import StoreError
-from openmaia.core.images import Pixels, darken_outside, upsample
+from openmaia.core.images import upsample
 from openmaia.core.services import Exemplar, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, trace
 
 COLUMNS = 10
 SIDE = 96
@@ -18,12 +19,11 @@ SIDE = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarTile:
-    """An exemplar. Its images are data URIs, which are empty if the page would become too large."""
+    """An exemplar."""
 
     activation: float
-    plain: str
-    masked: str | None
-    """The image darkened outside the mask; None if the layer has no activation maps."""
+    picture: Picture
+    """The image with the outline of the mask, which is empty if the layer has no activation maps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +68,10 @@ def _strip(store: ExemplarStore, unit: Unit, thumbnails: Thumbnails, href: str) 
 
 
 def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> ExemplarTile:
-    pixels = exemplar.image.pixels
-    plain, masked = thumbnails.of(_small(pixels)), None
-    if exemplar.map is not None:
-        mask = upsample(exemplar.map, *pixels.shape[:2]) > threshold
-        masked = thumbnails.of(_small(darken_outside(pixels, mask)))
-    return ExemplarTile(activation=exemplar.activation, plain=plain, masked=masked)
-
-
-def _small(pixels: Pixels) -> Image.Image:
-    image = Image.fromarray(pixels)
+    image = Image.fromarray(exemplar.image.pixels)
     image.thumbnail((SIDE, SIDE))
-    return image
+    uri, outline = thumbnails.of(image), ""
+    if exemplar.map is not None:
+        outline = trace(upsample(exemplar.map, OUTLINE_SIDE, OUTLINE_SIDE), threshold)
+    picture = Picture(number=0, uri=uri, outline=outline) if uri else MISSING
+    return ExemplarTile(activation=exemplar.activation, picture=picture)

@@ -5,14 +5,16 @@ import io
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageOps
 
 from openmaia.core.images import EncodedImage, Rendering, decode, outlined
-from openmaia.reporting.browser.captions import arguments
+from openmaia.reporting.browser.unit.claims import exemplar_images
 from openmaia.runs.records import Record
 
 PREFIX = "data:image/webp;base64,"
 TOP, TOP_SIDE = 4, 64
+STRIP_SIDE = 88
+"""Side of an exemplar in the strip of a row of the table, in pixels."""
 
 
 class Thumbnails:
@@ -62,14 +64,40 @@ def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TO
 
     Empty if the agent did not request them.
     """
-    for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
-            uris = (
-                thumbnails.uri(record.images.get(entry.original), side, entry.mask, Rendering.OUTLINE)
-                for entry in call.entries[:count]
-            )
-            return tuple(uri for uri in uris if uri)
-    return ()
+    images = exemplar_images(record, count)
+    uris = (thumbnails.uri(image, side, mask, Rendering.OUTLINE) for image, mask in images)
+    return tuple(uri for uri in uris if uri)
+
+
+def strip(record: Record) -> bytes:
+    """Returns the unit's top exemplars side by side as one WebP image: plain above, and below with outlined masks.
+
+    Empty if there are none. The page shows one of the two rows.
+    """
+    squares = [_squares(image, mask) for image, mask in exemplar_images(record, TOP)]
+    squares = [pair for pair in squares if pair]
+    if not squares:
+        return b""
+    sheet = Image.new("RGB", (TOP * STRIP_SIDE, 2 * STRIP_SIDE), "white")
+    for column, pair in enumerate(squares):
+        for line, square in enumerate(pair):
+            sheet.paste(square, (column * STRIP_SIDE, line * STRIP_SIDE))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "WEBP", quality=70, method=0)
+    return buffer.getvalue()
+
+
+def _squares(image: EncodedImage, mask: bytes | None) -> tuple[Image.Image, ...]:
+    try:
+        decoded = decode(image.data)
+    except ValueError:
+        return ()
+    packed = _unpacked(mask, decoded.size)
+    renderings = (None, packed)
+    return tuple(
+        ImageOps.pad(_small(decoded, each, STRIP_SIDE, Rendering.OUTLINE), (STRIP_SIDE, STRIP_SIDE), color="white")
+        for each in renderings
+    )
 
 
 def _unpacked(mask: bytes | None, size: tuple[int, int]) -> npt.NDArray[np.uint8] | None:

@@ -112,7 +112,12 @@ def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> 
         _use_attributes(parent)
         if parent.tag == f"{{{_SVG}}}a":
             _link(parent, titles or {})
-    root.attrib |= {"class": "plot", "role": "img", "aria-label": printable(label), "stroke-linejoin": "round"}
+    root.attrib |= {
+        "class": "plot",
+        "role": "group" if root.find(f".//{{{_SVG}}}a") is not None else "img",
+        "aria-label": printable(label),
+        "stroke-linejoin": "round",
+    }
     root.attrib["font-family"] = ", ".join([*(f"'{name}'" for name in FONTS), "sans-serif"])
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")

@@ -136,6 +136,6 @@ def test_certainty_without_risk_has_no_curve(run: Run):
 
 def test_report_shows_agreement(run: Run):
     write_reliability(run, measure_reliability(run, [WordOverlap()]))
-    page = write_report([run]).read_text()
+    page = (write_report([run]).parent / "run.html").read_text()
     assert "words in common" in page
     assert "Loop’s own test" in page

@@ -1,17 +1,13 @@
-"""Prepares the section about evidence on the page of a unit.
-
-It shows whether the agent's experiments meet the requirements for an answer, and the result of the test that the agent
-loop itself makes of every answer: activations on new images of the labels and on near misses.
-"""
+"""Prepares the section about the stopping rule, and the images of the loop's own test of an answer."""
 
 from dataclasses import dataclass
 
-from openmaia.reporting.browser.scored import SIDE, ScoredImage
-from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.reporting.browser.unit.scored import ScoredImage, share
 from openmaia.runs.evidence import Confirmation, ConfirmationSample, Evidence
 from openmaia.runs.records import Record
 
-VERDICTS = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
+STATES = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +26,7 @@ class EvidenceView:
     @property
     def verdict(self) -> str:
         """Whether the requirements on the experiments are met, in words; empty if nothing was required."""
-        return VERDICTS.get(self.evidence.state, "")
+        return STATES.get(self.evidence.state, "")
 
     @property
     def is_empty(self) -> bool:
@@ -38,30 +34,30 @@ class EvidenceView:
         return not (self.evidence.checks or self.evidence.tested or self.pairs)
 
 
-def evidence_view(record: Record, thumbnails: Thumbnails) -> EvidenceView:
+def evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
     """Prepares the evidence of a record for the page of its unit."""
     test = record.confirmation
     if test is None:
         return EvidenceView(evidence=record.evidence)
     by_label = tuple((label, test.auc(label)) for label in test.labels)
-    return EvidenceView(evidence=record.evidence, auc=test.auc(), by_label=by_label, pairs=_pairs(test, thumbnails))
+    return EvidenceView(evidence=record.evidence, auc=test.auc(), by_label=by_label, pairs=_pairs(test, pictures))
 
 
-def _pairs(test: Confirmation, thumbnails: Thumbnails) -> tuple[tuple[ScoredImage, ScoredImage], ...]:
-    values = [sample.activation for sample in test.samples]
-    low, high = min(values, default=0.0), max(values, default=0.0)
+def _pairs(test: Confirmation, pictures: PagePictures) -> tuple[tuple[ScoredImage, ScoredImage], ...]:
+    high = max((sample.activation for sample in test.samples), default=0.0)
 
     def tested(sample: ConfirmationSample) -> ScoredImage:
         near_miss = f"near miss: {sample.near_miss} ({sample.control})" if sample.near_miss else ""
         percentile = "" if sample.percentile is None else f"percentile {sample.percentile:.0f}"
+        image = test.images.get(sample.digest)
         return ScoredImage(
-            uri=thumbnails.uri(test.images.get(sample.digest), SIDE),
+            picture=pictures.picture(sample.digest, image.data if image else b""),
             label=sample.label,
             prompt=sample.prompt,
             missing_terms=sample.missing_terms,
             verdict=near_miss or percentile,
             activation=sample.activation,
-            height=(sample.activation - low) / ((high - low) or 1.0),
+            share=share(sample.activation, high),
         )
 
     images = [tested(sample) for sample in test.samples]

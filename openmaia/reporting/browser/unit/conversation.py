@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
-from openmaia.reporting.browser.highlight import Piece, python
-from openmaia.reporting.browser.observation import Block, MeasuredImages, ToolUse, Viewer, tool_uses
+from openmaia.reporting.browser.unit.observation import Block, ImageView, MeasuredImages, ToolUse, Viewer, tool_uses
 from openmaia.runs.records import Turn
 
 
@@ -28,7 +27,6 @@ class TurnView:
     turn: Turn
     prose: tuple[tuple[str, str], ...]
     """The reply without code and list of hypotheses, as pairs of section name and text."""
-    code: tuple[Piece, ...]
     code_lines: int
     hypotheses: HypothesisChanges
     blocks: tuple[Block, ...]
@@ -37,6 +35,14 @@ class TurnView:
     """The images that were measured but not displayed."""
     used: tuple[ToolUse, ...]
     """The calls of tools."""
+
+    @property
+    def highest(self) -> ImageView | None:
+        """The image of the turn with the highest measured activation."""
+        shown = [image for block in self.blocks for image in block.images]
+        shown += [image for measured in self.measured for image in measured.first]
+        known = [image for image in shown if image.activation]
+        return max(known, key=lambda image: image.activation["value"] if image.activation else 0.0, default=None)
 
     @property
     def images(self) -> int:
@@ -51,7 +57,6 @@ def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
         yield TurnView(
             turn=turn,
             prose=tuple(_sections(turn)),
-            code=python(turn.code),
             code_lines=turn.code.count("\n") + 1,
             hypotheses=_changes(before, turn.hypotheses),
             blocks=tuple(viewer.blocks(turn)),

@@ -1,30 +1,26 @@
-"""Prepares the output of an agent's experiments for the HTML page of a unit.
-
-The output of an experiment is called the observation. The page also shows the images that were not displayed in it.
-"""
+"""Prepares the output of an agent's experiments for the page of a unit: texts, displayed images and measured images."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.captions import Captions, arguments, labels, references
-from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.reporting.browser.unit.captions import Captions, arguments, labels, references
+from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
 LINES = 30
 """Number of lines of a text that are shown. The rest is collapsed."""
-FIRST = 24
-"""Number of images of a tool call that are shown. The rest is collapsed."""
-SHOWN_SIDE, MEASURED_SIDE = 144, 72
+DISPLAYED, MEASURED = 16, 8
+"""Number of displayed images of a turn, and of measured images of a call, that are shown. Of the others only the prompts
+and activations are listed, so that a page stays small however many images an experiment makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageView:
     """An image on the page: one that an experiment displayed, or one that its tool calls returned."""
 
-    uri: str
-    """A data URI; empty if the image is not available or the page would become too large."""
+    picture: Picture
     note: str = ""
     """The line that was printed immediately before the image."""
     name: str = ""
@@ -33,6 +29,12 @@ class ImageView:
     """The prompt or the editing instruction; empty if there is none."""
     activation: Mapping[str, float | bool] | None = None
     """The measurement of the image, as the agent saw it; None if there is none."""
+
+    @property
+    def seen(self) -> str:
+        """What the image shows and the activation, for readers who do not see it."""
+        value = f", activation {self.activation['value']:.3g}" if self.activation else ""
+        return f"{self.caption or self.name or 'image'}{value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class Block:
     rest_lines: int = 0
     """Number of lines in `rest`."""
     images: list[ImageView] = field(default_factory=list[ImageView])
+    more: str = ""
+    """The displayed images that are not shown, a line for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,10 @@ class MeasuredImages:
     """The name of the tool that was called."""
     first: tuple[ImageView, ...]
     """The images that are shown."""
-    rest: tuple[ImageView, ...]
-    """The further images, which are collapsed."""
+    rest: str
+    """The further images, a line with activation and prompt for each."""
+    count: int
+    """The number of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,26 +84,23 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Converts the turns of one investigation to the texts and images that the page of its unit shows.
-
-    Its methods take a turn. `blocks` returns the output of the turn's experiment, and `measured` the images of its tool
-    calls that were not displayed.
-    """
+    """Converts the turns of one investigation to the texts and images that the page of its unit shows."""
 
     images: Mapping[str, EncodedImage]
     """The images of the investigation's record, by digest."""
     captions: Captions
     """The prompts and measurements of these images."""
-    thumbnails: Thumbnails
-    """Makes the data URIs of the page."""
+    pictures: PagePictures
+    """The images of the page."""
 
     def blocks(self, turn: Turn) -> list[Block]:
         """Returns the texts and images of a turn's observation, in order.
 
         A single line of at most 100 characters that was printed immediately before an image becomes the image's note.
+        An image that was displayed plain and then with its mask is shown once, with an outline that can be hidden.
         """
         blocks: list[Block] = []
-        announced, text = labels(turn.calls), ""
+        announced, text, shown = labels(turn.calls), "", 0
         for part in turn.observation:
             if isinstance(part, str):
                 text += part
@@ -109,7 +112,12 @@ class Viewer:
                 blocks.append(folded(printed))
             if not blocks or not blocks[-1].images:
                 blocks.append(Block())
-            blocks[-1].images.append(self._displayed(part, label, note))
+            if shown >= DISPLAYED and not _is_again(blocks[-1].images, label):
+                blocks[-1] = replace(blocks[-1], more=f"{blocks[-1].more}{note}  {label}\n")
+                continue
+            before = len(blocks[-1].images)
+            _append(blocks[-1].images, self._displayed(part, label, note))
+            shown += len(blocks[-1].images) - before
         return [*blocks, folded(text)] if text.strip() else blocks
 
     def measured(self, turn: Turn) -> Iterator[MeasuredImages]:
@@ -117,31 +125,69 @@ class Viewer:
         displayed = {name for call in turn.calls if call.name == "display" for name in references(arguments(call))}
         for call in turn.calls:
             entries = [entry for entry in call.entries if entry.id not in displayed and self._is_final(entry)]
-            images = [self._thumbnail(entry) for entry in sorted(entries, key=_activation, reverse=True)]
-            if images:
-                yield MeasuredImages(tool=call.name, first=tuple(images[:FIRST]), rest=tuple(images[FIRST:]))
+            ordered = sorted(entries, key=_activation, reverse=True)
+            if ordered:
+                yield MeasuredImages(
+                    tool=call.name,
+                    first=tuple(self.measured_image(entry, with_mask=False) for entry in ordered[:MEASURED]),
+                    rest="\n".join(map(self._line, ordered[MEASURED:])),
+                    count=len(ordered),
+                )
+
+    def _line(self, entry: ImageEntry) -> str:
+        value = "" if entry.activation is None else f"{entry.activation['value']:.4g}"
+        return f"{value:>9}  {self.captions.texts.get(entry.id, '') or entry.id}"
+
+    def measured_image(self, entry: ImageEntry, *, with_mask: bool = True) -> ImageView:
+        """Returns the image of an entry with its caption and activation."""
+        return ImageView(
+            picture=self._picture(entry, with_mask=with_mask),
+            name=entry.id,
+            caption=self.captions.texts.get(entry.id, ""),
+            activation=entry.activation,
+        )
+
+    def _picture(self, entry: ImageEntry, *, with_mask: bool = True) -> Picture:
+        image = self.images.get(entry.original)
+        return self.pictures.picture(entry.original, image.data if image else b"", entry.mask if with_mask else None)
 
     def _is_final(self, entry: ImageEntry) -> bool:
         """Returns whether the entry is the last one of its image. A call that measures an image adds a later entry."""
         return entry.activation is not None or entry.id not in self.captions.measured
 
     def _displayed(self, image: EncodedImage, label: str, note: str) -> ImageView:
-        entry = self.captions.entries.get(label.strip("[]").partition(",")[0])
+        name, _, view = label.strip("[]").partition(", ")
+        entry = self.captions.entries.get(name)
+        if entry and entry.original in self.images:
+            picture = self._picture(entry, with_mask=view == "masked")
+        else:
+            picture = self.pictures.picture(image.digest, self.images.get(image.digest, image).data)
         return ImageView(
-            uri=self.thumbnails.uri(self.images.get(image.digest, image), SHOWN_SIDE),
+            picture=picture,
             note=note,
             name=label.strip("[]"),
             caption=self.captions.texts.get(entry.id, "") if entry else "",
             activation=entry.activation if entry else None,
         )
 
-    def _thumbnail(self, entry: ImageEntry) -> ImageView:
-        return ImageView(
-            uri=self.thumbnails.uri(self.images.get(entry.original), MEASURED_SIDE, entry.mask),
-            name=entry.id,
-            caption=self.captions.texts.get(entry.id, ""),
-            activation=entry.activation,
-        )
+
+def _is_again(images: list[ImageView], label: str) -> bool:
+    """Returns whether a label names the image that was displayed last."""
+    return bool(images) and images[-1].name.partition(",")[0] == label.strip("[]").partition(",")[0]
+
+
+def _append(images: list[ImageView], image: ImageView) -> None:
+    """Appends an image, or outlines the previous one if it is the same image without its mask."""
+    before = images[-1] if images else None
+    if (
+        before
+        and not image.note
+        and before.picture.number is not None
+        and before.picture.number == image.picture.number
+    ):
+        images[-1] = replace(before, picture=replace(before.picture, outline=image.picture.outline), name=image.name)
+    else:
+        images.append(image)
 
 
 def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:

@@ -1,0 +1,149 @@
+"""Writes the data files of the table: columns of numbers, and shards of texts, as calls of the script of the page.
+
+Pages that are opened from a folder may not fetch files, but may run scripts of the same folder. Each file is therefore one
+call with a JSON string, which browsers parse faster than a literal of JavaScript.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openmaia.evaluation.verdict import CONTROLS, Verdict
+from openmaia.reporting.browser.rows import STOPS, RunSummary, UnitRow
+from openmaia.runs.records import dumps
+
+SHARD = 2_000
+"""Number of rows in a file of texts."""
+VERDICTS = tuple(verdict.value for verdict in Verdict)
+CONTROL_NAMES = tuple(CONTROLS.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataColumn:
+    """A column of the table that the page of the browser can show, filter and sort."""
+
+    title: str
+    """The heading; empty for a column that is not shown by itself."""
+    value: Callable[[UnitRow], float | int | None]
+    hint: str = ""
+    names: tuple[str, ...] = ()
+    """The names of categories: the values are positions in it. Empty for numbers."""
+    visible: bool = False
+    """Whether the table shows it at first."""
+    score: bool = False
+    """Whether the values are between 0 and 1, so that they have a bar."""
+
+
+def _of_scores(name: str) -> Callable[[UnitRow], float | None]:
+    return lambda row: _rounded(row.scores.get(name))
+
+
+def _of_header(name: str) -> Callable[[UnitRow], float | None]:
+    return lambda row: _rounded(row.header.get(name))
+
+
+def _of_worst(name: str) -> Callable[[UnitRow], float | None]:
+    return lambda row: _rounded(getattr(row.verdict.worst, name)) if row.verdict.worst else None
+
+
+def _position(value: str, names: Sequence[str]) -> int | None:
+    return names.index(value) if value in names else None
+
+
+COLUMNS: Mapping[str, DataColumn] = {
+    "verdict": DataColumn(title="Verdict", value=lambda row: VERDICTS.index(row.verdict.verdict.value), names=VERDICTS, visible=True),
+    "worst": DataColumn(title="Worst control", value=_of_worst("auc"), visible=True, score=True, hint="AUC against the control that the description tells apart worst, with its 95 % interval"),
+    "low": DataColumn(title="", value=_of_worst("low")),
+    "high": DataColumn(title="", value=_of_worst("high")),
+    "images": DataColumn(title="", value=_of_worst("positive")),
+    "controls": DataColumn(title="", value=_of_worst("control")),
+    "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, CONTROL_NAMES) if row.verdict.worst else None, names=CONTROL_NAMES, hint="The worst control"),
+    "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
+    "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
+    "auc": DataColumn(title="AUC", value=_of_scores("auc"), score=True, hint="Images of the description against matched neutral images"),
+    "shuffled": DataColumn(title="Shuffled", value=_of_scores("auc_other"), visible=True, score=True, hint="Control: the AUC of the descriptions of other units of the layer for this unit"),
+    "photographs": DataColumn(title="Photographs", value=_of_scores("auc_random"), score=True, hint="AUC against photographs"),
+    "unrelated": DataColumn(title="Unrelated", value=_of_scores("auc_unrelated"), score=True, hint="AUC against images of unrelated prompts"),
+    "positive": DataColumn(title="Positive", value=_of_scores("positive"), hint="Mean activation on images of the description"),
+    "neutral": DataColumn(title="Neutral", value=_of_scores("neutral"), hint="Mean activation on images without its words"),
+    "turns": DataColumn(title="Turns", value=_of_header("turns")),
+    "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
+    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STOPS), names=STOPS, hint="How the investigation ended"),
+}  # fmt: skip
+"""The columns in the order of the table, under the names that queries use."""
+
+
+def data_files(
+    summaries: Sequence[RunSummary], version: str, strips: Callable[[UnitRow], bool]
+) -> Iterator[tuple[str, bytes]]:
+    """Yields name and content of each data file of the table.
+
+    Args:
+        summaries: The runs of the report.
+        version: Identifies the state of the data. A page that follows a sweep loads them again if it changes.
+        strips: Returns whether the images of a row's exemplars exist.
+    """
+    rows = [row for summary in summaries for row in summary.rows]
+    yield "table.js", call("receive", dumps(_table(rows, version, strips)))
+    for shard, first in enumerate(range(0, len(rows), SHARD)):
+        texts = [_texts(row) for row in rows[first : first + SHARD]]
+        yield f"texts-{shard}.js", call(f"receiveTexts({shard}, ", dumps(texts))
+
+
+def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bool]) -> dict[str, Any]:
+    places = {_place(row): None for row in rows}
+    numbers = {place: number for number, place in enumerate(places)}
+    own = [numbers[_place(row)] for row in rows]
+    columns: dict[str, Any] = {
+        "place": {"values": own},
+        "index": {"values": [row.unit.index for row in rows]},
+        "replicate": {"values": [row.investigation.replicate for row in rows]},
+        "unit": {"values": list(range(len(rows)))},
+        "run": {"values": own},
+        "labels": {"values": _ranks(rows)},
+        "page": {"values": [int(bool(row.header)) for row in rows]},
+        "strip": {"values": [int(strips(row)) for row in rows]},
+    }
+    for name, column in COLUMNS.items():
+        facts = {key: getattr(column, key) for key in ("title", "hint", "names", "visible", "score")}
+        columns[name] = {key: value for key, value in facts.items() if value} | {
+            "values": [column.value(row) for row in rows]
+        }
+    return {
+        "version": version,
+        "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
+        "columns": columns,
+        "order": list(COLUMNS),
+        "shard": SHARD,
+        "shards": -(-len(rows) // SHARD),
+    }
+
+
+def _place(row: UnitRow) -> tuple[str, str, str, str]:
+    return row.run, row.unit.target, row.unit.layer, row.stem.rpartition("/")[0] + "/"
+
+
+def _ranks(rows: Sequence[UnitRow]) -> list[int | None]:
+    """Returns the rank of each row in the order of its labels; None without labels."""
+    labels = [(", ".join(row.header.get("labels") or ())).casefold() for row in rows]
+    ranks = {text: rank for rank, text in enumerate(sorted(set(labels) - {""}))}
+    return [ranks.get(text) for text in labels]
+
+
+def _texts(row: UnitRow) -> list[Any]:
+    header = row.header
+    return [header.get("labels") or [], header.get("description") or "", row.damage or row.cause, row.verdict.reason]
+
+
+def _rounded(value: float | int | None) -> float | int | None:
+    """Returns a number with 4 digits, which keeps the data files small. NaN becomes None."""
+    if value is None or isinstance(value, int):
+        return value
+    return float(f"{value:.4g}") if value == value else None
+
+
+def call(function: str, text: str) -> bytes:
+    """Returns a script that calls a function of `openmaia` with a text, after the arguments that `function` may hold."""
+    opening = function if "(" in function else f"{function}("
+    return f"openmaia.{opening}{json.dumps(text)});\n".encode()

@@ -1,0 +1,150 @@
+"""The pages and data files of a report about one or several runs, each rendered when it is asked for."""
+
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
+from openmaia.evaluation.verdict import Verdict
+from openmaia.reporting.browser.agents import AgentCharts, agent_charts
+from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
+from openmaia.reporting.browser.pages import APPLICATIONS, render
+from openmaia.reporting.browser.rows import RunSummary, UnitRow, rows, summary
+from openmaia.reporting.browser.sheets import RunSheets, of_run
+from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
+from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.runs.files import safe
+from openmaia.runs.run import EVALUATION, Run
+
+INDEX_BYTES = 2_400_000
+"""Maximum size of the images of the cards, in bytes."""
+SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "map.js", "index.js")
+
+
+class Report:
+    """The report of runs, as they are when it is made. The first run holds the pages of applications.
+
+    Args:
+        runs: The runs. Raises ValueError if there are none.
+        live: Whether a server renders it, so that the first page follows the runs.
+    """
+
+    def __init__(self, runs: Sequence[Run], *, live: bool = False):
+        if not runs:
+            raise ValueError("no run was given; give at least one to report on")
+        self.runs = list(_folders(runs))
+        self.live = live
+        self.summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in self.runs]
+
+    @cached_property
+    def pages(self) -> dict[str, UnitPage]:
+        """The page of each finished investigation by its path, relative to report/."""
+        made: dict[str, UnitPage] = {}
+        for (run, *_), one in zip(self.runs, self.summaries, strict=True):
+            made |= {page.row.page: page for page in _pages(run, one)}
+        return made
+
+    @cached_property
+    def sheets(self) -> dict[str, RunSheets]:
+        """The contact sheets by the name of the run."""
+        named = zip(self.runs, self.summaries, strict=True)
+        return {name: of_run(run, name, folder, one.rows) for (run, name, folder), one in named}
+
+    @cached_property
+    def charts(self) -> dict[str, AgentCharts]:
+        """The charts of the agents by the name of the run."""
+        return {
+            one.name: agent_charts(one.agents, f"{folder.removesuffix('units/')}figures/")
+            for (_, _, folder), one in zip(self.runs, self.summaries, strict=True)
+        }
+
+    @property
+    def tabs(self) -> list[tuple[str, str]]:
+        """Address and title of each page that the first page links to."""
+        files = self.runs[0][0].files
+        pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
+        applications = [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages if page.endswith(".html")]  # fmt: skip
+        own = [("index.html", "Descriptions"), ("run.html", "Costs, agents, reliability")]
+        return [*own, ("papers.html", "Beside the papers"), *applications]
+
+    def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
+        """Renders the first page. `summaries` replaces those of the report where a record could not be shown."""
+        shown = summaries or self.summaries
+        several = len(shown) > 1
+        pictures = PagePictures(INDEX_BYTES)
+        gallery = [
+            card
+            for (run, *_), one in zip(self.runs, shown, strict=True)
+            for card in cards(run, one, CARDS_BESIDE if several else CARDS, pictures)
+        ]
+        counts = [(verdict.value, sum(one.verdicts[verdict] for one in shown)) for verdict in Verdict]
+        return render(
+            "index.html.j2",
+            top="",
+            scripts=SCRIPTS,
+            summaries=shown,
+            targets=sorted({target for one in shown for target in one.targets}),
+            layers=sorted({row.unit.layer for one in shown for row in one.rows}),
+            counts=[(name, count) for name, count in counts if count],
+            cards=gallery,
+            is_collage=any(one.is_collage for one in shown),
+            pages=self.tabs,
+            live=self.live,
+        )
+
+    def run_page(self) -> bytes:
+        """Renders the page about costs, agents and reliability."""
+        return render(
+            "run.html.j2",
+            top="",
+            summaries=self.summaries,
+            agents=self.charts,
+            exemplars=self.sheets,
+            pages=self.tabs,
+            blind={name: warning(name) for name in ("auc", "auc_minus_other", "difference")},
+            sanity=[(NAMES[name], tests) for name, tests in measured_results().items()],
+        )
+
+
+def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
+    """Yields each run with a unique name. Runs of the same name are numbered."""
+    taken: set[str] = set()
+    for run in runs:
+        same = sum(name == run.name or name.startswith(f"{run.name} (") for name in taken)
+        name = f"{run.name} ({same + 1})" if same else run.name
+        yield run, name
+        taken.add(name)
+
+
+def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
+    """Yields each run with its unique name and the folder of its unit pages, relative to report/."""
+    for number, (run, name) in enumerate(named(runs)):
+        yield run, name, f"runs/{safe(name)}/units/" if number else "units/"
+
+
+def _pages(run: Run, one: RunSummary) -> Iterator[UnitPage]:
+    done = sorted((row for row in one.rows if row.header), key=lambda row: row.investigation)
+
+    def link(row: UnitRow, place: int) -> tuple[str, str] | None:
+        """Returns file name and title of the page at that position; None if it is of another layer."""
+        other = done[place] if 0 <= place < len(done) else None
+        if other is None or (other.unit.target, other.unit.layer) != (row.unit.target, row.unit.layer):
+            return None
+        return other.page.rsplit("/", 1)[-1], other.name
+
+    for place, row in enumerate(done):
+        near: Neighbours = (link(row, place - 1), link(row, place + 1))
+        yield UnitPage(run=run, row=row, near=near, near_file="")
+
+
+def stamp(page: UnitPage) -> list[Any]:
+    """Returns the times of the files that a page is made from; empty on an object store, where they are unreliable."""
+    root, own = page.run.investigations.local, page.run.files.local
+    if root is None or own is None:
+        return []
+    row = page.row
+    stem = f"{safe(row.unit.target)}/{safe(row.unit.layer)}/{row.unit.index}-{row.investigation.replicate}.parquet"
+    paths = (root / "records" / stem, own / EVALUATION / stem)
+    return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]

@@ -1,0 +1,138 @@
+"""Serves the report of runs from this machine to this machine. Pages are rendered on demand, and nothing is written."""
+
+import hashlib
+import json
+import mimetypes
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from openmaia.core.errors import OpenMaiaError
+from openmaia.reporting.browser.agents import chart_files
+from openmaia.reporting.browser.data import call, data_files
+from openmaia.reporting.browser.pages import ASSETS, assets
+from openmaia.reporting.browser.papers import papers_files
+from openmaia.reporting.browser.report import Report
+from openmaia.reporting.browser.unit.page import render_unit
+from openmaia.runs.run import Run
+from openmaia.runs.state import RunCounts, counts
+
+HOSTS = ("127.0.0.1", "localhost")
+"""The names under which the server answers. Others are refused, so that no web page can reach it under its own name."""
+VIEW_BYTES = 12_000_000
+"""Maximum size of all images on a page of a unit, in bytes."""
+EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
+"""A WebP image of one pixel, for units without exemplars."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+
+
+class LiveSite:
+    """The files of a report that follows its runs: they are those of the runs as they are when they are asked for."""
+
+    def __init__(self, runs: Sequence[Run]):
+        self._runs = runs
+        self._lock = threading.Lock()
+        self._version: str = ""
+        self._files: dict[str, Callable[[], bytes]] = {}
+        self._figures: dict[str, bytes] = {}
+        self._refresh()
+
+    def file(self, path: str) -> bytes | None:
+        """Returns the content of a file of the report, or None if there is none.
+
+        Args:
+            path: Its decoded address, relative to the index.
+        """
+        if path == "data/live.js":
+            return call("receiveLive", json.dumps(self._live()))
+        if path in ("", "index.html", "data/table.js"):
+            self._refresh()
+        report = self._report
+        if path in report.pages:
+            return render_unit(report.pages[path], VIEW_BYTES).html
+        page = report.pages.get(path.removesuffix(".webp") + ".html") if path.endswith(".webp") else None
+        if page:
+            return render_unit(page, 0).strip or EMPTY
+        if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
+            return self._runs[0].files.read(f"report/{path}")
+        made = self._files.get(path or "index.html")
+        if made:
+            return made()
+        return self._figure(path) if path.startswith("papers") or "figures/" in path else None
+
+    def _refresh(self) -> None:
+        """Reads the runs again if they have changed."""
+        with self._lock:
+            version = _state_hash(list(map(counts, self._runs)))
+            if version == self._version:
+                return
+            report = Report(self._runs, live=True)
+            tables = dict(data_files(report.summaries, version, lambda row: bool(row.header)))
+            fixed = {f"data/{name}": data for name, data in tables.items()}
+            fixed |= {f"{ASSETS}/{name}": data for name, data in assets().items()}
+            files: dict[str, Callable[[], bytes]] = {name: partial(bytes, data) for name, data in fixed.items()}
+            sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
+            files |= {sheet.page: sheet.rendered for sheet in sheets}
+            files |= {"index.html": report.index, "run.html": report.run_page}
+            self._version, self._report, self._files = version, report, files
+            self._figures = {}
+
+    def _figure(self, path: str) -> bytes | None:
+        """Returns the page beside the papers or a file of a figure. They are made together when one is asked for."""
+        report = self._report
+        with self._lock:
+            if not self._figures:
+                self._figures = papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
+                for charts in report.charts.values():
+                    self._figures |= chart_files(charts)
+            return self._figures.get(path)
+
+    def _live(self) -> dict[str, Any]:
+        found = list(map(counts, self._runs))
+        texts = [
+            f"{one.name}: {one.done} of {one.planned} done, {len(one.running)} running, {one.evaluated} evaluated"
+            for one in found
+            if one.done < one.planned or one.running
+        ]
+        return {"version": _state_hash(found), "text": "; ".join(texts)}
+
+
+def _state_hash(found: Sequence[RunCounts]) -> str:
+    state = [[one.name, one.planned, one.done, one.failed, one.evaluated, len(one.running)] for one in found]
+    return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
+
+
+def application(runs: Sequence[Run]) -> Starlette:
+    """Returns the ASGI application that serves the report of runs. It only reads.
+
+    Raises:
+        ValueError: There are no runs.
+    """
+    site = LiveSite(runs)
+
+    def answer(request: Request) -> Response:
+        path: str = request.path_params["path"]
+        try:
+            data = site.file(path)
+        except OpenMaiaError as error:
+            return Response(error.message, 500, HEADERS, "text/plain")
+        if data is None:
+            return Response("There is no such page.", 404, HEADERS, "text/plain")
+        kind = mimetypes.guess_type(path or "index.html")[0] or "application/octet-stream"
+        return Response(data, 200, HEADERS, kind)
+
+    routes = [Route("/{path:path}", answer, methods=["GET"])]
+    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))])

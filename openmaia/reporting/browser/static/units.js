@@ -1,0 +1,159 @@
+"use strict";
+// The units of a report in memory: columns, texts, the query language and the sort orders. It knows nothing of the page.
+// Data files call `openmaia.receive` and `openmaia.receiveTexts`: pages opened from a folder cannot use fetch().
+const openmaia = { table: null, texts: [], listeners: [] };
+
+openmaia.receive = (json) => {
+  const data = JSON.parse(json);
+  const columns = {};
+  for (const [name, column] of Object.entries(data.columns)) {
+    const values = Float64Array.from(column.values, (value) => (value === null ? NaN : value));
+    columns[name] = { ...column, values };
+  }
+  openmaia.table = { ...data, columns, size: columns.place.values.length, orders: new Map(), loaded: 0 };
+  openmaia.texts = new Array(openmaia.table.size);
+  openmaia.tell("table");
+};
+
+openmaia.receiveTexts = (shard, json) => {
+  const first = shard * openmaia.table.shard;
+  for (const [at, [labels, description, cause, reason]] of JSON.parse(json).entries()) {
+    const row = first + at;
+    const search = [openmaia.name(row), ...labels, description, cause].join("\n").toLowerCase();
+    openmaia.texts[row] = { labels, description, cause, reason, search };
+  }
+  openmaia.table.loaded += 1;
+  openmaia.tell("texts");
+};
+
+openmaia.receiveLive = (json) => { openmaia.live = JSON.parse(json); };
+
+openmaia.tell = (what) => openmaia.listeners.forEach((listener) => listener(what));
+
+// Loads a data file of the report by a script element.
+openmaia.load = (address) =>
+  new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = address;
+    script.onload = () => { script.remove(); resolve(); };
+    script.onerror = () => { script.remove(); reject(new Error(`${address} cannot be read`)); };
+    document.head.append(script);
+  });
+
+openmaia.value = (row, name) => openmaia.table.columns[name].values[row];
+
+// The name of a category, such as the verdict; "" if the column has no value.
+openmaia.word = (row, name) => openmaia.table.columns[name].names[openmaia.value(row, name)] ?? "";
+
+openmaia.place = (row) => openmaia.table.places[openmaia.value(row, "place")];
+
+openmaia.name = (row) => {
+  const replicate = openmaia.value(row, "replicate");
+  return `${openmaia.place(row).layer}/${openmaia.value(row, "index")}${replicate ? ` #${replicate}` : ""}`;
+};
+
+// The address of the files of a row without suffix: the page, and the strip of its exemplars.
+openmaia.stem = (row) =>
+  `${openmaia.place(row).folder}${openmaia.value(row, "index")}-${openmaia.value(row, "replicate")}`;
+
+openmaia.href = (row) => (openmaia.value(row, "page") ? `${openmaia.stem(row)}.html` : "");
+
+// -- queries --------------------------------------------------------------------------------------------------------
+
+const COMPARISONS = {
+  ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
+};
+
+// Splits `stripes "on grass" auc>0.8 verdict:weak -blue` into tests of rows. A word is searched in names and texts.
+openmaia.parse = (query) => {
+  const tests = [];
+  for (const [, minus, quoted, plain] of query.matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
+    const test = quoted === undefined ? tokenTest(plain) : wordTest(quoted);
+    if (test) tests.push(minus ? (row) => !test(row) : test);
+  }
+  return tests;
+};
+
+function tokenTest(token) {
+  const compared = token.match(/^([a-z_ ]+)(>=|<=|>|<|=)(-?[\d.]+(?:e-?\d+)?)$/i);
+  const column = compared && openmaia.table.columns[compared[1].toLowerCase()];
+  if (column && !column.names) {
+    const [compare, limit, values] = [COMPARISONS[compared[2]], Number(compared[3]), column.values];
+    return (row) => compare(values[row], limit);
+  }
+  const named = token.match(/^([a-z]+):(.+)$/i);
+  return named ? categoryTest(named[1].toLowerCase(), named[2].toLowerCase()) ?? wordTest(token) : wordTest(token);
+}
+
+function categoryTest(name, text) {
+  const wanted = text.replaceAll("_", " ");
+  if (name === "layer" || name === "run") {
+    const chosen = openmaia.table.places.map((place) => place[name].toLowerCase() === text);
+    return (row) => chosen[openmaia.value(row, "place")];
+  }
+  const column = openmaia.table.columns[name];
+  if (!column?.names) return null;
+  const chosen = column.names.map((each) => each.toLowerCase() === wanted);
+  return (row) => chosen[column.values[row]] === true;
+}
+
+function wordTest(text) {
+  const word = text.toLowerCase();
+  if (!word) return null;
+  return (row) => openmaia.texts[row]?.search.includes(word) ?? false;
+}
+
+// -- order ----------------------------------------------------------------------------------------------------------
+
+// All rows in ascending order of a column, those without a value last, and the number of those with one.
+openmaia.order = (name) => {
+  const { orders, columns, size } = openmaia.table;
+  if (!orders.has(name)) {
+    const { values } = columns[name];
+    const known = [], missing = [];
+    for (let row = 0; row < size; row += 1) (Number.isNaN(values[row]) ? missing : known).push(row);
+    const sorted = Uint32Array.from(known).sort((a, b) => values[a] - values[b] || a - b);
+    orders.set(name, { sorted, missing });
+  }
+  return orders.get(name);
+};
+
+// The numbers of the rows that match the query, sorted. Rows without a value come last, whichever way the others go.
+openmaia.select = (query, name, isDescending) => {
+  const { sorted, missing } = openmaia.order(name);
+  const excluded = new Uint8Array(openmaia.table.size);
+  for (const test of openmaia.parse(query)) {
+    for (let row = 0; row < excluded.length; row += 1) if (!excluded[row] && !test(row)) excluded[row] = 1;
+  }
+  const rows = [];
+  for (let at = 0; at < sorted.length; at += 1) {
+    const row = sorted[isDescending ? sorted.length - 1 - at : at];
+    if (!excluded[row]) rows.push(row);
+  }
+  for (const row of missing) if (!excluded[row]) rows.push(row);
+  return rows;
+};
+
+// -- CSV ------------------------------------------------------------------------------------------------------------
+
+// Texts that a spreadsheet would take for a formula get an apostrophe.
+openmaia.csvCell = (value) => {
+  if (typeof value === "number") return Number.isNaN(value) ? "" : String(value);
+  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+openmaia.csv = (rows) => {
+  const { columns } = openmaia.table;
+  const names = openmaia.table.order.filter((name) => columns[name].title);
+  const lines = [["run", "target", "layer", "index", "replicate", "labels", "description", ...names]];
+  for (const row of rows) {
+    const place = openmaia.place(row), text = openmaia.texts[row] ?? { labels: [], description: "" };
+    const values = names.map((name) => (columns[name].names ? openmaia.word(row, name) : openmaia.value(row, name)));
+    lines.push([
+      place.run, place.target, place.layer, openmaia.value(row, "index"), openmaia.value(row, "replicate"),
+      text.labels.join("; "), text.description, ...values,
+    ]);
+  }
+  return lines.map((cells) => cells.map(openmaia.csvCell).join(",")).join("\r\n");
+};

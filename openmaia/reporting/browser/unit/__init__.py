@@ -1,0 +1,1 @@
+"""The page of a unit: its claims with the images that support them, and the conversation."""

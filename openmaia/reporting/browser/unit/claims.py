@@ -1,0 +1,127 @@
+"""Prepares the claims of a unit's page: each label with its test images, and the turns that support it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from openmaia.core.images import EncodedImage
+from openmaia.reporting.browser.unit.captions import arguments
+from openmaia.reporting.browser.unit.observation import ImageView, Viewer
+from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
+from openmaia.runs.records import ImageEntry, Record, Turn
+
+TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
+"""Numbers of images that are shown: of a label's test, of a supporting turn, and of the dataset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportingTurn:
+    """The measurements of one turn on images that are about a label."""
+
+    turn: int
+    """The number of the turn, from 1."""
+    images: tuple[ImageView, ...]
+    """The most activating of these images."""
+    count: int
+    mean: float
+    others: int
+    """Number of the other images that the turn measured."""
+    others_mean: float | None
+
+    @property
+    def text(self) -> str:
+        """The measurements in words."""
+        noun = "image" if self.count == 1 else "images"
+        versus = f", {self.others} others {self.others_mean:.3g}" if self.others_mean is not None else ""
+        return f"{self.count} {noun} of it, mean activation {self.mean:.3g}{versus}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimView:
+    """A label of the answer, its test, and what supports it."""
+
+    label: str
+    tested: tuple[ScoredImage, ...] = ()
+    """Test images that were generated from the label."""
+    auc: float | None = None
+    """Its AUC against matched neutral images; None if it was not tested."""
+    support: tuple[SupportingTurn, ...] = ()
+    listed: tuple[int, ...] = ()
+    """The numbers of the turns whose hypotheses contain the label."""
+
+
+def claims(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
+    """Returns the labels of a record, in order, each with its test images and its supporting turns."""
+    return tuple(_claim(label, record, evaluation, viewer) for label in record.labels)
+
+
+def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> ClaimView:
+    tested = [image for image in evaluation.positive if image.label == label] if evaluation else []
+    by_label: dict[str, float | None] = (evaluation.scores.get("auc_by_label") or {}) if evaluation else {}
+    return ClaimView(
+        label=label,
+        tested=tuple(sorted(tested[:TESTED], key=lambda image: -image.activation)),
+        auc=by_label.get(label),
+        support=tuple(_support(label, record.turns, viewer)),
+        listed=tuple(turn.index + 1 for turn in record.turns if any(_holds(each, label) for each in turn.hypotheses)),
+    )
+
+
+def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[SupportingTurn]:
+    for turn in turns:
+        measured = {entry.id: entry for call in turn.calls for entry in call.entries if entry.activation}
+        about = [entry for entry in measured.values() if _is_about(entry, label, viewer)]
+        if not about:
+            continue
+        about.sort(key=_value, reverse=True)
+        own = {entry.id for entry in about}
+        others = [_value(entry) for entry in measured.values() if entry.id not in own]
+        yield SupportingTurn(
+            turn=turn.index + 1,
+            images=tuple(viewer.measured_image(entry) for entry in about[:SUPPORTING]),
+            count=len(about),
+            mean=fmean(map(_value, about)),
+            others=len(others),
+            others_mean=fmean(others) if others else None,
+        )
+
+
+def _is_about(entry: ImageEntry, label: str, viewer: Viewer) -> bool:
+    """Returns whether an image tests a label: the agent said so, or its prompt contains the words of the label."""
+    if entry.hypothesis:
+        return not entry.hypothesis.startswith("not ") and _holds(entry.hypothesis, label)
+    return _holds(viewer.captions.texts.get(entry.id, ""), label)
+
+
+def _holds(text: str, label: str) -> bool:
+    words = _words(label)
+    return bool(words.strip()) and words in _words(text)
+
+
+def _words(text: str) -> str:
+    return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
+
+
+def _value(entry: ImageEntry) -> float:
+    return float(entry.activation["value"]) if entry.activation else 0.0
+
+
+def top_entries(record: Record) -> Sequence[ImageEntry]:
+    """Returns the unit's top exemplars in the order of the dataset's ranks; empty if the agent did not request them."""
+    for call in (call for turn in record.turns for call in turn.calls):
+        if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
+            return call.entries
+    return ()
+
+
+def exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
+    """Returns at most `count` of the unit's top exemplars with outlines where the unit responds."""
+    return tuple(viewer.measured_image(entry) for entry in top_entries(record)[:count])
+
+
+def exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
+    """Returns the images of the unit's top exemplars with their packed masks."""
+    images = record.images
+    found = [(images.get(entry.original), entry.mask) for entry in top_entries(record)[:count]]
+    return [(image, mask) for image, mask in found if image is not None and image.data]

@@ -1,0 +1,100 @@
+"""Renders the page of an investigation, and the strip of its exemplars for the table."""
+
+from dataclasses import dataclass
+
+from openmaia.core.errors import StoreError
+from openmaia.reporting.browser.pages import render
+from openmaia.reporting.browser.rows import UnitRow
+from openmaia.reporting.browser.thumbnails import strip
+from openmaia.reporting.browser.unit.captions import Captions
+from openmaia.reporting.browser.unit.claims import claims, exemplars
+from openmaia.reporting.browser.unit.conversation import conversation
+from openmaia.reporting.browser.unit.evidence import evidence_view
+from openmaia.reporting.browser.unit.observation import Viewer
+from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.reporting.browser.unit.scored import evaluation_view
+from openmaia.reporting.totals import costs
+from openmaia.runs.records import Record, Stop
+from openmaia.runs.run import EVALUATION, Run
+
+Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
+"""Address and title of the previous and of the next page of the layer; None if there is none."""
+LAST_WORDS = 600
+"""Maximum length of the agent's last words on the page of an abstention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPage:
+    """The page of one investigation."""
+
+    run: Run
+    row: UnitRow
+    near: Neighbours
+    near_file: str
+    """The data file with the similar descriptions; empty if there is none."""
+
+    @property
+    def top(self) -> str:
+        """The way from the page to the folder of the report."""
+        return "../" * self.row.page.count("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedUnit:
+    """The files of one investigation."""
+
+    html: bytes
+    strip: bytes = b""
+    """The image of its exemplars; empty without exemplars."""
+    damage: str = ""
+    """The reason why the page does not show the record; empty if it does."""
+
+
+def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
+    """Renders a page.
+
+    Args:
+        page: The page.
+        allowance: Maximum size of all images on the page, in bytes.
+    """
+    try:
+        record = page.run.record(page.row.investigation)
+        evaluation = page.run.artifact(EVALUATION, page.row.investigation)
+        return RenderedUnit(html=_html(page, record, evaluation, allowance), strip=strip(record))
+    except StoreError as error:
+        html = render("damaged.html.j2", row=page.row, damage=error.message, top=page.top)
+        return RenderedUnit(html=html, damage=f"cannot be shown: {error.message}")
+
+
+def _html(page: UnitPage, record: Record, evaluation: bytes | None, allowance: int) -> bytes:
+    pictures = PagePictures(allowance)
+    viewer = Viewer(record.images, Captions.of(record), pictures)
+    # The order decides which images fit: those that the answer rests on come before those of the conversation.
+    top = exemplars(record, viewer)
+    tested = evaluation_view(evaluation, pictures) if evaluation is not None else None
+    generator = record.config.get("generator")
+    return render(
+        "unit.html.j2",
+        top=page.top,
+        scripts=("unit.js",),
+        row=page.row,
+        record=record,
+        costs=costs([page.row.header]),
+        exemplars=top,
+        evaluation=tested,
+        claims=claims(record, tested, viewer),
+        evidence=evidence_view(record, pictures),
+        turns=list(conversation(record.turns, viewer)),
+        last_words=_last_words(record),
+        near=page.near,
+        near_file=page.near_file,
+        is_collage=bool(generator) and generator["kind"] == "collage",
+    )
+
+
+def _last_words(record: Record) -> str:
+    """Returns the end of the last reply of an investigation without an answer; empty with an answer."""
+    if record.stop is Stop.ANSWER or not record.turns:
+        return ""
+    text = record.turns[-1].reply.strip()
+    return text if len(text) <= LAST_WORDS else f"…{text[-LAST_WORDS:]}"

@@ -1,0 +1,128 @@
+"""The pictures of a page. Each image is stored once as it is in the record, and masks are outlines drawn above it."""
+
+import base64
+import io
+import struct
+from dataclasses import dataclass
+from functools import cache
+
+import contourpy
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from openmaia.core.images import FORMATS
+
+OUTLINE_SIDE = 48
+"""Side of the grid on which the outline of a mask is traced."""
+PREFIX = "data:image/webp;base64,"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """An image on a page."""
+
+    number: int | None
+    """The number of the image on the page; None if it was not stored or the page would become too large."""
+    uri: str = ""
+    """Its data URI at its first occurrence. Later ones are copied by the script of the page."""
+    outline: str = ""
+    """The outline of the mask as an SVG path in a square of side 100; empty without a mask."""
+
+
+MISSING = Picture(number=None)
+
+
+class PagePictures:
+    """The images of one page, up to a maximum total size."""
+
+    def __init__(self, allowance: int):
+        """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
+        self.left = allowance
+        self._numbers: dict[str, int] = {}
+        self._outlines: dict[tuple[str, bytes], str] = {}
+
+    def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
+        """Returns an image with the outline of its mask.
+
+        Args:
+            digest: The key of the image: equal digests share one data URI.
+            data: The image file; empty if it was not stored.
+            mask: One bit per pixel, packed row by row.
+        """
+        if not data:
+            return MISSING
+        number, uri = self._numbers.get(digest), ""
+        if number is None:
+            uri = PREFIX + base64.b64encode(data).decode()
+            if len(uri) > self.left:
+                return MISSING
+            self.left -= len(uri)
+            number = self._numbers[digest] = len(self._numbers)
+        return Picture(number=number, uri=uri, outline=self._outline(digest, data, mask) if mask else "")
+
+    def _outline(self, digest: str, data: bytes, mask: bytes) -> str:
+        key = (digest, mask)
+        if key not in self._outlines:
+            self._outlines[key] = mask_outline(mask, *_size(data))
+        return self._outlines[key]
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Returns width and height of an image, or zeros if it cannot be read. Only its header is read."""
+    if data[:4] == b"RIFF" and data[12:16] == b"VP8 ":
+        width, height = struct.unpack("<HH", data[26:30])
+        return width & 0x3FFF, height & 0x3FFF
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return image.size
+    except (OSError, ValueError, SyntaxError):
+        return 0, 0
+
+
+def mask_outline(mask: bytes, width: int, height: int) -> str:
+    """Returns the outline of a packed mask as an SVG path in a square of side 100.
+
+    Args:
+        mask: One bit per pixel, packed row by row.
+        width: Width of the image in pixels.
+        height: Height of the image in pixels.
+
+    Returns:
+        The path; empty if the mask does not fit the size, or covers nothing.
+    """
+    if not mask or len(mask) != height * ((width + 7) // 8):
+        return ""
+    rows = np.frombuffer(mask, dtype=np.uint8).reshape(height, -1)
+    bits = np.unpackbits(rows, axis=1, count=width) * np.uint8(255)
+    grid = np.asarray(Image.fromarray(bits).resize((OUTLINE_SIDE, OUTLINE_SIDE), Image.Resampling.BOX))
+    return trace(grid.astype(np.float32), 127.5)
+
+
+def _generator(field: npt.NDArray[np.float32]) -> contourpy.SerialContourGenerator:
+    """Returns a contour generator. `contourpy.contour_generator` takes five times as long, for masked arrays."""
+    x, y = _axes(len(field))
+    return contourpy.SerialContourGenerator(
+        x, y, field.astype(np.float64), None,  # pyright: ignore[reportArgumentType]  # None means that no point is masked
+        corner_mask=False, line_type=contourpy.LineType.Separate, fill_type=contourpy.FillType.OuterCode,
+        quad_as_tri=False, z_interp=contourpy.ZInterp.Linear, x_chunk_size=0, y_chunk_size=0,
+    )  # fmt: skip
+
+
+@cache
+def _axes(side: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    x, y = np.meshgrid(np.arange(side, dtype=np.float64), np.arange(side, dtype=np.float64))
+    return x, y
+
+
+def trace(field: npt.NDArray[np.float32], level: float) -> str:
+    """Returns the outline of the area in which a square field exceeds a level, as an SVG path in a square of side 100."""
+    # A frame closes the outline at the border of the image.
+    framed = np.pad(field, 1, constant_values=min(level - 1, float(field.min())))
+    lines = _generator(framed).lines(level)
+    scale = 100 / len(field)
+    parts: list[str] = []
+    for line in lines:
+        points = np.clip((np.asarray(line)[::2] - 0.5) * scale, 0.6, 99.4)
+        parts.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "Z")
+    return "".join(parts)

@@ -1,0 +1,76 @@
+"""`openmaia view`: pages on demand from this machine only, a followed run, and nothing written."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from openmaia.config.loading import load
+from openmaia.reporting.browser.serve import application
+from openmaia.runs.run import Run
+from tests.reporting.making import HOSTILE, Page, record, run
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    return run(tmp_path)
+
+
+@pytest.fixture
+def client(made: Run) -> Iterator[TestClient]:
+    with TestClient(application([made]), base_url="http://127.0.0.1") as opened:
+        yield opened
+
+
+def files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_all_files_of_the_report_are_served_and_none_is_written(client: TestClient, tmp_path: Path):
+    before = files(tmp_path)
+    index = client.get("/")
+    assert "hold" in Page(index.text).text or "tested" in Page(index.text).text
+    names = ["run.html", "papers.html", "data/table.js", "data/texts-0.js", "data/live.js", "assets/index.js"]
+    names += [
+        "units/net/layer4/0-0.html",
+        "units/net/layer4/0-0.webp",
+        *(link["href"] for link in Page(index.text).all("a")),
+    ]
+    assert {name: client.get(f"/{name}").status_code for name in names} == dict.fromkeys(names, 200)
+    assert client.get("/units/net/layer4/0-0.webp").content[8:12] == b"WEBP"
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["config.yaml", "..%2fconfig.yaml", "%2e%2e/config.yaml", "applications/..%2f..%2fconfig.yaml", "units/x.html"],
+)
+def test_nothing_else_is_served(client: TestClient, path: str):
+    assert client.get(f"/{path}").status_code == 404
+
+
+def test_other_names_and_methods_are_refused(client: TestClient):
+    assert client.get("/", headers={"host": "attacker.example"}).status_code == 400
+    assert client.post("/").status_code == 405
+    assert client.get("/").headers["x-content-type-options"] == "nosniff"
+
+
+def test_running_sweep_is_followed(client: TestClient, made: Run):
+    before = client.get("/data/live.js").text
+    assert "3 of 5 done" in before
+    pending = next(each for each in made.plan() if each.unit.index == 4)
+    config = dataclasses.replace(load(["name=tiny", "units=all", "target.name=net"]))
+    made.publish(record(pending.unit, config, text=HOSTILE))
+    after = client.get("/data/live.js").text
+    assert "4 of 5 done" in after and after != before
+    assert "owned" in client.get("/data/table.js").text + client.get("/data/texts-0.js").text
+    assert client.get("/units/net/layer4/4-0.html").status_code == 200
+
+
+def test_several_runs_stand_side_by_side(tmp_path: Path):
+    runs = [run(tmp_path / "a"), run(tmp_path / "b", name="other", text="another answer")]
+    with TestClient(application(runs), base_url="http://127.0.0.1") as client:
+        assert "another answer" in client.get("/data/texts-0.js").text
+        assert client.get("/runs/other/units/net/layer4/0-0.html").status_code == 200
