@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo docs test test-all lint bench faults agent science applications gpu audit cluster-test clean
+.PHONY: setup demo docs test test-all lint bench faults agent science applications gpu audit screenshots cluster-test clean
 
 setup: .venv/.ready
 
@@ -74,6 +74,10 @@ agent: setup
 applications: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.applications $(if $(only),only=$(only))
+
+# The pictures of the report in .github/, from a run on drawn pictures: a few minutes, and Chromium.
+screenshots: setup
+	@$(BIN)/python -m tests.screenshots
 
 gpu: setup
 	$(BIN)/pytest -m gpu
