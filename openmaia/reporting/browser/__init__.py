@@ -1,4 +1,4 @@
-"""The experiment browser: plain HTML files that need no server and no network."""
+"""The experiment browser: HTML files that need no server and no network, or pages that a local server renders on demand."""
 
 from openmaia.reporting.browser.write import write_report
 
