@@ -89,6 +89,8 @@ class Investigation:
             ReplayDiverged: If a replayed experiment behaved differently.
         """
         self.turns.extend(self.journal.turns())
+        if damage := self.journal.damage(len(self.turns)):
+            self.notes += (damage,)
         self.experiments.resume(self.turns)
 
     def turn(self) -> Turn:

@@ -1,8 +1,11 @@
 """The entry point of the command line. It registers all commands."""
 
+from typing import Annotated
+
 import typer
 
 from openmaia.cli.commands.common import fail, stoppable
+from openmaia.cli.commands.discovery import config, layers
 from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.commands.interchange import export_maia, import_maia
 from openmaia.cli.commands.pools import pools
@@ -17,15 +20,26 @@ from openmaia.core.errors import OpenMaiaError, UsageError
 
 app = typer.Typer(
     name="openmaia",
-    help="Agents that find out what the neurons of vision networks do.\n\nExample: openmaia run configs/demo.yaml",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def print_version(asked: bool) -> None:
+    """Prints the version and ends the command, if that was asked for."""
+    if asked:
+        from importlib.metadata import version
+
+        print(f"openmaia {version('openmaia')}")
+        raise typer.Exit
+
+
 for command in (
     run,
     investigate,
     exemplars,
+    config,
+    layers,
     evaluate,
     ablate,
     bias,
@@ -44,6 +58,18 @@ app.command("import-maia")(stoppable()(import_maia))
 app.command("export-maia")(stoppable()(export_maia))
 app.add_typer(submit, name="submit")
 app.add_typer(pools, name="pools")
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Agents that find out what the neurons of vision networks do.
+
+    Example: openmaia run configs/demo.yaml
+    """
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 """Reads YAML files and key=value overrides into a complete, checked config."""
 
 import dataclasses
-import difflib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS
 from openmaia.config.schema import Config
+from openmaia.config.suggestions import suggestions
 from openmaia.core.errors import UsageError
 
 SWEEPS = "sweeps"
@@ -38,12 +38,12 @@ FREE = (
 """Mappings whose keys are chosen by the user."""
 
 
-def load(sources: Sequence[str], _listing: str = "") -> Config:
+def load(sources: Sequence[str], listing: str = "") -> Config:
     """Merges config files and overrides.
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
-        _listing: The source whose list of sweeps is ignored.
+        listing: The source whose list of sweeps is ignored.
 
     Raises:
         UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type or is
@@ -53,7 +53,7 @@ def load(sources: Sequence[str], _listing: str = "") -> Config:
     for source in sources:
         with _errors_of(source):
             overlay = _overlay(source)
-            if source == _listing:
+            if source == listing:
                 overlay.pop(SWEEPS)
             merged = _merged(merged, overlay, source)
     return _complete(merged)
@@ -91,14 +91,9 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
     Raises:
         UsageError: As `load`, or if two sweeps have one name or differ in a section of SHARED.
     """
-    listing = [(position, paths) for position, source in enumerate(sources) if (paths := _listed(source))]
-    if not listing:
-        return [load(sources)]
-    if len(listing) > 1:
-        raise UsageError(f"{sources[listing[0][0]]} and {sources[listing[1][0]]} both name sweeps; give one of them")
-    position, paths = listing[0]
-    source = sources[position]
-    configs = [load([*sources[:position], path, *sources[position:]], _listing=source) for path in paths]
+    divided = sweep_sources(sources)
+    configs = [load(each, listing) for each, listing in divided]
+    source = divided[0][1]
     for number, config in enumerate(configs):
         if config.name in [other.name for other in configs[:number]]:
             raise UsageError(f"{source}: two sweeps have the name {config.name!r}, and with it one run directory")
@@ -109,6 +104,21 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
                 f"between {configs[0].name} and {config.name}; give them after the listing file, or run the two one by one"
             )
     return configs
+
+
+def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
+    """Returns the sources of each config of a command, and the source that lists the sweeps, "" if there is none.
+
+    Raises:
+        UsageError: Two sources list sweeps.
+    """
+    listing = [(position, paths) for position, source in enumerate(sources) if (paths := _listed(source))]
+    if not listing:
+        return [(list(sources), "")]
+    if len(listing) > 1:
+        raise UsageError(f"{sources[listing[0][0]]} and {sources[listing[1][0]]} both name sweeps; give one of them")
+    position, paths = listing[0]
+    return [([*sources[:position], path, *sources[position:]], sources[position]) for path in paths]
 
 
 def _listed(source: str) -> list[str]:
@@ -182,8 +192,8 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
         if key not in known:
             if within := [name for name in known if name.startswith(f"{key}.")]:
                 raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {min(within)}")
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-            raise UsageError(f"{source}: unknown key {key!r}; did you mean {near[0]!r}?")
+            meant = " or ".join(repr(name) for name in suggestions(key, known))
+            raise UsageError(f"{source}: unknown key {key!r}; did you mean {meant}?")
 
 
 @cache

@@ -87,6 +87,7 @@ class Sweep:
 
     def compute_exemplars(self) -> None:
         """Saves the plan of the run and computes the missing exemplars that its pending investigations need."""
+        self.view.say(f"loading {self.config.target.name} for its layers and exemplars")
         with exemplars.team(self.config, self.assembly, self.view.say) as workers:
             info = workers.info()
             self.preprocessing = info.preprocessing
@@ -178,7 +179,7 @@ def run_sweeps(
 
 
 def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
-    view.say("starting Ray and loading the models")
+    view.say("starting Ray")
     for sweep in sweeps:
         sweep.dataset = sweep.assembly.dataset(sweep.config, view.say)
     with cluster(sweeps[0].config):
@@ -307,7 +308,9 @@ def is_choice(run: Run) -> bool:
 
 def is_evaluated(run: Run) -> bool:
     """Returns whether every record of a run has been evaluated, or its task is one that is not evaluated."""
-    return is_choice(run) or run.done() <= run.evaluated()
+    if is_choice(run) or run.done() <= run.evaluated():
+        return True
+    return not unevaluated_claims(run)  # damaged records have no claim
 
 
 PREDICTIVE = Testing(streams=True, is_done=is_evaluated)

@@ -73,11 +73,7 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
         StoreError: The file is damaged or of another version.
     """
     rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES)
-    if header.get("version") != VERSION:
-        raise StoreError(
-            f"an evaluation of version {header.get('version')}; this OpenMAIA reads version "
-            f"{VERSION}; remove the run's folder evaluation/ and evaluate it again"
-        )
+    check_version(header)
     try:
         matrix = [np.frombuffer(row.pop("responses"), np.float16) for row in rows]
         claim = header["claim"]
@@ -95,6 +91,15 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
         raise StoreError(f"an evaluation that lacks something: {error!r}") from error
 
 
+def check_version(header: dict[str, Any]) -> None:
+    """Raises StoreError if a header is that of a trial or an evaluation of another version."""
+    if header.get("version") != VERSION:
+        raise StoreError(
+            f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "
+            "openmaia evaluate RUN --repeat-damaged evaluates it again"
+        )
+
+
 def _stimulus(row: dict[str, Any]) -> Stimulus:
     values: dict[str, Any] = row | {"sources": tuple(row["sources"]), "missing_terms": tuple(row["missing_terms"])}
     return Stimulus(**values)
@@ -109,7 +114,7 @@ def _decode(text: str) -> FloatArray:
 
 
 class StoredTrials:
-    """The trials of a run in the order of their units, read one at a time and without images."""
+    """The trials of a run in the order of their units, read one at a time and without images. Damaged ones are left out."""
 
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
@@ -119,7 +124,14 @@ class StoredTrials:
         self.words = lru_cache(maxsize=4)(self._words)
 
     def __iter__(self) -> Iterator[Trial]:
-        return map(self.cached, self._investigations)
+        return (trial for each in self._investigations if (trial := self.readable(each)) is not None)
+
+    def readable(self, investigation: InvestigationId, *, images: bool = False) -> Trial | None:
+        """Reads one trial, as `read`, and returns None if it is damaged."""
+        try:
+            return self.read(investigation, images=True) if images else self.cached(investigation)
+        except StoreError:
+            return None
 
     def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
         """Reads one trial from its evaluation, or from its trial file if it is not evaluated yet. Raises StoreError."""
@@ -138,7 +150,9 @@ class StoredTrials:
         """
         tested = [trial.claim for trial in self if trial.outcome == "tested"]
         for investigation in self._investigations if of is None else of:
-            trial = self.read(investigation, images=True) if images else self.cached(investigation)
+            trial = self.readable(investigation, images=images)
+            if trial is None:
+                continue
             others = partners(trial.claim, tested)
             yield Evaluation(
                 trial=trial,
@@ -148,6 +162,5 @@ class StoredTrials:
 
 
 def evaluation_stamp(run: Run, resamples: int) -> str:
-    """Returns a cache key: a hash of the set of evaluated investigations and of the number of bootstrap resamples."""
-    names = [str(investigation) for investigation in sorted(run.evaluated())]
-    return hashlib.sha256(dumps([resamples, names]).encode()).hexdigest()
+    """Returns a cache key: a hash of the names and sizes of all evaluations and of the number of bootstrap resamples."""
+    return hashlib.sha256(dumps([resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()

@@ -7,12 +7,12 @@ has no duration in the record and is not drawn.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from openmaia.core.services import ServiceUsage
 from openmaia.runs.records import Record, ToolCall, Turn
-from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.run import Run
 
 TraceEvent = dict[str, Any]
 """An event of the Trace Event Format: `ph` is `X` for a slice and `M` for a name; `ts` and `dur` are microseconds."""
@@ -24,23 +24,23 @@ def write_trace(run: Run, stream: BinaryIO) -> int:
     Returns:
         The number of investigations.
     """
-    done = sorted(run.done())
     separator = b'{"displayTimeUnit":"ms","traceEvents":['
-    for event in _events(run, done):
-        stream.write(separator + b"\n" + json.dumps(event, ensure_ascii=False).encode())
-        separator = b","
-    stream.write(b"\n]}\n" if done else separator + b"]}\n")
-    return len(done)
-
-
-def _events(run: Run, done: Sequence[InvestigationId]) -> Iterator[TraceEvent]:
     processes: dict[str, int] = {}
-    for position, investigation in enumerate(done):
-        layer = f"{investigation.unit.target}/{investigation.unit.layer}"
-        if layer not in processes:
-            processes[layer] = len(processes) + 1
-            yield _name("process_name", layer, processes[layer], 0)
-        yield from record_events(run.record(investigation), processes[layer], 2 * position + 1)
+    count = 0
+    for count, record in enumerate(run.records(), start=1):
+        for event in _events(record, count, processes):
+            stream.write(separator + b"\n" + json.dumps(event, ensure_ascii=False).encode())
+            separator = b","
+    stream.write(b"\n]}\n" if count else separator + b"]}\n")
+    return count
+
+
+def _events(record: Record, number: int, processes: dict[str, int]) -> Iterator[TraceEvent]:
+    layer = f"{record.unit.target}/{record.unit.layer}"
+    if layer not in processes:
+        processes[layer] = len(processes) + 1
+        yield _name("process_name", layer, processes[layer], 0)
+    yield from record_events(record, processes[layer], 2 * number - 1)
 
 
 def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:

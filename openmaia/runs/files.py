@@ -177,6 +177,15 @@ class Files:
         """Returns whether there is a file with this name."""
         return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
 
+    def move(self, name: str, to: str) -> None:
+        """Moves a file to another name below the root. Raises StoreError if it cannot be moved."""
+        try:
+            if self.local is not None:
+                Path(self.path(to)).parent.mkdir(parents=True, exist_ok=True)
+            self._fs.move(self.path(name), self.path(to))
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self.path(name)} could not be moved to {self.path(to)}: {error}") from error
+
     def delete(self, name: str) -> None:
         """Deletes a file if it exists."""
         try:

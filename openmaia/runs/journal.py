@@ -16,6 +16,10 @@ class Journal(Protocol):
         """Returns the completed turns in order; empty for a new investigation."""
         ...
 
+    def damage(self, readable: int) -> str:
+        """Returns a remark if more turns are stored than these, which can be read; empty otherwise."""
+        ...
+
     def append(self, turn: Turn) -> None:
         """Adds a completed turn."""
         ...
@@ -31,6 +35,10 @@ class NoJournal:
     def turns(self) -> list[Turn]:
         """Returns no turns."""
         return []
+
+    def damage(self, readable: int) -> str:
+        """Returns an empty text."""
+        return ""
 
     def append(self, turn: Turn) -> None:
         """Does nothing."""
@@ -61,6 +69,12 @@ class FolderJournal:
                 break
             turns.append(turn)
         return list(hydrated(turns))
+
+    def damage(self, readable: int) -> str:
+        """Returns a remark if more turns are stored than these, which can be read; empty otherwise."""
+        if readable == len(self.files.names(self.folder)):
+            return ""
+        return f"turn {readable + 1} of the journal was damaged or missing: it and what followed were repeated"
 
     def append(self, turn: Turn) -> None:
         """Adds a turn. Files of later turns are deleted: they stem from an attempt that was abandoned."""

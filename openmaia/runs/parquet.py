@@ -76,7 +76,7 @@ def read_turn(data: bytes) -> Turn:
     if int.from_bytes(data[:_CRC]) != zlib.crc32(data[_CRC:]):
         raise StoreError("a turn is damaged: its checksum does not match")
     rows, header = tables.load(data[_CRC:])
-    _check_version(header)
+    check_version(header)
     try:
         return _turn(rows[0])
     except _INCOMPLETE as error:
@@ -106,7 +106,7 @@ def read_record(data: bytes) -> Record:
         StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
     """
     rows, header = tables.load(data)
-    _check_version(header)
+    check_version(header)
     try:
         return _record(rows, header)
     except _INCOMPLETE as error:
@@ -123,7 +123,7 @@ def drawn_prompts(data: bytes) -> list[str]:
         StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
     """
     rows, header = tables.load(data, "a record", ["calls.list.element.asked"])
-    _check_version(header)
+    check_version(header)
     try:
         asked = [prompt for row in rows for call in row["calls"] or () for prompt in call["asked"] or ()]
         confirmation: dict[str, Any] = header["confirmation"] or {"samples": []}
@@ -148,7 +148,8 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     return Record(**values)
 
 
-def _check_version(header: dict[str, Any]) -> None:
+def check_version(header: dict[str, Any]) -> None:
+    """Raises StoreError if a header is that of a record or a turn of another version."""
     if header.get("version") != VERSION:
         raise StoreError(f"a record has version {header.get('version')}; this OpenMAIA reads version {VERSION}")
 

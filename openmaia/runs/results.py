@@ -76,9 +76,13 @@ class RunResults:
         return self.artifacts(EVALUATION)
 
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores in the evaluation of an investigation, without its significance. None if there is none."""
+        """Returns the scores in the evaluation of an investigation, without its significance. None if there is none or if
+        it is damaged."""
         name = f"{EVALUATION}/{investigation.path}.parquet"
-        return tables.header(self.files, name)["scores"] if self.files.exists(name) else None
+        try:
+            return tables.header(self.files, name).get("scores") if self.files.exists(name) else None
+        except StoreError:
+            return None
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the entry of an investigation in `scores`, or None if it is not evaluated."""
@@ -88,7 +92,7 @@ class RunResults:
         """Returns the statistics of evaluations by investigation. Only the footers of the files are read.
 
         Args:
-            investigations: The investigations; None for all. Those without an evaluation are left out.
+            investigations: The investigations; None for all. Those without an evaluation, or with a damaged one, are left out.
 
         Returns:
             The stored scores of each evaluation, and from SIGNIFICANCE its `p` and `q`, which are missing before all
@@ -102,7 +106,10 @@ class RunResults:
     def significance(self) -> dict[InvestigationId, dict[str, Any]]:
         """Returns the p-value `p` and the adjusted p-value `q` of each tested description; empty before the evaluation."""
         data = self.files.read(SIGNIFICANCE)
-        rows = [] if data is None else tables.load(data, self.files.path(SIGNIFICANCE))[0]
+        try:
+            rows = [] if data is None else tables.load(data, self.files.path(SIGNIFICANCE))[0]
+        except StoreError:
+            return {}  # the next evaluation writes it again
         return {InvestigationId.of_row(row): {"p": row["p"], "q": row["q"]} for row in rows}
 
 

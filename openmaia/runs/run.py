@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import count, groupby
@@ -12,14 +12,14 @@ from filelock import FileLock
 
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
 from openmaia.runs import summary, tables
 from openmaia.runs.files import Files, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import Lease, is_held, take
-from openmaia.runs.parquet import drawn_prompts, read_record, write_record
+from openmaia.runs.parquet import check_version, drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS, RunResults
 
@@ -113,8 +113,9 @@ class Run(RunResults):
             for replicate in range(replicates)
             for (target, layer), members in groupby(units, lambda unit: (unit.target, unit.layer))
         ]
-        if self._plan() == groups:
-            return
+        with suppress(StoreError):  # a damaged plan is written again
+            if self._plan() == groups:
+                return
         planned = {each for group in groups for each in _members(*group)}
         if missing := sorted((self.done() | self.running()) - planned):
             raise UsageError(
@@ -207,6 +208,12 @@ class Run(RunResults):
         """
         return drawn_prompts(self._record_file(investigation))
 
+    def records(self, investigations: Iterable[InvestigationId] | None = None) -> Iterator[Record]:
+        """Reads records one at a time: those of the investigations, or all in order. Damaged ones are left out."""
+        for investigation in sorted(self.done()) if investigations is None else investigations:
+            with suppress(StoreError):
+                yield self.record(investigation)
+
     def record_path(self, investigation: InvestigationId) -> str:
         """Returns the full path of a record, for messages."""
         return self.investigations.path(_record_name(investigation))
@@ -222,18 +229,27 @@ class Run(RunResults):
     def headers(self) -> list[dict[str, Any]]:
         """Returns the `openmaia.runs.summary.summary` of each finished investigation.
 
-        It is read from the footers of the records, so that the turns and images in them are not loaded.
+        It is read from the footers of the records, so that the turns and images in them are not loaded. Damaged records
+        are left out; `openmaia.evaluation.damage` lists them.
         """
         return list(self._headers())
 
     def _headers(self) -> Iterator[dict[str, Any]]:
         for name in self.investigations.names("records"):
-            yield tables.header(self.investigations, name)["summary"]
+            with suppress(StoreError):
+                yield check_record(tables.header(self.investigations, name))
 
     def summary(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the `openmaia.runs.summary.summary` of an investigation, or None before it is finished."""
-        name = _record_name(investigation)
-        return tables.header(self.investigations, name)["summary"] if self.is_done(investigation) else None
+        """Returns the `openmaia.runs.summary.summary` of an investigation.
+
+        Returns None before it is finished, and if its record is damaged.
+        """
+        if not self.is_done(investigation):
+            return None
+        try:
+            return check_record(tables.header(self.investigations, _record_name(investigation)))
+        except StoreError:
+            return None
 
     def write_summary(self, verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None) -> None:
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
@@ -274,7 +290,8 @@ class Run(RunResults):
             cause: The error message.
         """
         failure = {"cause": cause, "time": time.time()}
-        self.investigations.write(f"failures/{investigation.path}.json", dumps(failure).encode())
+        # A message may hold a lone surrogate, which has no UTF-8.
+        self.investigations.write(f"failures/{investigation.path}.json", dumps(failure).encode(errors="replace"))
 
     def failed(self) -> set[InvestigationId]:
         """Returns the failed investigations that have no record.
@@ -285,8 +302,17 @@ class Run(RunResults):
 
     def failures(self) -> dict[InvestigationId, str]:
         """Returns the causes of the failed investigations, sorted by investigation."""
-        failures = {each: self.investigations.read_json(f"failures/{each.path}.json") for each in sorted(self.failed())}
-        return {each: failure["cause"] for each, failure in failures.items() if failure is not None}
+        causes = {each: self._cause(each) for each in sorted(self.failed())}
+        return {each: cause for each, cause in causes.items() if cause is not None}
+
+    def _cause(self, investigation: InvestigationId) -> str | None:
+        """Returns the cause of a failure. None if the failure was deleted in the meantime."""
+        try:
+            failure = self.investigations.read_json(f"failures/{investigation.path}.json")
+            return None if failure is None else str(failure["cause"])
+        except (StoreError, KeyError, TypeError) as error:
+            message = error.message if isinstance(error, StoreError) else "it holds no cause"
+            return f"its cause cannot be read: {message}"
 
     def take_lease(self) -> Lease:
         """Takes the lease of the run. Raises UsageError if another driver holds it."""
@@ -295,6 +321,14 @@ class Run(RunResults):
     def is_driven(self) -> bool:
         """Returns whether a driver process currently works on the run, that is, holds its lease."""
         return is_held(self.investigations)
+
+
+def check_record(header: tables.TableRow) -> tables.TableRow:
+    """Returns the summary in the header of a record. Raises StoreError if it is of another version."""
+    check_version(header)
+    if not isinstance(header.get("summary"), dict):
+        raise StoreError("a record without a summary")
+    return header["summary"]
 
 
 def _members(target: str, layer: str, replicate: int, indices: Sequence[int]) -> Iterator[InvestigationId]:

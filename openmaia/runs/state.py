@@ -87,7 +87,10 @@ def rows(
     shown = run.plan() if investigations is None else investigations
     scores = run.scores(shown)
     for each in shown:
-        yield _row(each, run.summary(each) or {}, running.get(each), failures.get(each), scores.get(each, {}))
+        summary = run.summary(each)
+        if summary is None and run.is_done(each):
+            summary = {"stop": "damaged", "cause": "its record cannot be read"}
+        yield _row(each, summary or {}, running.get(each), failures.get(each), scores.get(each, {}))
 
 
 def state(run: Run) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def header(files: Files, name: str) -> TableRow:
             schema = pq.read_schema(stream)  # pyright: ignore[reportUnknownMemberType]
     except DAMAGED as error:
         raise StoreError(
-            f"{files.path(name)} is not a Parquet file of OpenMAIA: {error}; remove it, and the same command writes it again"
+            f"{files.path(name)} is damaged, or not a Parquet file of OpenMAIA: {' '.join(str(error).split())}"
         ) from error
     return _header(schema.metadata, files.path(name))
 
@@ -139,7 +139,7 @@ def _may_hold(column: Any, value: int) -> bool:
 
 def _header(metadata: dict[bytes, bytes] | None, name: str) -> TableRow:
     if not metadata or HEADER not in metadata:
-        raise StoreError(f"{name} was not written by this OpenMAIA; remove it, and the same command writes it again")
+        raise StoreError(f"{name} was not written by this OpenMAIA")
     try:
         return cast(TableRow, json.loads(metadata[HEADER]))
     except ValueError as error:

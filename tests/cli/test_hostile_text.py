@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from openmaia.cli.commands.common import fail
+from openmaia.cli.terminal.conversation import ConversationView
 from openmaia.cli.terminal.output import Terminal, say, show_table
-from openmaia.cli.terminal.runs import show_conduct, show_state, show_turn
+from openmaia.cli.terminal.runs import show_conduct, show_state
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import AnswerFormat
@@ -62,7 +63,7 @@ def test_terminal_shows_no_control_characters(told: Told, capsys: pytest.Capture
     show_state(made, 10)
     assert len(capsys.readouterr().out) < 30_000
     show_state(made, 10)
-    show_turn(records[0].turns[0])
+    ConversationView(run.files).show(records[0].turns[0])
     show_conduct(text[:100], conduct(records, AnswerFormat()))
     captured = capsys.readouterr()
     assert "turn 1" in captured.out

@@ -36,6 +36,8 @@ def test_shipped_config_is_valid(name: str):
         (["target.network=timm:vit_tny"], "not known to timm; the nearest are .*vit"),
         (["target.network="], "a value is missing"),
         (["target.network=''"], "target.network is empty"),
+        (["target.network=nowhere:f"], "target.network='nowhere:f' cannot be imported"),
+        (["target.network=os:nothing"], "target.network='os:nothing'"),
         (["task.name=explain"], "task.name='explain' is neither a task"),
         (["target.weights=/nowhere.pt"], "target.weights=/nowhere.pt does not exist"),
         (["pictures.kind=folder", "pictures.folder=/nowhere"], "pictures.folder=/nowhere does not exist"),

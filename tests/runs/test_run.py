@@ -171,18 +171,29 @@ def test_missing_damaged_and_stray_records_are_named(run: Run):
     run.publish(record())
     path = Path(run.record_path(PLAN[0]))
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(StoreError, match="7-0"):
-        run.headers()
+    assert (run.headers(), run.summary(PLAN[0]), list(run.records())) == ([], None, [])
+    with pytest.raises(StoreError):
+        run.record(PLAN[0])
     (path.parent / "notes.txt").write_text("mine")
     with pytest.raises(StoreError, match=r"notes\.txt"):
         run.done()
 
 
-@pytest.mark.parametrize("name", ["plan.json", "failures/t/l/1-0.json"])
-def test_damaged_file_is_named_with_what_to_do(run: Run, name: str):
-    run.files.write(name, b'{"x":')
-    with pytest.raises(StoreError, match=f"{name} is damaged .*; remove it"):
-        _ = run.plan(), run.failures()
+def test_damaged_plan_is_named_and_written_again(run: Run):
+    run.files.write("plan.json", b'{"x":')
+    with pytest.raises(StoreError, match="plan.json is damaged .*; remove it"):
+        run.plan()
+    run.set_plan(UNITS, 1)
+    assert run.plan() == PLAN
+
+
+@pytest.mark.parametrize("data", [b'{"x":', b"", b"[]", b'{"time": 1}', b"\xff"])
+def test_damaged_failure_is_a_failure_whose_cause_is_unknown(run: Run, data: bytes):
+    run.fail(PLAN[1], "a cause")
+    run.files.write(f"failures/{PLAN[0].path}.json", data)
+    causes = run.failures()
+    assert causes[PLAN[1]] == "a cause" and "cannot be read" in causes[PLAN[0]]
+    assert run.pending() == PLAN
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
@@ -239,10 +250,11 @@ def test_summary_has_fixed_columns(run: Run):
     assert columns[0] == columns[1] == columns[2]
 
 
-def test_damaged_evaluation_is_named(run: Run):
+def test_damaged_evaluation_is_left_out(run: Run):
+    evaluate(run, PLAN[1])
     run.write_artifact(EVALUATION, PLAN[0], b"damaged")
-    with pytest.raises(StoreError, match="7-0"):
-        run.scores()
+    assert set(run.scores()) == {PLAN[1]}
+    assert run.score(PLAN[0]) is None
 
 
 def test_state_counts_every_investigation_once(run: Run):

@@ -56,14 +56,37 @@ def target_outline(config: Config) -> TargetInfo | None:
             return hosts.target(config).info()
 
 
+def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
+    """Returns the layers of a target with their numbers of units, and the reasons why other modules are no layers.
+
+    Weights are loaded only if nothing else says what the layers are.
+
+    Raises:
+        UsageError: The network does not exist, or cannot be loaded.
+    """
+    if config.target.kind != "network":
+        outline = target_outline(config)
+        return dict(outline.layers) if outline else {}, {}
+    from openmaia.models.targets.networks.skeleton import skeleton
+    from openmaia.models.targets.survey import survey
+
+    _check_network(config)
+    found = survey(skeleton(config.target.network) or hosts.network(config, config.target.weights))
+    return dict(found.units), dict(found.unusable)
+
+
+def _check_network(config: Config) -> None:
+    if not config.target.network:
+        raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
+
+
 def _network_outline(config: Config) -> TargetInfo | None:
     from openmaia.models.targets.directions import SUFFIX
     from openmaia.models.targets.networks.skeleton import skeleton
     from openmaia.models.targets.survey import layer_names, survey
 
     target = config.target
-    if not target.network:
-        raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
+    _check_network(config)
     network = skeleton(target.network)
     if network is None or target.directions:
         return None

@@ -1,25 +1,33 @@
 """What the commands share: their arguments, and how they end."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from openmaia.cli.signals import STOPPED
+from openmaia.core.errors import UsageError
 from openmaia.core.text import first_line, printable
 
 if TYPE_CHECKING:
     from openmaia.distributed.sweep import SweepOutcome
+    from openmaia.runs.run import Run
 
 ConfigSources = Annotated[list[str], typer.Argument(help="YAML files and key=value overrides. Later ones win.")]
 RunPaths = Annotated[list[str], typer.Argument(help="Run directories, such as runs/demo.")]
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, such as runs/demo.")]
 
 SHOWN_FAILURES = 20
+
+REPEAT = "--repeat-damaged"
+
+RepeatFlag = Annotated[
+    bool, typer.Option(REPEAT, help="Move files that cannot be read to RUN/damaged, and repeat what they held.")
+]
 
 
 @contextmanager
@@ -47,15 +55,73 @@ def print_report(paths: Sequence[str]) -> None:
 
 
 def print_failures(outcome: "SweepOutcome") -> bool:
-    """Prints why the first SHOWN_FAILURES failed investigations of a sweep failed, and writes the sweep's HTML report.
+    """Prints the causes of failed investigations and the damaged files of a sweep, and writes its HTML report.
 
     Returns:
-        Whether an investigation failed.
+        Whether an investigation failed, or a file is damaged.
     """
-    failures = outcome.failed
-    for investigation, cause in islice(failures.items(), SHOWN_FAILURES):
-        print(f"failed: {printable(str(investigation.unit))}: {first_line(cause)}", file=sys.stderr)
-    if (more := len(failures) - SHOWN_FAILURES) > 0:
-        print(f"failed: {more} more (openmaia show {outcome.run.files.root})", file=sys.stderr)
-    print_report([outcome.run.files.root])
-    return bool(failures)
+    failures, root = outcome.failed, outcome.run.files.root
+    for line in failure_lines({str(each.unit): cause for each, cause in failures.items()}):
+        print(line, file=sys.stderr)
+    if failures and not outcome.done:
+        print(f"failed: all {len(failures)} investigations of {root}, so that it holds no description", file=sys.stderr)
+    is_damaged = print_damage(outcome.run)
+    print_report([root])
+    return bool(failures) or is_damaged
+
+
+def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
+    """Yields a line for each cause of failures, of which at most SHOWN_FAILURES. The commonest comes first.
+
+    Args:
+        causes: The causes by unit.
+    """
+    units: defaultdict[str, list[str]] = defaultdict(list)
+    for unit, cause in causes.items():
+        # The unit may be named in its cause.
+        units[first_line(cause).replace(unit, "it")].append(unit)
+    for cause, failed in sorted(units.items(), key=lambda item: -len(item[1]))[:SHOWN_FAILURES]:
+        who = failed[0] if len(failed) == 1 else f"{len(failed)} investigations, such as {failed[0]}"
+        yield f"failed: {printable(who)}: {cause}"
+    if (more := len(units) - SHOWN_FAILURES) > 0:
+        yield f"failed: {more} other causes (openmaia show RUN)"
+
+
+def print_damage(run: "Run") -> bool:
+    """Names the files of a run that cannot be read, and how to repeat what they held. Returns whether there are any."""
+    from openmaia.evaluation.damage import DAMAGED, damaged_files
+
+    damaged = damaged_files(run)
+    for each in damaged[:SHOWN_FAILURES]:
+        print(f"damaged: {printable(each.name)}: {printable(each.reason)}", file=sys.stderr)
+    if (more := len(damaged) - SHOWN_FAILURES) > 0:
+        print(f"damaged: {more} files more", file=sys.stderr)
+    if damaged:
+        root = run.files.root
+        command = "openmaia run CONFIG…" if any(each.is_record for each in damaged) else f"openmaia evaluate {root}"
+        print(
+            f"damaged: {len(damaged)} of the files of {root}, which are left out; `{command} {REPEAT}` moves them to "
+            f"{DAMAGED}/ there and repeats what they held",
+            file=sys.stderr,
+        )
+    return bool(damaged)
+
+
+def repeat_damaged(run: "Run", *, records: bool) -> None:
+    """Sets damaged files of a run aside and says so.
+
+    Args:
+        run: The run.
+        records: Whether to set aside records, too, so that their units are investigated again.
+
+    Raises:
+        UsageError: Another command works on the run.
+    """
+    from openmaia.evaluation.damage import DAMAGED, damaged_files, set_aside
+
+    damaged = [each for each in damaged_files(run) if records or not each.is_record]
+    if damaged and run.is_driven():
+        raise UsageError(f"{run.files.root} is being driven by another command; wait for it, and give {REPEAT} then")
+    set_aside(run, damaged)
+    if damaged:
+        print(f"{len(damaged)} damaged files moved to {run.files.path(DAMAGED)}; what they held is repeated")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmaia.cli.commands.common import RepeatFlag, print_damage, repeat_damaged
 from openmaia.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def evaluate(
     name: Annotated[
         str, typer.Option("--as", help="Keep this evaluation in RUN/evaluations/NAME, beside the others of the run.")
     ] = "",
+    repeat: RepeatFlag = False,
 ) -> None:
     """Tests the descriptions of finished runs by the predictive protocol, in this process, and compares several runs.
 
@@ -56,7 +58,7 @@ def evaluate(
     elif judge:
         ask_model(paths)
     else:
-        _score(paths, overlays, name)
+        _score(paths, overlays, name, repeat)
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -104,7 +106,7 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
     return kept, settings
 
 
-def _score(paths: Sequence[str], overlays: Sequence[str], name: str) -> None:
+def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool) -> None:
     from openmaia.runs.run import Run
 
     given = [Run.open(path) for path in paths]
@@ -115,6 +117,8 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str) -> None:
             )
     evaluated = [_settings(run, overlays, name) for run in given]
     for run, settings in evaluated:
+        if repeat:
+            repeat_damaged(run, records=False)
         _score_run(run, settings)
     opened = _named([run for run, _ in evaluated])
     if len(opened) > 1:
@@ -123,6 +127,9 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str) -> None:
 
         resamples = min(run.config()["evaluate"]["bootstrap"] for run, _ in opened)
         show_comparison(compare_runs(opened, resamples))
+    damaged = [run for run, _ in opened if print_damage(run)]
+    if damaged:
+        raise SystemExit(1)
 
 
 def _score_run(run: "Run", settings: "Config") -> None:

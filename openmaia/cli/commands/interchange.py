@@ -74,20 +74,20 @@ def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) 
     from openmaia.evaluation.storage import StoredTrials
     from openmaia.interop import histories
     from openmaia.runs.records import Stop
-    from openmaia.runs.run import Run
+    from openmaia.runs.run import InvestigationId, Run
 
     run = Run.open(path)
     done, evaluated = sorted(run.done()), run.evaluated()
     trials = StoredTrials(run, evaluated)
     ends: Counter[Stop] = Counter()
-    for number, investigation in enumerate(done, start=1):
-        record = run.record(investigation)
+    for number, record in enumerate(run.records(done), start=1):
+        investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
         ends[record.stop] += 1
         if record.stop is Stop.ANSWER:
             # The published layout has one folder per unit.
             agent = record.backbone + (f"-{investigation.replicate}" if investigation.replicate else "")
             place = histories.unit_folder(to, agent, record.unit)
-            trial = trials.read(investigation, images=True) if investigation in evaluated else None
+            trial = trials.readable(investigation, images=True) if investigation in evaluated else None
             try:
                 histories.write(place, record, trial and (_tested(trial, "positive"), _tested(trial, "neutral")))
             except FileExistsError as error:

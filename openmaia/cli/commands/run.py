@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmaia.cli.commands import estimate as estimates
-from openmaia.cli.commands.common import ConfigSources, fail, print_failures
+from openmaia.cli.commands.common import ConfigSources, RepeatFlag, fail, print_failures, print_report, repeat_damaged
 
 
 def run(
@@ -17,6 +17,7 @@ def run(
     gpus: estimates.GpusOption = "",
     units: estimates.UnitsOption = "",
     figure: estimates.FigureOption = "",
+    repeat: RepeatFlag = False,
 ) -> None:
     """Runs a sweep on Ray: exemplars, investigations, evaluation, report. Continues where an earlier run stopped.
 
@@ -29,18 +30,25 @@ def run(
         return
     estimates.refuse_without_estimate(rates, gpus, units, figure)
     from openmaia.config.loading import load_sweeps
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
 
     settings = load_sweeps(config)
+    runs = [Run(Files(f"{each.paths.runs}/{each.name}")) for each in settings]
+    for each in runs if repeat else ():
+        if each.files.exists("config.yaml"):
+            repeat_damaged(each, records=True)
     from openmaia.cli.assembly.sweeps import run_sweeps
     from openmaia.cli.terminal.costs import show_costs
-    from openmaia.cli.terminal.output import Terminal
+    from openmaia.cli.terminal.live import running_investigations
+    from openmaia.cli.terminal.output import Terminal, say
     from openmaia.cli.terminal.runs import show_units
 
-    with Terminal() as terminal:
+    with Terminal(running_investigations(runs)) as terminal:
         outcomes = run_sweeps(settings, terminal)
-        is_complete = all(outcome.was_complete for outcome in outcomes)
-        done = sum(outcome.done for outcome in outcomes)
-        terminal.say("everything was done already" if is_complete else f"{done} investigations done")
+    is_complete = all(outcome.was_complete for outcome in outcomes)
+    done, failed = sum(outcome.done for outcome in outcomes), sum(len(outcome.failed) for outcome in outcomes)
+    say("everything was done already" if is_complete else f"investigations: {done} done, {failed} failed")
     any_failed = False
     for outcome, each in zip(outcomes, settings, strict=True):
         show_units(outcome.run, each.evaluate.bootstrap)
@@ -55,35 +63,52 @@ def investigate(
 ) -> None:
     """Investigates one unit in this process, without Ray, and shows the conversation as it happens.
 
+    Continues where an earlier command stopped. What is finished is shown again and not repeated.
+
     Example: openmaia investigate configs/demo.yaml --unit _conv_head=66
     """
     from openmaia.agent.loop import investigate_and_publish
-    from openmaia.cli.assembly.single import prepare
+    from openmaia.agent.tasks.task import load as load_task
+    from openmaia.cli.assembly import hosts
+    from openmaia.cli.assembly.single import one_unit, prepare
     from openmaia.cli.assembly.validation import validate
-    from openmaia.cli.terminal.output import Terminal
-    from openmaia.cli.terminal.runs import show_turn
+    from openmaia.cli.terminal.conversation import ConversationView
+    from openmaia.cli.terminal.output import Terminal, say
     from openmaia.config.loading import load, to_dict
     from openmaia.runs.files import safe
     from openmaia.runs.run import InvestigationId, Run
 
     settings = load([*config, f"units={unit}"])
     validate(settings)
-    with Terminal() as terminal:
-        single = prepare(settings, unit, terminal.say, partial(terminal.progress, "exemplars"))
-    settings.name = safe(f"{settings.name}-{str(single.unit).partition('/')[2].replace('/', '-') or 'network'}")
+    say("loading the network")
+    target = hosts.target(settings)
+    chosen = one_unit(unit, target.info(), load_task(settings.task.name).scope)
+    settings.name = safe(f"{settings.name}-{str(chosen).partition('/')[2].replace('/', '-') or 'network'}")
     record_run = Run.create(settings)
-    record_run.set_plan([single.unit], settings.replicates)
+    record_run.set_plan([chosen], settings.replicates)
+    investigation = InvestigationId(unit=chosen, replicate=0)
+    view = ConversationView(record_run.files)
+    if record_run.is_done(investigation):
+        view.show_all(record_run.record(investigation).turns)
+        say(f"investigated before; remove {record_run.files.root} to repeat it, or give another name=…")
+        print_report([record_run.files.root])
+        return
+    with Terminal() as terminal:
+        terminal.say("loading images and the other models")
+        single = prepare(settings, unit, terminal.say, partial(terminal.progress, "exemplars"), target=target)
+    view.show_all(record_run.journal(investigation).turns())
     result = investigate_and_publish(
-        InvestigationId(unit=single.unit, replicate=0),
+        investigation,
         single.task,
         single.services,
         replace(single.options, config=to_dict(settings)),
         record_run,
-        observer=show_turn,
+        observer=view.show,
     )
     if result.summary is None:
-        fail(result.cause, 1)
-    print(f"record: {record_run.files.root}")
+        fail(f"{result.cause}\nrun the same command again to continue after the last turn", 1)
+    record_run.write_summary()
+    print_report([record_run.files.root])
 
 
 def exemplars(config: ConfigSources) -> None:

@@ -26,7 +26,7 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
 
     Each tool set has a run directory. Continues what was stopped.
 
-    Example: openmaia ablate configs/demo.yaml --sets full,exemplars
+    Example: openmaia ablate configs/demo.yaml --sets full,exemplars-only
     """
     from openmaia.cli.assembly.sweeps import run_ablation
     from openmaia.cli.terminal.output import Terminal

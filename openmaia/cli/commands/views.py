@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from openmaia.cli.commands.common import RunPath, RunPaths, print_report
+from openmaia.cli.commands.common import RunPath, RunPaths, print_damage, print_report
 
 
 def show(
@@ -32,8 +32,7 @@ def show(
         from openmaia.cli.terminal.runs import show_conduct
         from openmaia.reporting.conduct import conduct
 
-        done = sorted(run.done(), key=str)
-        counted = conduct(map(run.record, done), load(run.config()["task"]["name"]).answer)
+        counted = conduct(run.records(), load(run.config()["task"]["name"]).answer)
         print(json.dumps(asdict(counted), ensure_ascii=False)) if as_json else show_conduct(run.name, counted)
         return
     if as_json:
@@ -53,6 +52,8 @@ def show(
             runs.watch(run)
         return
     runs.show_state(run, run.config()["evaluate"]["bootstrap"])
+    if len(run.done()) <= runs.READ_EVALUATIONS:
+        print_damage(run)
 
 
 def report(runs: RunPaths) -> None:
@@ -60,7 +61,11 @@ def report(runs: RunPaths) -> None:
 
     Example: openmaia report runs/demo
     """
+    from openmaia.runs.run import Run
+
     print_report(runs)
+    for path in runs:
+        print_damage(Run.open(path))
 
 
 def trace(

@@ -1,6 +1,6 @@
 """Prints lines, tables and progress bars in the terminal."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 
 from rich.box import SIMPLE_HEAD
@@ -83,13 +83,30 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed:.3g}/s{left}", style="dim")
 
 
-class Terminal:
-    """Shows a progress bar for each stage of a run, and prints lines above the bars."""
+class _Bars(Progress):
+    """Progress bars with something below them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *columns: ProgressColumn, console: Console, below: Callable[[], RenderableType | None]):
+        self._below = below
+        super().__init__(*columns, console=console)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if (below := self._below()) is not None:
+            yield below
+
+
+class Terminal:
+    """Shows a progress bar for each stage of a run, and prints lines above the bars.
+
+    Args:
+        below: Returns what is shown below the bars, or None. It is called for every refresh.
+    """
+
+    def __init__(self, below: Callable[[], RenderableType | None] = lambda: None) -> None:
         text, bar = TextColumn("{task.description:<15}"), BarColumn(bar_width=30)
         columns = (SpinnerColumn(), text, bar, MofNCompleteColumn(), TimeElapsedColumn(), _Rate())
-        self._bars = Progress(*columns, console=console)
+        self._bars = _Bars(*columns, console=console, below=below)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Terminal":

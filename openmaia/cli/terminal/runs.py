@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -9,9 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.progress_bar import ProgressBar
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -26,7 +25,6 @@ from openmaia.evaluation.verdict import UnitVerdict, Verdict, run_verdicts, sent
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
 from openmaia.runs.further import further_evaluations
-from openmaia.runs.records import Turn
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, RunningInvestigation, counts, rows
 
@@ -39,11 +37,6 @@ SHOWN_RUNNING = 20
 
 READ_EVALUATIONS = 1000
 """Number of evaluations above which showing the state of a run does not read all of them."""
-
-SHOWN_CHARACTERS = 3000
-"""Largest number of characters that are shown of the observation of a turn."""
-SHOWN_REPLY = 20_000
-"""Largest number of characters that are shown of a reply, and of its code."""
 
 
 def show_state(run: Run, resamples: int) -> None:
@@ -120,21 +113,22 @@ def _state(run: Run, state: RunCounts) -> RenderableType:
         end = "" if left is None else f", about {timedelta(seconds=round(left))} left"
         parts.append(Text(f"{state.per_second * 60:.3g} investigations a minute{end}"))
     if state.running:
-        parts.append(_running(state.running))
+        parts.append(running_table(state.running, SHOWN_RUNNING))
     failures = islice(run.failures().items(), SHOWN_RUNNING) if state.failed else ()
     parts += [Text(f"failed: {each.unit}: {first_line(cause)}", style="red") for each, cause in failures]
     return Group(*parts)
 
 
-def _running(running: tuple[RunningInvestigation, ...]) -> Table:
+def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
+    """Returns a table of the oldest running investigations, at most `shown` of them."""
     table = Table("running", "turn", "age", box=None, padding=(0, 2, 0, 0))
     oldest = sorted(running, key=lambda each: (-(each.seconds or 0), each.investigation))
-    for each in oldest[:SHOWN_RUNNING]:
+    for each in oldest[:shown]:
         replicate = f" #{each.investigation.replicate}" if each.investigation.replicate else ""
         age = "interrupted" if each.seconds is None else str(timedelta(seconds=round(each.seconds)))
         table.add_row(Text(f"{each.investigation.unit}{replicate}"), str(each.turn), age)
-    if len(running) > SHOWN_RUNNING:
-        table.add_row(f"{len(running) - SHOWN_RUNNING} more", "", "")
+    if len(running) > shown:
+        table.add_row(f"{len(running) - shown} more", "", "")
     return table
 
 
@@ -191,23 +185,6 @@ def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str]:
         *(number(row[name], ".2f") for name in ("auc", "auc_other")),
         number(paired, "+.2f"),
     ]
-
-
-def show_turn(turn: Turn) -> None:
-    """Prints one turn of a conversation: the reply, its code, and the output of the experiment."""
-    reply = turn.reply.replace(turn.code, "") if turn.code else turn.reply
-    code = [Syntax(_beginning(turn.code, SHOWN_REPLY), "python", word_wrap=True)] if turn.code else []
-    parts = Group(Text(_beginning(reply.strip(), SHOWN_REPLY)), *code)
-    console.print(Panel(parts, title=f"turn {turn.index + 1}", title_align="left", border_style="cyan"))
-    texts = [part if isinstance(part, str) else f"<image {part.digest[:8]}>\n" for part in turn.observation]
-    if text := "".join(texts):
-        cut = Text(_beginning(text, SHOWN_CHARACTERS))
-        console.print(Panel(cut, title=f"observed ({turn.status})", title_align="left", border_style="dim"))
-
-
-def _beginning(text: str, size: int) -> str:
-    more = len(text) - size
-    return text if more <= 0 else f"{text[:size]}\n… {more} characters more in the record"
 
 
 def show_exemplars(store: ExemplarStore, target: str) -> None:

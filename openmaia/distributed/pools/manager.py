@@ -109,6 +109,11 @@ class PoolManager:
         """Whether a replica of the pool waits for resources."""
         return self.status is not None and len(self.status.unplaced) > 0
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a replica of the pool is ready."""
+        return self.status is not None and self.status.statistics.replicas > 0
+
     def end(self, seconds: float) -> list[str]:
         """Waits at most `seconds` for earlier calls of this process, then ends all processes of the pool.
 
@@ -183,7 +188,11 @@ class PoolManager:
 
 
 @contextmanager
-def managed(managers: Sequence[PoolManager], say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+def managed(
+    managers: Sequence[PoolManager],
+    say: Callable[[str], None] = lambda line: None,
+    loaded: Callable[[int, float], None] = lambda number, seconds: None,
+) -> Iterator[None]:
     """Context manager that starts pools and ends them. In between, a thread calls `PoolManager.step` periodically.
 
     The pools also end if the driver dies.
@@ -191,8 +200,12 @@ def managed(managers: Sequence[PoolManager], say: Callable[[str], None] = lambda
     Args:
         managers: One manager for each pool.
         say: Receives the output of models that are loading, and their errors. It is also called from the thread.
+        loaded: Called when the first replica of a pool is ready, with the index of its manager and the time since the
+            pools began to load, in seconds. It is called from the thread.
     """
     over = threading.Event()
+    loading = dict(enumerate(managers))
+    began = time.monotonic()
 
     def look() -> None:
         while not over.wait(STEP_SECONDS):
@@ -200,6 +213,9 @@ def managed(managers: Sequence[PoolManager], say: Callable[[str], None] = lambda
                 others_wait = any(other.is_waiting for other in managers if other is not manager)
                 for line in manager.step(time.monotonic(), others_wait=others_wait):
                     say(line)
+            for number in [number for number, manager in loading.items() if manager.is_loaded]:
+                del loading[number]
+                loaded(number, time.monotonic() - began)
 
     for manager in managers:
         manager.start()

@@ -1,8 +1,9 @@
 """Builds the pools of one or several runs from their configs."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.resources import of_pool
 
 SHARED_ROLES = ("generator", "editor", "backbone")
+
+LOADING = "loading.json"
+"""File in `paths.cache` with the times in seconds that models took to load, by a hash of their configs."""
 
 
 @contextmanager
@@ -45,9 +49,51 @@ def run_pools(
             make_manager(role, config, assembly, places_of_role, free)
             for (role, config), places_of_role in zip(wanted, places, strict=True)
         ]
-        with managed(managers, say):
+        times = LoadingTimes(wanted, say)
+        with managed(managers, say, times.loaded):
             shared = {manager.spec.role: _address(manager) for manager in managers[: len(SHARED_ROLES)]}
             yield [Pools({"target": _address(target), **shared}) for target in managers[len(SHARED_ROLES) :]]
+
+
+class LoadingTimes:
+    """Announces the models that are loading, with the times that they took before, and keeps these times.
+
+    Args:
+        pools: The role of each pool and the config from which it is built.
+        say: Receives messages for the user.
+    """
+
+    def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
+        self._say = say
+        self._file = Path(pools[0][1].paths.cache).expanduser() / LOADING
+        self._keys = [f"{role} {to_dict(config)[role]}" for role, config in pools]
+        several = len(pools) > len({role for role, _ in pools})
+        self._names = [
+            f"target {config.target.name}" if several and role == "target" else role for role, config in pools
+        ]
+        known = [self._known().get(_digest(key)) for key in self._keys]
+        times = [seconds for seconds in known if seconds is not None]
+        estimate = f"about {max(times):.0f} s, as the last time" if len(times) == len(known) else "not timed here yet"
+        say(f"loading {', '.join(self._names)}: {estimate}")
+
+    def loaded(self, number: int, seconds: float) -> None:
+        """Says that a pool is loaded, and stores the time."""
+        self._say(f"loaded {self._names[number]} in {seconds:.0f} s")
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            times = self._known() | {_digest(self._keys[number]): round(seconds, 1)}
+            self._file.write_text(json.dumps(times))
+
+    def _known(self) -> dict[str, float]:
+        try:
+            stored = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return stored if isinstance(stored, dict) else {}
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def make_manager(

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from openmaia.core.errors import StoreError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import Agreement, ClaimSimilarity, agreement
 from openmaia.evaluation.analysis.bootstrap import Interval
@@ -79,8 +80,11 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
 
 
 def read_reliability(run: Run) -> Reliability:
-    """Reads the stored reliability of a run. The result is empty if nothing is stored."""
-    document: dict[str, Any] = run.files.read_json(FILE) or {}
+    """Reads the stored reliability of a run. The result is empty if nothing is stored, or if it is damaged."""
+    try:
+        document: dict[str, Any] = run.files.read_json(FILE) or {}
+    except StoreError:
+        document = {}
     return Reliability(
         agreements=tuple(
             Agreement(**_restored(each, by_unit={Unit(**unit): value for unit, value in each["by_unit"]}))

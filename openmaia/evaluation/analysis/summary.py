@@ -4,8 +4,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval, PooledMean
 from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES
@@ -62,11 +63,10 @@ class PooledScores:
 def run_scores(run: Run, resamples: int) -> PooledScores:
     """Returns the scores of a run, cached in the run directory until another evaluation is added.
 
-    Raises:
-        StoreError: An evaluation is damaged.
+    Damaged evaluations are left out.
     """
     stamp = evaluation_stamp(run, resamples)
-    cached: dict[str, Any] = run.files.read_json(FILE) or {}
+    cached: dict[str, Any] = _cached(run)
     if cached.get("stamp") != stamp:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)
         cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes}
@@ -84,6 +84,15 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
             units=cached["layer_units"],
         ),
     )
+
+
+def _cached(run: Run) -> dict[str, Any]:
+    """Returns the stored scores; empty if there are none or if they are damaged."""
+    try:
+        stored: Any = run.files.read_json(FILE)
+    except StoreError:
+        return {}
+    return cast(dict[str, Any], stored) if isinstance(stored, dict) else {}
 
 
 def _to_json(intervals: Mapping[str, Interval]) -> dict[str, list[float | None]]:

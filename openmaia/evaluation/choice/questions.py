@@ -101,12 +101,13 @@ def choice_pairs(runs: Sequence[tuple[Run, str]]) -> ChoicePairs:
     for investigation, text in sorted(first.items()):
         texts = text, second.get(investigation, "")
         reason = _unfit(*texts)
-        exemplars = () if reason else exemplar_images(runs[0][0].record(investigation))
+        record = None if reason else next(runs[0][0].records([investigation]), None)
+        exemplars = exemplar_images(record) if record else ()
         if exemplars:
             unit, replicate = investigation.unit, investigation.replicate
             pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, texts=texts))
         else:
-            left_out[reason or "their records show no exemplars"] += 1
+            left_out[reason or "their records show no exemplars, or are damaged"] += 1
     if not pairs:
         reasons = "; ".join(f"{count} {why}" for why, count in left_out.items()) or "no investigation is finished"
         raise UsageError(f"{runs[0][0].files.root} gives nothing to choose between: of its investigations {reasons}")

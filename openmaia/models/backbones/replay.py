@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from openmaia.core.errors import ServiceError, UsageError
+from openmaia.core.errors import ServiceError, StoreError, UsageError
 from openmaia.core.messages import Chat, Reply, Role
 from openmaia.runs.parquet import read_record
 
@@ -57,11 +57,13 @@ def _replies(recording: str) -> list[str]:
     path = Path(recording)
     if not recording or not path.is_file():
         raise UsageError(f"backbone.record={recording!r} is no file; give a record (.parquet) or a history.json")
-    if path.suffix == ".parquet":
-        return [turn.reply for turn in read_record(path.read_bytes()).turns]
     try:
+        if path.suffix == ".parquet":
+            return [turn.reply for turn in read_record(path.read_bytes()).turns]
         history = cast(list[dict[str, Any]], json.loads(path.read_text(encoding="utf-8")))
         return [_text(message["content"]) for message in history if message["role"] == "assistant"]
+    except StoreError as error:
+        raise UsageError(f"backbone.record={recording!r} cannot be read: {error.message}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"backbone.record={recording!r} is no history of messages with role and content: {error}"

@@ -121,7 +121,8 @@ def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
         folder: The folder of the run's unit pages, relative to report/.
     """
     headers = {InvestigationId.of_row(header): header for header in run.headers()}
-    failures, running, scores = run.failures(), run.running(), run.scores()
+    failures = run.failures() | dict.fromkeys(run.done() - headers.keys(), "its record cannot be read")
+    running, scores = run.running(), run.scores()
 
     def row(investigation: InvestigationId) -> UnitRow:
         header = headers.get(investigation, {})

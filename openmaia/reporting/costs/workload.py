@@ -105,7 +105,7 @@ def from_run(run: Run, seed: int = 0) -> Workload:
     """
     done = sorted(run.done())
     chosen = np.random.default_rng(seed).permutation(len(done))[:LARGEST]
-    records = [run.record(done[int(index)]) for index in chosen]
+    records = list(run.records(done[int(index)] for index in chosen))
     totals = {role: sum((r.spent.get(role, ServiceUsage()) for r in records), ServiceUsage()) for role in POOLS}
     timed = {role: SimulatedPool(fixed=0, per_item=t.seconds / t.requests) for role, t in totals.items() if t.requests}
     if not timed:

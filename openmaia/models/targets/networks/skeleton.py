@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from openmaia.core.importing import import_object
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, imagenet_labels
 from openmaia.models.targets.networks.loading import LIBRARIES, RANDOM, load
 from openmaia.models.targets.preprocess import TargetNetwork
@@ -17,10 +18,13 @@ def skeleton(name: str) -> TargetNetwork | None:
         The network. None if only the hub or a function of the user knows its layers.
 
     Raises:
-        UsageError: The name is unknown.
+        UsageError: The name is unknown, or a function of the user cannot be imported.
     """
     library, colon, rest = name.partition(":")
-    if (colon and library not in LIBRARIES) or library == "hf" or rest.startswith("hf-hub:"):
+    if colon and library not in (*LIBRARIES, "python"):
+        import_object(name, "target.network")
+        return None
+    if library in ("hf", "python") or rest.startswith("hf-hub:"):
         return None
     network = load(name, RANDOM)
     labels = imagenet_labels() if name in EFFICIENTNETS else ()

@@ -1,0 +1,50 @@
+"""Shows which investigations run, with their turns and ages, below the progress bars of a command."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from openmaia.cli.terminal.output import console
+from openmaia.cli.terminal.runs import SECONDS, running_table
+from openmaia.core.errors import StoreError
+from openmaia.runs import progress
+from openmaia.runs.run import Run
+from openmaia.runs.state import RunningInvestigation
+
+SHOWN = 8
+"""Largest number of investigations that are shown."""
+
+
+def running_investigations(runs: Sequence[Run]) -> Callable[[], RenderableType | None]:
+    """Returns a function that gives a table of the oldest running investigations of these runs; None without any.
+
+    It reads the progress files of the runs at most every SECONDS, and only for a terminal.
+    """
+    shown: Table | None = None
+    read_at = float("-inf")
+
+    def table() -> RenderableType | None:
+        nonlocal shown, read_at
+        if console.is_terminal and time.monotonic() >= read_at + SECONDS:
+            try:
+                running = [each for run in runs for each in _running(run)]
+                shown = running_table(running, SHOWN) if running else None
+            except (OSError, StoreError):
+                shown = None  # the run directory cannot be reached for the moment
+            read_at = time.monotonic()
+        return shown
+
+    return table
+
+
+def _running(run: Run) -> list[RunningInvestigation]:
+    driver, now = progress.read(run), time.time()
+    began = sorted(driver.running.items(), key=lambda item: item[1]) if driver else []
+    turns = [len(run.files.names(f"journal/{investigation.path}")) for investigation, _ in began[:SHOWN]]
+    turns += [0] * (len(began) - len(turns))
+    return [
+        RunningInvestigation(investigation=investigation, turn=turn + 1, seconds=now - since)
+        for (investigation, since), turn in zip(began, turns, strict=True)
+    ]

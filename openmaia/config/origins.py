@@ -1,0 +1,76 @@
+"""Says where each value of a config comes from: a line of a file, an override, or the default."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from openmaia.config.loading import FREE, SWEEPS, is_file, to_dict
+from openmaia.config.schema import Config
+
+DEFAULT, OVERRIDE = "default", "override"
+COLUMN = 40
+"""Column in which the origins begin, unless a value is longer."""
+
+
+def origins(sources: Sequence[str]) -> dict[str, str]:
+    """Returns where the values of a config come from.
+
+    Args:
+        sources: YAML files and `key=value` overrides that `load` accepts. Later ones win.
+
+    Returns:
+        `FILE:LINE` or OVERRIDE by dotted key. Keys that no source sets are left out.
+    """
+    found: dict[str, str] = {}
+    for source in sources:
+        if not is_file(Path(source)):
+            key = source.partition("=")[0]
+            found[next((free for free in FREE if key.startswith(f"{free}.")), key)] = OVERRIDE
+            continue
+        root = yaml.compose(Path(source).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        found |= {key: f"{source}:{line}" for key, line in _lines(root) if key != SWEEPS}
+    return found
+
+
+def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yields the dotted key of each leaf of a YAML document, and its line, from 1."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key_node, value in node.value:
+        key = f"{prefix}{key_node.value}"
+        if isinstance(value, yaml.MappingNode) and key not in FREE:
+            yield from _lines(value, f"{key}.")
+        else:
+            yield key, key_node.start_mark.line + 1
+
+
+def explained(config: Config, sources: Sequence[str], *, only_given: bool = False) -> Iterator[str]:
+    """Yields the lines of a config as YAML, each value with a comment that says where it comes from.
+
+    Args:
+        config: The config.
+        sources: The sources from which it was loaded.
+        only_given: Leaves out the defaults.
+    """
+    yield from _section(to_dict(config), origins(sources), only_given, "")
+
+
+def _section(values: dict[str, Any], found: dict[str, str], only_given: bool, prefix: str) -> Iterator[str]:
+    indent = "  " * prefix.count(".")
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and value and key not in FREE:
+            if lines := list(_section(cast(dict[str, Any], value), found, only_given, f"{key}.")):
+                yield f"{indent}{name}:"
+                yield from lines
+        elif key in found or not only_given:
+            line = f"{indent}{name}: {_flow(value)}"
+            yield f"{line:<{COLUMN}}  # {found.get(key, DEFAULT)}"
+
+
+def _flow(value: Any) -> str:
+    """Returns a value as YAML in one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,71 @@
+"""Finds the keys that a user may have meant by an unknown one."""
+
+import difflib
+import re
+from collections.abc import Collection
+
+SAME_NAME = 0.3
+"""Bonus of a key whose last part is that of the unknown key: the right name in the wrong section."""
+
+CLOSE = 0.1
+"""Keys whose score is at most this much below the best one are suggested as well."""
+
+SHOWN = 3
+"""Largest number of suggestions."""
+
+SYNONYMS = {
+    "dir": ("paths",),
+    "directory": ("paths",),
+    "folder": ("paths",),
+    "output": ("runs", "paths"),
+    "out": ("runs", "paths"),
+    "run": ("runs",),
+    "image": ("pictures",),
+    "images": ("pictures",),
+    "dataset": ("pictures",),
+    "data": ("pictures",),
+    "agent": ("backbone",),
+    "llm": ("backbone",),
+    "model": ("backbone",),
+    "url": ("base", "url"),
+    "endpoint": ("base", "url", "backbone"),
+    "host": ("base", "url", "backbone"),
+    "port": ("base", "url", "backbone"),
+    "gpu": ("gpus",),
+    "workers": ("investigations", "ray"),
+    "parallel": ("investigations", "ray"),
+    "max": ("limits",),
+    "wandb": ("tracking",),
+    "checkpoint": ("weights", "target"),
+    "neurons": ("units",),
+    "top": ("exemplars", "k"),
+}
+"""Words of keys by words that users write for them."""
+
+
+def suggestions(given: str, known: Collection[str]) -> list[str]:
+    """Returns the keys that an unknown key may stand for, the likeliest first: at least one, and at most SHOWN.
+
+    Keys are compared by their spelling, and by the words that they share in any section.
+
+    Args:
+        given: The unknown key.
+        known: All keys, not empty.
+    """
+    words = _words(given)
+    meant = words | {word for each in words for word in SYNONYMS.get(each, ())}
+
+    def score(key: str) -> float:
+        own = _words(key)
+        shared = len(own & meant) / max(len(own), len(words))
+        same_name = SAME_NAME * (key.rpartition(".")[2] == given.rpartition(".")[2])
+        return difflib.SequenceMatcher(None, given, key).ratio() + shared + same_name
+
+    scores = {key: score(key) for key in known}
+    best = max(scores.values())
+    ranked = sorted((key for key, value in scores.items() if value >= best - CLOSE), key=lambda key: -scores[key])
+    return ranked[:SHOWN]
+
+
+def _words(key: str) -> set[str]:
+    return set(re.split(r"[._\W]+", key.casefold())) - {""}

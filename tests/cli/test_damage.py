@@ -1,0 +1,162 @@
+"""A damaged file costs its unit and nothing else: it is named, left out, and repeated on request."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from openmaia.cli.commands.common import failure_lines, repeat_damaged
+from openmaia.cli.main import app
+from openmaia.core.errors import UsageError
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.damage import damaged_files
+from openmaia.evaluation.run import evaluate_run
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.runs import tables
+from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
+from tests.evaluation.test_run import GREEN, RED, STRIPES, make_run
+from tests.helpers.samples import turn
+
+Damage = Callable[[Path], None]
+FIRST = InvestigationId(unit=RED, replicate=0)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"something else")
+
+
+def other_version(path: Path) -> None:
+    rows, header = tables.load(path.read_bytes())
+    path.write_bytes(tables.dump(rows, None, header | {"version": 99}))
+
+
+DAMAGES = [truncate, empty, overwrite, other_version]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, services: EvaluationServices) -> Run:  # noqa: F811
+    """A run whose three units are evaluated."""
+    run = make_run(tmp_path_factory.mktemp("whole"), {RED: ("red",), GREEN: ("green",), STRIPES: ("stripes",)})
+    evaluate_run(run, services, EvaluationDesign(n=2))
+    return run
+
+
+@pytest.fixture
+def run(whole: Run, tmp_path: Path) -> Run:
+    import shutil
+
+    shutil.copytree(whole.files.root, tmp_path / "demo")
+    return Run.open(str(tmp_path / "demo"))
+
+
+def path(run: Run, folder: str, suffix: str = "parquet") -> Path:
+    return Path(run.files.path(f"{folder}/{FIRST.path}.{suffix}"))
+
+
+def invoke(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("folder", ["records", EVALUATION])
+def test_damaged_file_is_named_and_left_out(run: Run, folder: str, damage: Damage):
+    damage(path(run, folder))
+    for command in (["show", run.files.root], ["report", run.files.root]):
+        result = invoke(*command)
+        assert result.exit_code == 0, result.output
+        assert f"damaged: {folder}/{FIRST.path}.parquet: " in result.stderr
+        assert "--repeat-damaged" in result.stderr
+    assert [each.name for each in damaged_files(run)] == [f"{folder}/{FIRST.path}.parquet"]
+    assert len(run.headers()) == (2 if folder == "records" else 3)
+    assert run_scores(run, 50).units == (3 if folder == "records" else 2)
+
+
+@pytest.mark.parametrize("damage", [truncate, other_version])
+def test_other_commands_go_on_without_a_damaged_record(run: Run, tmp_path: Path, damage: Damage):
+    damage(path(run, "records"))
+    root = run.files.root
+    assert '"stop": "damaged"' in invoke("show", root, "--json").output
+    assert invoke("show", root, "--agents").exit_code == 0
+    assert "trace of 2 investigations" in invoke("trace", root).output
+    assert invoke("figures", root, "--to", str(tmp_path / "figures")).exit_code == 0
+    assert "2 investigations" in invoke("export-maia", root, str(tmp_path / "published")).output
+
+
+def test_set_aside_record_is_pending_again(run: Run):
+    truncate(path(run, "records"))
+    assert run.pending() == []
+    repeat_damaged(run, records=True)
+    assert run.pending() == [FIRST]
+    assert run.evaluated() == run.done() == {InvestigationId(unit=unit, replicate=0) for unit in (GREEN, STRIPES)}
+    kept = {each.removeprefix("damaged/").split("/")[0] for each in run.files.names("damaged")}
+    assert kept == {"records", EVALUATION}
+    assert damaged_files(run) == []
+
+
+def test_set_aside_evaluation_is_made_again(run: Run, services: EvaluationServices):  # noqa: F811
+    before = run.scores()
+    truncate(path(run, EVALUATION))
+    repeat_damaged(run, records=False)
+    assert FIRST not in run.evaluated() and FIRST in run.done()
+    evaluate_run(run, services, EvaluationDesign(n=2))
+    assert run.scores() == before
+
+
+def test_evaluation_does_not_set_records_aside(run: Run):
+    truncate(path(run, "records"))
+    repeat_damaged(run, records=False)
+    assert [each.is_record for each in damaged_files(run)] == [True]
+
+
+def test_damaged_files_of_a_driven_run_stay(run: Run):
+    truncate(path(run, "records"))
+    lease = run.take_lease()
+    with pytest.raises(UsageError, match="being driven by another command"):
+        repeat_damaged(run, records=True)
+    lease.release()
+    assert len(damaged_files(run)) == 1
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, overwrite])
+def test_damaged_turn_ends_the_journal_before_it(run: Run, damage: Damage):
+    journal = run.journal(FIRST)
+    for index in range(3):
+        journal.append(turn(index))
+    damage(Path(run.files.path(f"journal/{FIRST.path}/0001.turn")))
+    assert [each.index for each in journal.turns()] == [0]
+    assert "turn 2 of the journal was damaged" in journal.damage(1)
+    journal.clear()
+    assert journal.damage(0) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["evaluation.json", "reliability.json", "report/pages.json", "progress.json", "driver.json"]
+)
+@pytest.mark.parametrize("data", [b"{", b"[]"])
+def test_damaged_derived_file_is_made_again(run: Run, name: str, data: bytes):
+    run.files.write(name, data)
+    for command in ("show", "report"):
+        result = invoke(command, run.files.root)
+        assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_equal_causes_are_named_once():
+    causes = {f"net/layer4/{n}": f"ServiceError: net/layer4/{n} got no answer\nmore" for n in range(18)}
+    lines = list(failure_lines(causes | {"net/layer4/99": "SandboxError: \x1b[31mred"}))
+    assert lines == [
+        "failed: 18 investigations, such as net/layer4/0: ServiceError: it got no answer",
+        "failed: net/layer4/99: SandboxError:  [31mred",
+    ]

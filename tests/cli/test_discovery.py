@@ -1,0 +1,82 @@
+"""Commands that say what a config means and what its target has; the help of all commands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from openmaia import __version__
+from openmaia.cli.main import app
+from tests.conftest import REPOSITORY
+
+DEMO = str(REPOSITORY / "configs/demo.yaml")
+RUNNER = CliRunner()
+
+
+def output(*arguments: str) -> str:
+    result = RUNNER.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def commands(group: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    inner = getattr(group, "commands", None)
+    return [path] if inner is None else [each for name, one in inner.items() for each in commands(one, (*path, name))]
+
+
+def test_version_is_printed():
+    assert output("--version") == f"openmaia {__version__}\n"
+
+
+@pytest.mark.parametrize("command", commands(get_command(app)), ids=" ".join)
+def test_help_has_an_example(command: tuple[str, ...]):
+    text = " ".join(output(*command, "--help").split())
+    assert "Example" in text and f"openmaia {' '.join(command)}" in text.partition("Example")[2]
+
+
+def test_help_answers_at_once():
+    """By processor time, because the machine may be busy."""
+    command = [sys.executable, "-m", "openmaia.cli", "--help"]
+    code = "import resource,subprocess,sys; subprocess.run(sys.argv[1:], check=True, capture_output=True); \
+r = resource.getrusage(resource.RUSAGE_CHILDREN); print(r.ru_utime + r.ru_stime)"
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True, text=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(seconds) < 0.4
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_completes_commands(shell: str):
+    environment = {"_OPENMAIA_COMPLETE": f"complete_{shell}", "COMP_WORDS": "openmaia inv", "COMP_CWORD": "1"}
+    environment |= {"_TYPER_COMPLETE_ARGS": "openmaia inv", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    result = RUNNER.invoke(app, [], env=environment, prog_name="openmaia")
+    assert "investigate" in result.output and "report" not in result.output
+
+
+def test_config_says_where_values_come_from(tmp_path: Path):
+    text = output("config", DEMO, "limits.turns=20")
+    assert f"name: demo                                # {DEMO}:2\n" in text
+    assert "  turns: 20                               # override\n" in text
+    assert "seed: 0                                   # default\n" in text
+    assert "default" not in output("config", DEMO, "--given")
+
+
+def test_config_of_several_sweeps_is_divided():
+    assert output("config", str(REPOSITORY / "configs/papers.yaml"), "--given").count("\n---\n") == 3
+
+
+def test_layers_are_listed_without_weights():
+    lines = output("layers", DEMO, "target.weights=/nowhere.pt").splitlines()
+    rows = {line.split()[-2]: line for line in lines[:-1]}
+    assert rows["_conv_head"].startswith("* ") and rows["_conv_head"].endswith(" 1280")
+    assert rows["_bn1"].startswith("  ")
+    assert "modules have no units" in lines[-1]
+
+
+def test_layers_of_known_units_are_listed():
+    text = output("layers", str(REPOSITORY / "configs/synthetic.yaml"))
+    assert [line.split() for line in text.splitlines()] == [["mono", "47"], ["or", "18"], ["and", "20"]]

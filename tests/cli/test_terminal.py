@@ -1,0 +1,124 @@
+"""What the terminal shows: conversations, running investigations, and no control sequences of models."""
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from openmaia.cli.terminal import conversation, live, output, runs
+from openmaia.cli.terminal.conversation import ConversationView
+from openmaia.cli.terminal.live import running_investigations
+from openmaia.cli.terminal.output import PrintableConsole, Terminal, say, show_table
+from openmaia.config.loading import load
+from openmaia.runs.files import Files
+from openmaia.runs.progress import ProgressFile
+from openmaia.runs.records import Turn
+from openmaia.runs.run import InvestigationId, Run
+from tests.helpers.samples import UNIT, noise, record, turn
+
+HOSTILE = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://x\x1b\\link",
+    "\u202eevil",
+    "a\x00b",
+    "\x9b2J",
+    "\ud800",
+    "\r\x08",
+]
+INVESTIGATION = InvestigationId(unit=UNIT, replicate=0)
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is printed, without colours."""
+    text = io.StringIO()
+    console = PrintableConsole(file=text, width=100)
+    for module in (output, runs, conversation, live):
+        monkeypatch.setattr(module, "console", console)
+    return text
+
+
+def experiment(index: int = 0, reply: str = "", **changes: object) -> Turn:
+    values: dict[str, object] = {"calls": (), "hypotheses": (), "images": {}, "status": "ok"} | changes
+    return turn(index, reply=reply, **values)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_printed_without_control_characters(screen: io.StringIO, tmp_path: Path, text: str):
+    say(text)
+    show_table(text, ["unit"], [[text]])
+    ConversationView(Files(str(tmp_path))).show(
+        experiment(reply=f"{text}\n```python\nprint({text!r})\n{text}\n```", code=text, observation=(text,))
+    )
+    run = Run.create(load(["name=demo", "units=all", "target.name=net", f"paths.runs={tmp_path}"]))
+    run.set_plan([UNIT], 1)
+    run.fail(INVESTIGATION, text)
+    runs.show_state(run, 10)
+    if text != "\ud800":  # the parser lets no lone surrogate into a record
+        run.publish(record(labels=(text,), description=text))
+        runs.show_state(run, 10)
+    shown = screen.getvalue()
+    assert all(letter.isprintable() or letter == "\n" for letter in shown), shown
+
+
+def test_conversation_shows_code_in_its_place_once(screen: io.StringIO, tmp_path: Path):
+    reply = "[HYPOTHESIS LIST]:\n1. dogs\n\n[CODE]:\n```python\nprint(1)\n```\nThat is all."
+    ConversationView(Files(str(tmp_path))).show(experiment(2, reply, code="print(1)", observation=("1\n",)))
+    lines = [line.strip() for line in screen.getvalue().splitlines()]
+    assert lines[0].startswith("turn 3 ")
+    kept = [
+        "[HYPOTHESIS LIST]:",
+        "1. dogs",
+        "[CODE]:",
+        "```python",
+        "print(1)",
+        "```",
+        "That is all.",
+        "observed (ok):",
+        "1",
+    ]
+    assert [line for line in lines[1:] if line] == kept
+
+
+def test_code_that_was_repaired_is_shown_as_it_was_run(screen: io.StringIO, tmp_path: Path):
+    ConversationView(Files(str(tmp_path))).show(experiment(0, "print 1", code="print(1)", observation=()))
+    lines = [line.strip() for line in screen.getvalue().splitlines()]
+    assert lines[1:4] == ["print 1", "run as:", "print(1)"]
+
+
+def test_displayed_images_are_written_as_files_once(screen: io.StringIO, tmp_path: Path):
+    image, view = noise(1), ConversationView(Files(str(tmp_path)))
+    for index in range(2):
+        view.show(experiment(index, "x", code="", observation=("0.5\n[image-3, masked]\n", image)))
+    [file] = (tmp_path / "pictures").iterdir()
+    assert file.read_bytes() == image.data and file.name.startswith("turn-1-")
+    text = "".join(screen.getvalue().split())
+    assert text.count(f"[image-3,masked]{tmp_path}/pictures/{file.name}".replace(" ", "")) == 2
+
+
+def test_long_observation_is_shortened_in_its_middle(screen: io.StringIO, tmp_path: Path):
+    lines = "\n".join(f"line {n}" for n in range(500))
+    images = [noise(n) for n in range(60)]
+    ConversationView(Files(str(tmp_path))).show(experiment(0, "x", code="", observation=(lines,)))
+    shown = screen.getvalue()
+    assert "line 0" in shown and "line 499" in shown and "line 250" not in shown and "460 lines more" in shown
+    ConversationView(Files(str(tmp_path))).show(experiment(0, "x", code="", observation=tuple(images)))
+    assert len(list((tmp_path / "pictures").iterdir())) == 40, "only the images that are shown"
+
+
+def test_running_investigations_are_shown_with_turn_and_age(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    run = Run.create(load(["name=demo", "units=all", "target.name=net", f"paths.runs={tmp_path}"]))
+    text = io.StringIO()
+    console = PrintableConsole(file=text, width=100, force_terminal=True)
+    for module in (output, live):
+        monkeypatch.setattr(module, "console", console)
+    assert running_investigations([run])() is None
+    run.journal(INVESTIGATION).append(turn(0))
+    ProgressFile(run).write([(INVESTIGATION, time.time() - 65)])
+    with Terminal(running_investigations([run])) as terminal:
+        terminal.progress("investigations", 0, 3)
+    shown = text.getvalue()
+    assert "net/layer4/7" in shown and "0:01:05" in shown and "running" in shown
+    assert next(iter(shown.split("net/layer4/7")[1].split())) == "2"
