@@ -12,7 +12,7 @@ from openmaia.evaluation.storage import check_version
 from openmaia.runs import tables
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.ids import InvestigationId
-from openmaia.runs.run import TESTED, Run, check_record
+from openmaia.runs.run import RANDOM_WORDS, TESTED, Run, check_record
 
 DAMAGED = "damaged"
 """Folder of a run to which damaged files are moved."""
@@ -72,5 +72,7 @@ def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
 def _move_tests(run: Run, investigation: InvestigationId) -> None:
     for folder in TESTED:
         name = f"{folder}/{investigation.path}.parquet"
+        if folder == RANDOM_WORDS:  # these trials are those of a layer
+            continue
         if run.files.exists(name):
             run.files.move(name, f"{DAMAGED}/{name}")

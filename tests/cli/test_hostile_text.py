@@ -63,7 +63,7 @@ def test_terminal_shows_no_control_characters(told: Told, capsys: pytest.Capture
     show_state(made, 10)
     assert len(capsys.readouterr().out) < 30_000
     show_state(made, 10)
-    ConversationView(run.files).show(records[0].turns[0])
+    ConversationView(made.files).show(records[0].turns[0])
     show_conduct(text[:100], conduct(records, AnswerFormat()))
     captured = capsys.readouterr()
     assert "turn 1" in captured.out
