@@ -151,12 +151,16 @@ def test_run_of_one_unit_and_one_image_is_evaluated_and_compared(tmp_path: Path,
 # -- significance and verdicts -------------------------------------------------------------------------------------------
 
 
+JUDGED = EvaluationDesign(n=8, random_words=20)
+"""Enough words for small p-values although one of them is what unit 2 responds to."""
+
+
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory, services: EvaluationServices) -> Run:
     """Two units with their true label, one with another unit's, and one that abstained."""
     labels = {RED: ("red",), GREEN: ("green",), Unit(target="t", layer="mono", index=2): ("checkerboard",), STRIPES: ()}
     run = make_run(tmp_path_factory.mktemp("runs"), labels)
-    evaluate_run(run, services, EvaluationDesign(n=8))
+    evaluate_run(run, services, JUDGED)
     return run
 
 
@@ -193,13 +197,11 @@ def test_summary_holds_the_verdicts(judged: Run):
 
 def test_random_words_are_measured_once(judged: Run, services: EvaluationServices):
     before = {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)}
-    assert len(before) == 10
-    evaluate_run(
-        judged, replace(services, generator=InterruptedGenerator(services.generator, 0)), EvaluationDesign(n=8)
-    )
+    assert len(before) == JUDGED.random_words
+    evaluate_run(judged, replace(services, generator=InterruptedGenerator(services.generator, 0)), JUDGED)
     judged.files.delete("evaluation/t/mono/3-0.parquet")
     assert not is_current(judged)
-    evaluate_run(judged, services, EvaluationDesign(n=8))
+    evaluate_run(judged, services, JUDGED)
     assert is_current(judged)
     assert {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)} == before
 
