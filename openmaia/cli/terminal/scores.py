@@ -23,7 +23,7 @@ SHOWN = {
     "z_difference": "mean difference, in standard deviations",
     "difference": "mean difference, raw activations",
     "z_d": "Cohen's d",
-    "z_mad": "MAD, as CoSy",
+    "z_mad": "MAD, against matched neutral images, unlike CoSy",
     "top1": "identification: unit highest of its layer",
     "top5": "identification: among the five highest",
 }

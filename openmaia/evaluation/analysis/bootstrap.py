@@ -3,9 +3,12 @@
 Images of one prompt resemble each other, one image may serve many units, and the units of a network are a sample as
 well. Prompts and units are therefore reweighted independently, and an image of a unit counts with the product of both
 weights: the product reweighted bootstrap of Owen and Eckles (2012, "Bootstrapping data arrays of arbitrary order",
-Annals of Applied Statistics 6). Weights are exponential with mean 1 (the Bayesian bootstrap, Rubin 1981) instead of
-counts, because counts would often leave no image of a unit that has few prompts. A weight depends on the name of its
-cluster alone, so that a shared prompt has the same weight for every unit, in any order of the units.
+Annals of Applied Statistics 6). Weights are positive (the Bayesian bootstrap, Rubin 1981) instead of counts, because
+counts would often leave no image of a unit that has few prompts. The weight of a unit is exponential. With exponential
+weights the variance of the mean of n prompts would be too small by the factor (n - 1) / (n + 1), which matters if all
+units share a few neutral prompts; weights of the gamma distribution with shape (n - 2) / n have the unbiased variance.
+Each weight is a monotone function of an exponential variate that depends on the name of its cluster alone, so that a
+shared prompt is heavy or light for all units alike, in any order of the units.
 """
 
 import hashlib
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy import special
 
 from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray
 
@@ -55,7 +59,8 @@ class ClusteredValues:
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
         """Returns the weight of each value in each resample, (resamples, values)."""
-        return np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
+        variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
+        return np.interp(variates, _VARIATES, _gamma_weights(len({*self.clusters})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,20 @@ def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
     """Returns exponential weights with mean 1, (resamples,), seeded by the name of the cluster."""
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
+
+
+_VARIATES: FloatArray = np.concatenate([np.linspace(0, 1, 1001), np.linspace(1, 40, 1001)[1:]])
+
+
+@lru_cache(maxsize=256)
+def _gamma_weights(clusters: int) -> FloatArray:
+    """Returns the weights for the exponential variates _VARIATES at the same quantiles, (variates,).
+
+    A single cluster has no variance, whatever its weight. With two the unbiased variance would need the shape 0, so that
+    they are treated like three.
+    """
+    shape = (max(clusters, 3) - 2) / max(clusters, 3)
+    return np.asarray(special.gammainccinv(shape, np.exp(-_VARIATES)), dtype=np.float64)
 
 
 def estimate(

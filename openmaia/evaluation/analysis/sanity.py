@@ -40,7 +40,7 @@ NAMES = {
     "difference": "positive minus neutral activation",
     "z_difference": "mean difference in deviations",
     "d": "Cohen's d",
-    "mad": "MAD as CoSy",
+    "mad": "MAD, matched neutral images in the place of CoSy's random ones",
     "top1": "highest of its layer",
     "top5": "among the five highest",
     "detection_auprc": "detection: AUPRC",

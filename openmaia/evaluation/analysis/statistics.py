@@ -42,8 +42,9 @@ def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatA
 
 
 def mad(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns CoSy's mean activation difference (Kopf et al. 2024, section 4): the difference of the means over the
-    population standard deviation of the neutral activations. It is undefined if those are constant."""
+    """Returns the formula of CoSy's mean activation difference (Kopf et al. 2024, section 4): the difference of the means
+    over the population standard deviation of the neutral activations. It is undefined if those are constant. CoSy's
+    control are random images of a data set, ours are matched neutral images, so that the values are not comparable."""
     return _ratio(difference(positive, p, neutral, q), np.sqrt(_variance(neutral, q)))
 
 

@@ -11,6 +11,7 @@ from openmaia.evaluation.analysis.bootstrap import (
     cluster_weights,
     constant,
     estimate,
+    group_mean,
     interval,
     mean_interval,
     pooled,
@@ -205,6 +206,36 @@ def test_pooled_interval_has_nominal_coverage():
         alone += flat.low <= 0 <= flat.high
     assert crossed >= 105
     assert alone < crossed - 10
+
+
+def test_variance_of_few_prompts_is_unbiased():
+    """The variance of the mean of n values is their sample variance over n."""
+    for n in (4, 8, 30):
+        values = np.random.default_rng(n).normal(0, 1, n)
+        group = ClusteredValues.of(values, [f"{n} {at}" for at in range(n)])
+        found = group_mean("u", group, 20_000).draws.var()
+        assert found == pytest.approx(values.var(ddof=1) / n, rel=0.08)
+
+
+def test_pooled_interval_covers_with_few_shared_neutral_prompts():
+    """40 units on the same 5 neutral prompts, whose luck all units share."""
+    random, covered, trials = np.random.default_rng(0), 0, 100
+    for trial in range(trials):
+        shared = random.normal(0, 1, 5)
+        names = [f"{trial} shared {at}" for at in range(5)]
+        made = [
+            estimate(
+                "difference",
+                f"{trial} {unit}",
+                ClusteredValues.of(random.normal(0, 1, 4), [f"{trial} {unit} {at}" for at in range(4)]),
+                ClusteredValues.of(shared + random.normal(0, 0.5, 5), names),
+                300,
+            )
+            for unit in range(40)
+        ]
+        whole = pooled([one for one in made if one], seed=trial)
+        covered += whole.low <= 0 <= whole.high
+    assert 0.88 <= covered / trials <= 0.99
 
 
 def test_pooled_interval_is_independent_of_order():
