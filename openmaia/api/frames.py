@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from openmaia.reporting.browser.captions import Captions
+from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.runs.records import Record
 
 IMAGES = ("turn", "call", "image", "prompt", "hypothesis", "activation", "percentile", "picture")

@@ -12,7 +12,7 @@ import numpy as np
 from openmaia.core.images import EncodedImage, Rendering, upsample
 from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
-from openmaia.reporting.browser.captions import Captions
+from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.runs.records import Record
 
@@ -60,6 +60,7 @@ def result_page(result: "UnitResult") -> str:
         record.description or f"No description ({record.stop.value}{': ' + record.cause if record.cause else ''})",
         f"Labels: {', '.join(record.labels) or 'none'}",
         tested_line(result),
+        f"Verdict: {result.verdict.verdict.value}. {result.verdict.reason}",
     ]
     notes = [f"Agent: {record.backbone}. {len(record.turns)} turns, {record.seconds:.0f} s."]
     notes += [f"Preprocessing: {record.preprocessing}."] if record.preprocessing else []

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from openmaia.evaluation.scores import Evaluation
+    from openmaia.evaluation.verdict import UnitVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -48,6 +49,13 @@ class UnitResult:
         """The scores of the test by name, such as `auc`. Empty if the description was not tested."""
         return self.evaluation.scores if self.evaluation else {}
 
+    @property
+    def verdict(self) -> "UnitVerdict":
+        """Whether the description holds, and why. Of one unit alone there are no other descriptions to compare with."""
+        from openmaia.evaluation.verdict import judge
+
+        return judge(self.record.stop.value, self.scores, self.record.cause)
+
     def turns(self) -> "pd.DataFrame":
         """Returns a row for each reply of the agent, with its experiment. See `openmaia.api.frames.turns`."""
         from openmaia.api.frames import turns
@@ -82,6 +90,7 @@ class UnitResult:
             UsageError: The directory holds a run of another config, or cannot be written.
         """
         from openmaia.evaluation.storage import to_parquet
+        from openmaia.evaluation.verdict import write_summary
         from openmaia.runs.run import EVALUATION, Run
 
         folder = Path(run_dir)
@@ -94,7 +103,7 @@ class UnitResult:
             claim = replace(trial.claim, replicate=investigation.replicate)
             tested = replace(self.evaluation, trial=replace(trial, claim=claim))
             run.write_artifact(EVALUATION, investigation, to_parquet(tested))
-        run.write_summary()
+        write_summary(run)
         return run.record_path(investigation)
 
     def __repr__(self) -> str:

@@ -38,9 +38,13 @@ class LoadedRun:
     def units(self) -> pd.DataFrame:
         """Returns a row for each finished investigation, with the columns of `summary.parquet`.
 
-        They are the unit, the replicate, the answer, counts, costs and the scores of the test.
+        They are the unit, the replicate, the answer, counts, costs, the scores of the test and the verdict.
         """
-        rows = [summary.table_row(row, self.run.score(_investigation(row))) for row in self.run.headers()]
+        from openmaia.evaluation.verdict import run_verdicts
+
+        verdicts = run_verdicts(self.run)
+        investigations = [(row, _investigation(row)) for row in self.run.headers()]
+        rows = [summary.table_row(row, self.run.score(each)) | verdicts[each].columns for row, each in investigations]
         return pd.DataFrame(rows, columns=summary.SCHEMA.names)
 
     def scores(self) -> pd.DataFrame:
