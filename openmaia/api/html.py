@@ -12,8 +12,8 @@ import numpy as np
 from openmaia.core.images import EncodedImage, Rendering, upsample
 from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
-from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.runs.records import Record
 
 if TYPE_CHECKING:
