@@ -74,3 +74,9 @@ def test_several_runs_stand_side_by_side(tmp_path: Path):
     with TestClient(application(runs), base_url="http://127.0.0.1") as client:
         assert "another answer" in client.get("/data/texts-0.js").text
         assert client.get("/runs/other/units/net/layer4/0-0.html").status_code == 200
+
+
+def test_page_names_similar_descriptions(client: TestClient):
+    page = client.get("/units/net/layer4/0-0.html").text
+    (name,) = [attributes["data-near"] for tag, attributes in Page(page).elements if tag == "body"]
+    assert "units/net/layer4/1-0.html" in client.get(f"/data/{name}").text

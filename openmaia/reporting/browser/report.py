@@ -13,6 +13,7 @@ from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.rows import RunSummary, UnitRow, rows, summary
 from openmaia.reporting.browser.sheets import RunSheets, of_run
+from openmaia.reporting.browser.similar import similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.runs.files import safe
@@ -43,7 +44,8 @@ class Report:
         """The page of each finished investigation by its path, relative to report/."""
         made: dict[str, UnitPage] = {}
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
-            made |= {page.row.page: page for page in _pages(run, one)}
+            count = sum(len(each.rows) for each in self.summaries)
+            made |= {page.row.page: page for page in _pages(run, one, count)}
         return made
 
     @cached_property
@@ -124,7 +126,7 @@ def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
         yield run, name, f"runs/{safe(name)}/units/" if number else "units/"
 
 
-def _pages(run: Run, one: RunSummary) -> Iterator[UnitPage]:
+def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
     done = sorted((row for row in one.rows if row.header), key=lambda row: row.investigation)
 
     def link(row: UnitRow, place: int) -> tuple[str, str] | None:
@@ -136,7 +138,7 @@ def _pages(run: Run, one: RunSummary) -> Iterator[UnitPage]:
 
     for place, row in enumerate(done):
         near: Neighbours = (link(row, place - 1), link(row, place + 1))
-        yield UnitPage(run=run, row=row, near=near, near_file="")
+        yield UnitPage(run=run, row=row, near=near, near_file=similar_file(row.page, count))
 
 
 def stamp(page: UnitPage) -> list[Any]:

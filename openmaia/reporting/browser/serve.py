@@ -21,6 +21,7 @@ from openmaia.reporting.browser.data import call, data_files
 from openmaia.reporting.browser.pages import ASSETS, assets
 from openmaia.reporting.browser.papers import papers_files
 from openmaia.reporting.browser.report import Report
+from openmaia.reporting.browser.similar import similar_files
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, counts
@@ -48,6 +49,7 @@ class LiveSite:
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
         self._figures: dict[str, bytes] = {}
+        self._near: dict[str, bytes] | None = None
         self._refresh()
 
     def file(self, path: str) -> bytes | None:
@@ -68,6 +70,8 @@ class LiveSite:
             return render_unit(page, 0).strip or EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
+        if path.startswith("data/similar-"):
+            return self._similar().get(path.removeprefix("data/"))
         made = self._files.get(path or "index.html")
         if made:
             return made()
@@ -88,7 +92,14 @@ class LiveSite:
             files |= {sheet.page: sheet.rendered for sheet in sheets}
             files |= {"index.html": report.index, "run.html": report.run_page}
             self._version, self._report, self._files = version, report, files
-            self._figures = {}
+            self._figures, self._near = {}, None
+
+    def _similar(self) -> dict[str, bytes]:
+        with self._lock:
+            if self._near is None:
+                rows = [row for one in self._report.summaries for row in one.rows]
+                self._near = dict(similar_files(rows))
+            return self._near
 
     def _figure(self, path: str) -> bytes | None:
         """Returns the page beside the papers or a file of a figure. They are made together when one is asked for."""

@@ -15,6 +15,7 @@ from openmaia.reporting.browser.papers import papers_files
 from openmaia.reporting.browser.report import Report, stamp
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.reporting.browser.sheets import Sheet
+from openmaia.reporting.browser.similar import similar_files
 from openmaia.reporting.browser.unit.page import UnitPage, render_unit
 from openmaia.runs.files import Files
 from openmaia.runs.records import dumps
@@ -63,7 +64,8 @@ def write_report(runs: Sequence[Run]) -> Path:
     def has_strip(row: UnitRow) -> bool:
         return row.page in written and written[row.page].note[1:] == [True]
 
-    for name, data in data_files(summaries, "", has_strip):
+    rows = [row for one in summaries for row in one.rows]
+    for name, data in (*data_files(summaries, "", has_strip), *similar_files(rows)):
         files.write(f"report/data/{name}", data)
     files.write("report/run.html", report.run_page())
     files.write("report/index.html", report.index(summaries))
