@@ -21,6 +21,10 @@ FLAGS = (
 SECONDS = 60.0
 
 
+class LeftPage(Exception):
+    """The protocol refused a call, for example because the tab opens another page."""
+
+
 class Tab:
     """One tab of a browser."""
 
@@ -37,7 +41,8 @@ class Tab:
         while True:
             answer = json.loads(self._connection.recv(timeout=SECONDS))
             if answer.get("id") == number:
-                assert "error" not in answer, answer
+                if "error" in answer:
+                    raise LeftPage(answer["error"]["message"])
                 return answer["result"]
 
     def run(self, script: str) -> Any:
@@ -49,9 +54,15 @@ class Tab:
     def wait(self, condition: str, seconds: float = SECONDS) -> None:
         """Waits until an expression is true."""
         end = time.monotonic() + seconds
-        while not self.run(f"Boolean({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < end, f"never true: {condition}"
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return self.run(f"Boolean({condition})")
+        except LeftPage:
+            return False
 
     def open(self, address: str, ready: str = "document.readyState === 'complete'") -> None:
         """Opens an address and waits until its page is ready."""

@@ -3,10 +3,11 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs]
+import numpy.typing as npt
+from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
 from openmaia.reporting.browser.data import call
 from openmaia.reporting.browser.rows import UnitRow
@@ -52,8 +53,9 @@ def _text(row: UnitRow) -> str:
 
 def _neighbours(texts: Sequence[str]) -> Iterator[list[int]]:
     """Yields for each text the positions of the most similar other texts, the most similar first."""
+    vectorizer: Any = cast(Any, TfidfVectorizer)(stop_words="english", dtype=np.float32)
     try:
-        vectors: Any = TfidfVectorizer(stop_words="english", dtype=np.float32).fit_transform(texts) if texts else None
+        vectors: Any = vectorizer.fit_transform(texts) if texts else None
     except ValueError:  # no text has a word
         vectors = None
     if vectors is None:
@@ -61,8 +63,9 @@ def _neighbours(texts: Sequence[str]) -> Iterator[list[int]]:
         return
     for first in range(0, len(texts), CHUNK):
         products: Any = (vectors[first : first + CHUNK] @ vectors.T).tocsr()
-        for at in range(products.shape[0]):
-            columns, values = products[at].indices, products[at].data
-            best = np.argsort(-values, kind="stable")[: NEIGHBOURS + 1]
+        for at in range(min(CHUNK, len(texts) - first)):
+            columns: npt.NDArray[np.int64] = np.asarray(products[at].indices, np.int64)
+            values: npt.NDArray[np.float32] = np.asarray(products[at].data, np.float32)
+            best: list[int] = np.argsort(-values, kind="stable")[: NEIGHBOURS + 1].tolist()
             near = [int(columns[each]) for each in best if values[each] >= LEAST and columns[each] != first + at]
             yield near[:NEIGHBOURS]
