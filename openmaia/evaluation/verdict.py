@@ -163,7 +163,7 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
             f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images.",
         )
     elif p is None or q is None:
-        verdict, reason = Verdict.UNTESTED, "There are no other descriptions in the layer to compare with."
+        verdict, reason = Verdict.UNTESTED, "It has no p-value yet: openmaia evaluate computes it for the whole run."
     elif q <= LEVEL and worst.low > CHANCE:
         verdict = Verdict.SUPPORTED
         reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."

@@ -1,0 +1,36 @@
+"""How often the pooled interval covers the truth if all units share their neutral prompts, by simulation."""
+
+import numpy as np
+from scipy import stats
+
+from openmaia.evaluation.analysis.bootstrap import ClusteredValues, estimate, pooled
+
+UNITS, PROMPTS, SHARED = 100, 5, (5, 10, 30)
+"""Units, positive prompts of each, and numbers of neutral prompts that all units share."""
+EFFECT, UNIT, PROMPT, NOISE = 0.5, 0.5, 0.7, 0.7
+"""Mean effect of a description, and the standard deviations of units, prompts and single images."""
+
+
+def measure(smoke: bool) -> dict[str, float]:
+    """Share of simulated runs whose 95 % interval of the mean AUC holds the truth, by the number of neutral prompts."""
+    return {str(shared): covered(shared, 2 if smoke else 200) for shared in SHARED}
+
+
+def covered(shared: int, trials: int) -> float:
+    random = np.random.default_rng(0)
+    truth = float(stats.norm.cdf(EFFECT / np.sqrt(UNIT**2 + 2 * PROMPT**2 + 2 * NOISE**2)))
+    hits = 0
+    for trial in range(trials):
+        luck = random.normal(0, PROMPT, shared)
+        names = [f"{trial} {at}" for at in range(shared)]
+        estimates = []
+        for unit in range(UNITS):
+            positive = (
+                random.normal(EFFECT, UNIT) + random.normal(0, PROMPT, PROMPTS) + random.normal(0, NOISE, PROMPTS)
+            )
+            own = ClusteredValues.of(positive, [f"{trial} {unit} {at}" for at in range(PROMPTS)])
+            neutral = ClusteredValues.of(luck + random.normal(0, NOISE, shared), names)
+            estimates.append(estimate("auc", f"{trial} {unit}", own, neutral, 400, trial))
+        whole = pooled([each for each in estimates if each], trial)
+        hits += whole.low <= truth <= whole.high
+    return hits / trials
