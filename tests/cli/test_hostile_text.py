@@ -91,7 +91,7 @@ def test_report_shows_text_as_text(told: Told):
         links = [value.strip().lower() for name, value in attributes if name in ("href", "src", "action", "data")]
         assert not [link for link in links if link.startswith(("javascript:", "http:", "//"))]
         assert not [name for name, _ in attributes if name.startswith("on")]
-        assert len(page.all("script")) <= 1
+        assert len([script for script in page.all("script") if not script.get("src")]) <= 1
         assert "7*7" in page.text or "7*7" not in told.text, "templates are not expanded twice"
 
 
