@@ -19,12 +19,16 @@ _CHOICES = {
     "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),
     "generator.kind": ("collage", "diffusers"),
+    "evaluate.generator.kind": ("", "collage", "diffusers"),
     "editor.kind": ("collage", "diffusers"),
     "generator.diffusion.dtype": _DTYPES,
+    "evaluate.generator.diffusion.dtype": _DTYPES,
     "editor.diffusion.dtype": _DTYPES,
     "generator.diffusion.quantize": ("", "nf4"),
+    "evaluate.generator.diffusion.quantize": ("", "nf4"),
     "editor.diffusion.quantize": ("", "nf4"),
     "generator.parts": ("packages", "pictures"),
+    "evaluate.generator.parts": ("packages", "pictures"),
     "backbone.kind": ("scripted", "replay", "labels", "python", *SERVED),
     "backbone.sees": ("images", "text"),
     "backbone.protocol": tuple(_PROTOCOLS),
@@ -81,7 +85,8 @@ def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> N
     _check_backbone(config)
     _check_eyes(config)
     _check_writer(config)
-    for role, service in (("generator", config.generator), ("editor", config.editor)):
+    services = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
+    for role, service in services.items():
         if service.kind == "diffusers" and not service.diffusion.model:
             raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from openmaia.config.checks import check
-from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS
+from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS, TEST_GENERATOR
 from openmaia.config.schema import Config
 from openmaia.config.suggestions import suggestions
 from openmaia.core.errors import UsageError
@@ -25,7 +25,7 @@ A sweep is the execution of one config: the investigations of all its units.
 
 SHARED = (
     *(section for section in MACHINE_SECTIONS if section != "sandbox"),
-    *("pictures", "generator", "editor", "backbone", "viewer"),
+    *("pictures", "generator", "editor", "backbone", "viewer", "evaluate.generator"),
 )
 """Sections that must be equal in all sweeps of a command, because the sweeps use the same pools of models."""
 
@@ -33,7 +33,7 @@ FREE = (
     "backbone.vllm.arguments",
     "evaluate.writer.vllm.arguments",
     "target.directions",
-    *(f"pools.{role}.node_labels" for role in POOLS),
+    *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )
 """Mappings whose keys are chosen by the user."""
 

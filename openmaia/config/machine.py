@@ -16,6 +16,9 @@ MACHINE_KEYS = (
 )
 """Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs."""
 POOLS = ("target", "generator", "editor", "backbone")
+"""The pools of the services that investigations call."""
+TEST_GENERATOR = "test_generator"
+"""The pool of the generator that draws test images only, if there is one."""
 
 
 @dataclass
@@ -71,6 +74,8 @@ class PoolsConfig:
     generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     editor: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     backbone: BackbonePoolConfig = field(default_factory=BackbonePoolConfig)
+    test_generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
+    """The pool of `evaluate.generator`, which is started only if that section names a generator."""
 
 
 @dataclass

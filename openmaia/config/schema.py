@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
-from openmaia.config.machine import JobConfig, PathsConfig, PoolsConfig, RayConfig, TrackingConfig
+from openmaia.config.machine import (
+    POOLS,
+    TEST_GENERATOR,
+    JobConfig,
+    PathsConfig,
+    PoolsConfig,
+    RayConfig,
+    TrackingConfig,
+)
 from openmaia.config.models import SERVED, BackboneConfig, EditorConfig, GeneratorConfig, TargetConfig
 from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
 
@@ -167,6 +175,16 @@ class Config:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
     job: JobConfig = field(default_factory=JobConfig)
+
+
+def test_generator(config: Config) -> GeneratorConfig:
+    """Returns the settings of the generator of test images: `evaluate.generator`, or `generator` if its kind is empty."""
+    return config.evaluate.generator if config.evaluate.generator.kind else config.generator
+
+
+def pool_roles(config: Config) -> tuple[str, ...]:
+    """Returns the names of the pools that a config needs."""
+    return (*POOLS, TEST_GENERATOR) if config.evaluate.generator.kind else POOLS
 
 
 def prompt_writer(config: Config) -> BackboneConfig:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from openmaia.config.models import BackboneConfig
+from openmaia.config.models import BackboneConfig, GeneratorConfig
 
 
 @dataclass
@@ -37,6 +37,9 @@ class EvaluateConfig:
     """The writer of the test prompts. kind `auto`: the backbone if it is a language model, rules otherwise;
     `rules`: rules of the offline vocabulary; `vllm`, `openai`, `anthropic`, `replay`: as for the backbone. The preset
     paper needs another model than the agent's."""
+    generator: GeneratorConfig = field(default_factory=lambda: GeneratorConfig(kind=""))
+    """The generator of the test images, if it is another one than that of the exploration. An empty kind: `generator`.
+    Its pool is `pools.test_generator`."""
 
 
 @dataclass

@@ -73,7 +73,7 @@ class EvaluationWorker:
         sweep = self.sweeps[number]
         services = self._prepared(number)
         own = sweep.pools.services(sweep.exemplars, caller)
-        services = replace(services, generator=own.generator, target=own.target)
+        services = replace(services, generator=sweep.pools.test_generator(caller), target=own.target)
         design = sweep.assembly.design(sweep.config)
         drawn = explored(sweep.run.drawn_prompts(investigation))
         trial = evaluate_investigation(read_claim(sweep.run, investigation), services, design, reference, drawn)
@@ -100,7 +100,12 @@ class EvaluationWorker:
                 own = sweep.pools.services(sweep.exemplars, CALLER)
                 dataset = sweep.assembly.dataset(sweep.config, lambda line: None)
                 services = sweep.assembly.evaluation(
-                    sweep.config, own.generator, own.target, own.backbone, store=sweep.exemplars, dataset=dataset
+                    sweep.config,
+                    sweep.pools.test_generator(CALLER),
+                    own.target,
+                    own.backbone,
+                    store=sweep.exemplars,
+                    dataset=dataset,
                 )
                 if services.judge is not None and services.model is None:
                     services = replace(services, judge=_Serial(services.judge))

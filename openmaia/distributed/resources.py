@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openmaia.config.machine import POOLS, PoolConfig
-from openmaia.config.schema import Config
+from openmaia.config.machine import PoolConfig
+from openmaia.config.schema import Config, pool_roles
 
 ROUNDING = 1e-6
 """Tolerance in comparisons of fractional resources."""
@@ -50,7 +50,7 @@ def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
         config: The config of the run.
         largest: Whether to count the largest number of replicas of each pool instead of the initial number.
     """
-    pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in POOLS}
+    pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in pool_roles(config)}
     found = [of_pool(role, pool, largest=largest) for role, pool in pools.items()]
     return [request for request in found if request.gpus or request.cpus or request.labels]
 

@@ -157,6 +157,7 @@ def assemble_trial(
         overlap=measure_overlap([stimulus.prompt for stimulus in stimuli if stimulus.prompt], explored),
         writer=services.writer.name,
         protocol=design.preset,
+        generator=design.generator,
         stimuli=tuple(stimuli),
         matrix=matrix,
         location=location,

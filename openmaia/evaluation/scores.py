@@ -53,6 +53,7 @@ class Evaluation:
             "cause": trial.cause,
             "protocol": trial.protocol,
             "writer": trial.writer,
+            "generator": trial.generator,
             "method": trial.claim.method,
             "standard": trial.standard,
             "others": [other.claim.unit.index for other in self.others],

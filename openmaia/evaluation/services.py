@@ -46,6 +46,8 @@ class EvaluationDesign:
     seed: int = 0
     random: int = 30
     """Number of photographs that are used as random controls."""
+    generator: str = ""
+    """Name of the generator of the test images in results."""
     detect: int = 24
     """Number of photographs that the judge labels for each claim; 0 leaves out detection."""
 

@@ -55,7 +55,9 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
     header: dict[str, Any] = {
         "version": VERSION,
         "claim": asdict(trial.claim),
-        "trial": {name: getattr(trial, name) for name in ("outcome", "cause", "writer", "protocol", "standard")},
+        "trial": {
+            name: getattr(trial, name) for name in ("outcome", "cause", "writer", "protocol", "generator", "standard")
+        },
         "location": _encode(trial.location),
         "scale": _encode(trial.scale),
         "detection": dict(trial.detection),

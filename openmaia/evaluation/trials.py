@@ -70,6 +70,8 @@ class Trial:
     """The overlap of the prompts with those of the investigation. None without images."""
     writer: str = ""
     protocol: str = ""
+    generator: str = ""
+    """Name of the generator of the test images."""
     stimuli: tuple[Stimulus, ...] = ()
     matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""

@@ -36,7 +36,7 @@ class ConfigAssembly:
         """Loads the model of a service and returns the object that implements the service's protocol.
 
         Args:
-            role: One of "target", "generator", "editor" and "backbone".
+            role: One of "target", "generator", "editor", "backbone" and "test_generator".
             config: The config of the run.
         """
         from openmaia.cli.assembly import hosts

@@ -4,7 +4,7 @@ from openmaia.apps.bias.contexts import ContextWriter, ModelContextWriter
 from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.run import BiasDesign
 from openmaia.cli.assembly.evaluation import detector_judge, judge, language_model
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, test_generator
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.core.units import OUTPUT
@@ -45,8 +45,8 @@ def services(
     """
     model = language_model(config, backbone)
     detector = config.bias.detector
-    class_judge = detector_judge(detector, "", config.generator.size) if detector else judge(config, model)
-    if model is None or config.generator.kind == "collage":
+    class_judge = detector_judge(detector, "", test_generator(config).size) if detector else judge(config, model)
+    if model is None or test_generator(config).kind == "collage":
         from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
 
         writer = RuleContextWriter() if model is None else ModelContextWriter(model)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from openmaia.cli.assembly import hosts as build
-from openmaia.config.schema import Config, prompt_writer
+from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
@@ -28,7 +28,9 @@ def in_process(config: Config) -> EvaluationServices:
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
     dataset = build.library(config) if config.evaluate.pictures else None
-    return evaluation_services(config, build.generator(config), build.target(config), store=store, dataset=dataset)
+    return evaluation_services(
+        config, build.host("test_generator", config), build.target(config), store=store, dataset=dataset
+    )
 
 
 def evaluation_services(
@@ -53,7 +55,7 @@ def evaluation_services(
             `prepare_reference` needs it.
     """
     model = language_model(config, backbone)
-    count, size = config.evaluate.pictures, config.generator.size
+    count, size = config.evaluate.pictures, test_generator(config).size
     return EvaluationServices(
         generator=generator,
         target=target,
@@ -77,6 +79,7 @@ def design(config: Config) -> EvaluationDesign:
         random=settings.n,
         detect=settings.detect,
         random_words=settings.random_words,
+        generator=build.generator_name(test_generator(config)),
     )
 
 

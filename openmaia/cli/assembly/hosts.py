@@ -12,8 +12,8 @@ from openmaia.agent.metering import metered
 from openmaia.agent.sandbox import SandboxLimits
 from openmaia.agent.tools.api import Tools
 from openmaia.config.loading import to_dict
-from openmaia.config.models import SERVED
-from openmaia.config.schema import Config, PicturesConfig
+from openmaia.config.models import SERVED, GeneratorConfig
+from openmaia.config.schema import Config, PicturesConfig, test_generator
 from openmaia.core.errors import UsageError
 from openmaia.core.importing import import_object
 from openmaia.core.services import Backbone, Editor, Generator, Services, Target, UsageLedger
@@ -35,7 +35,7 @@ NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
 PYTHON = "python:"
 """Beginning of `target.network` for a module that was passed in Python."""
 
-Role = Literal["target", "generator", "editor", "backbone"]
+Role = Literal["target", "generator", "editor", "backbone", "test_generator"]
 Say = Callable[[str], None]
 
 
@@ -43,7 +43,7 @@ def host(role: str, config: Config) -> Any:
     """Loads the model of a service and returns the object that implements the service's protocol.
 
     Args:
-        role: One of "target", "generator", "editor" and "backbone".
+        role: One of "target", "generator", "editor", "backbone" and "test_generator".
         config: The config of the run.
     """
     match role:
@@ -51,6 +51,8 @@ def host(role: str, config: Config) -> Any:
             return target(config)
         case "generator":
             return generator(config)
+        case "test_generator":
+            return generator(replace(config, generator=test_generator(config)))
         case "editor":
             return editor(config)
         case _:
@@ -162,6 +164,11 @@ def _collage_parts(config: Config) -> ImageDataset:
     from openmaia.offline.packaged.library import fetch
 
     return ImageDataset.open(fetch(Path(config.paths.cache).expanduser(), lambda line: None))
+
+
+def generator_name(settings: GeneratorConfig) -> str:
+    """Returns the name of a generator for results: its model, or its kind if it has none."""
+    return settings.diffusion.model if settings.kind == "diffusers" else settings.kind
 
 
 def editor(config: Config) -> Editor:

@@ -82,7 +82,7 @@ def _test_biases(sweep: "Sweep") -> None:
     if is_tested(sweep.run):
         return
     pools = sweep.pools.services(sweep.store, "bias")
-    writer, matcher = biases.services(sweep.config, pools.generator, pools.target, pools.backbone)
+    writer, matcher = biases.services(sweep.config, sweep.pools.test_generator("bias"), pools.target, pools.backbone)
     design = biases.design(sweep.config, sweep.config.ray.investigations)
     progress = partial(sweep.view.progress, sweep.stage("evaluation"))
     put_to_test(sweep.run, writer, matcher, design, progress)

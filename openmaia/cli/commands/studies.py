@@ -28,9 +28,11 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
 
     Example: openmaia ablate configs/demo.yaml --sets full,exemplars-only
     """
+    from openmaia.cli.assembly.hosts import generator_name
     from openmaia.cli.assembly.sweeps import run_ablation
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.scores import show_ablation
+    from openmaia.config.schema import test_generator
     from openmaia.evaluation.analysis.ablation import ablation_results
     from openmaia.reporting.figures.papers.ablations import ablation_csv
     from openmaia.runs.files import Files
@@ -41,7 +43,7 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
         runs = run_ablation(planned, terminal)
     results = ablation_results(runs, base.evaluate.bootstrap)
     name = base.name.rsplit("-ablation-", 1)[0]
-    show_ablation(name, results, base.generator.diffusion.model or base.generator.kind)
+    show_ablation(name, results, generator_name(test_generator(base)))
     files = Files(base.paths.runs)
     files.write(f"{name}-ablation.csv", ablation_csv(results, base.target.name))
     print(f"table: {files.path(f'{name}-ablation.csv')}")

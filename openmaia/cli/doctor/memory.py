@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rich.filesize import decimal
 
 from openmaia.cli.doctor.weights import WeightReport
-from openmaia.config.machine import POOLS
-from openmaia.config.schema import Config
+from openmaia.config.machine import TEST_GENERATOR
+from openmaia.config.schema import Config, pool_roles
 from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 from openmaia.distributed.resources import NodeResources, of_pools, unplaced
 
@@ -58,7 +58,7 @@ def replica_memory(
         gpus: The GPUs of this machine; empty if the run uses others.
     """
     results: list[CheckResult] = []
-    for role in POOLS:
+    for role in pool_roles(config):
         loaded = [report.loaded for report in reports if report.role == role]
         if loaded and all(loaded):
             parts = [count for part in loaded for count in part.values()]
@@ -68,7 +68,8 @@ def replica_memory(
 
 def _replica(config: Config, role: str, parts: list[float], kv_cache: float, gpus: Sequence[GpuInfo]) -> CheckResult:
     share: float = getattr(config.pools, role).num_gpus
-    diffusion = getattr(config, role).diffusion if role in ("generator", "editor") else None
+    drawing = {"generator": config.generator, "editor": config.editor, TEST_GENERATOR: config.evaluate.generator}
+    diffusion = drawing[role].diffusion if role in drawing else None
     engine = config.backbone.vllm if role == "backbone" else None
     cards = engine.tensor_parallel if engine else 1
     # With offload, only the largest part is on the GPU at a time.

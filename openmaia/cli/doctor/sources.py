@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
 from openmaia.distributed.launchers.requirements import EFFICIENTNET
 from openmaia.models.hub import DENOISERS, TEXT_ENCODERS
@@ -73,6 +74,7 @@ def weight_sources(config: Config) -> Iterator[WeightSource]:
         yield WeightSource(role="target", key="target.network", given=target.network.removeprefix("hf:"))
     yield from _diffusion(config, "generator")
     yield from _diffusion(config, "editor")
+    yield from _diffusion(config, "evaluate.generator")
     if config.backbone.kind == "vllm":
         engine = config.backbone.vllm
         quantized = {"fp8": 1.0, "bitsandbytes": NF4}  # Other methods need weights that are quantized on disk.
@@ -94,9 +96,10 @@ def library_network(config: Config) -> str:
     return target.network if target.kind == "network" and not target.weights and is_known else ""
 
 
-def _diffusion(config: Config, role: Literal["generator", "editor"]) -> Iterator[WeightSource]:
-    service = config.generator if role == "generator" else config.editor
-    settings, key = service.diffusion, f"{role}.diffusion"
+def _diffusion(config: Config, section: Literal["generator", "editor", "evaluate.generator"]) -> Iterator[WeightSource]:
+    sections = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
+    service, role = sections[section], TEST_GENERATOR if section == "evaluate.generator" else section
+    settings, key = service.diffusion, f"{section}.diffusion"
     itemsize = NF4 if settings.quantize == "nf4" else 4 if settings.dtype == "float32" else 2
     own = {"transformer": (settings.transformer, DENOISERS), "text_encoder": (settings.text_encoder, TEXT_ENCODERS)}
     if service.kind == "diffusers":

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
@@ -185,7 +186,7 @@ class Pools:
     """The pools that one run uses."""
 
     addresses: Mapping[str, PoolAddress]
-    """The pools, by role: "target", "generator", "editor" and "backbone"."""
+    """The pools, by role: "target", "generator", "editor", "backbone", and "test_generator" if there is one."""
     kept: bool = False
     """Whether the pools are persistent, so that they also serve other runs."""
 
@@ -211,6 +212,10 @@ class Pools:
     def target(self, caller: str) -> PooledTarget:
         """Returns a handle to the target alone, for a caller with this name."""
         return PooledTarget(self.addresses["target"], caller)
+
+    def test_generator(self, caller: str) -> PooledGenerator:
+        """Returns a handle to the generator of test images. It is that of investigations if there is no other one."""
+        return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:
         """Returns a handle to the generator alone, for a caller with this name."""

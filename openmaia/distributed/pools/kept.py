@@ -26,13 +26,14 @@ NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
 
 SECTIONS = ("target", "generator", "editor", "backbone", "pictures", "pools")
-"""The sections of a config that determine its pools."""
+"""The sections of a config that determine its pools, besides `evaluate.generator`."""
 
 
 def pools_name(config: Config) -> str:
     """Returns the name of the persistent pools of a config: the name of the target and a hash of SECTIONS."""
     values = to_dict(config)
-    text = json.dumps({section: values[section] for section in SECTIONS}, sort_keys=True)
+    sections = {section: values[section] for section in SECTIONS} | {"test": values["evaluate"]["generator"]}
+    text = json.dumps(sections, sort_keys=True)
     return f"{config.target.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 

@@ -4,12 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from openmaia.config.loading import to_dict
-from openmaia.config.machine import DrawingPoolConfig
-from openmaia.config.schema import Config
+from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
+from openmaia.config.schema import Config, pool_roles, test_generator
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.placement import FreePlaces, Place, reserved
 from openmaia.distributed.pools.cache import CacheSpec
@@ -17,8 +18,6 @@ from openmaia.distributed.pools.handles import PoolAddress, Pools
 from openmaia.distributed.pools.manager import PoolManager, managed
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.resources import of_pool
-
-SHARED_ROLES = ("generator", "editor", "backbone")
 
 LOADING = "loading.json"
 """File in `paths.cache` with the times in seconds that models took to load, by a hash of their configs."""
@@ -41,7 +40,8 @@ def run_pools(
     Yields:
         The pools of each run, in the order of the configs.
     """
-    wanted = [(role, configs[0]) for role in SHARED_ROLES] + [("target", config) for config in configs]
+    shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
+    wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
     requests = [of_pool(role, getattr(config.pools, role)) for role, config in wanted]
     with reserved(requests, say, grows=configs[0].ray.autoscaling) as places:
         free = FreePlaces()
@@ -51,8 +51,8 @@ def run_pools(
         ]
         times = LoadingTimes(wanted, say)
         with managed(managers, say, times.loaded):
-            shared = {manager.spec.role: _address(manager) for manager in managers[: len(SHARED_ROLES)]}
-            yield [Pools({"target": _address(target), **shared}) for target in managers[len(SHARED_ROLES) :]]
+            shared = {manager.spec.role: _address(manager) for manager in managers[: len(shared_roles)]}
+            yield [Pools({"target": _address(target), **shared}) for target in managers[len(shared_roles) :]]
 
 
 class LoadingTimes:
@@ -66,7 +66,12 @@ class LoadingTimes:
     def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
         self._say = say
         self._file = Path(pools[0][1].paths.cache).expanduser() / LOADING
-        self._keys = [f"{role} {to_dict(config)[role]}" for role, config in pools]
+        self._keys = [
+            f"generator {to_dict(config)['evaluate']['generator']}"
+            if role == TEST_GENERATOR
+            else f"{role} {to_dict(config)[role]}"
+            for role, config in pools
+        ]
         several = len(pools) > len({role for role, _ in pools})
         self._names = [
             f"target {config.target.name}" if several and role == "target" else role for role, config in pools
@@ -124,12 +129,13 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
     if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
         return None
     # The collage generator uses images of the dataset, and its editor uses the image size of the generator.
-    sections = {name: values for name, values in to_dict(config).items() if name in ("generator", "editor", "pictures")}
+    drawn = replace(config, generator=test_generator(config)) if role == TEST_GENERATOR else config
+    sections = {name: values for name, values in to_dict(drawn).items() if name in ("generator", "editor", "pictures")}
     return CacheSpec(
         identity=json.dumps(sections, sort_keys=True),
         memory_bytes=pool.cache_mb * 2**20,
         disk_bytes=pool.spill_mb * 2**20,
-        folder=str(Path(config.paths.cache).expanduser() / "generated" / role),
+        folder=str(Path(config.paths.cache).expanduser() / "generated" / role.removeprefix("test_")),
     )
 
 
