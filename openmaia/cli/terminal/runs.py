@@ -132,8 +132,17 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
     return table
 
 
+CONTROL_NAMES = {
+    "auc": "neutral",
+    "auc_against": "other units",
+    "auc_unrelated": "unrelated",
+    "auc_random": "photographs",
+}
+"""Short names of `openmaia.evaluation.verdict.CONTROLS`, for a terminal of 80 columns."""
+
+
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
-    """Prints units of a run with their labels, verdicts and AUCs.
+    """Prints units of a run with their labels and verdicts, and the AUC of the worst control.
 
     Args:
         run: The run.
@@ -147,9 +156,14 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     order = {verdict: rank for rank, verdict in enumerate(Verdict)}
     chosen = sorted(verdicts, key=lambda each: order[verdicts[each].verdict])[:SHOWN_UNITS]
     shown = list(rows(run, state, chosen))
-    columns = ("unit", "verdict", "labels", "worst control", "q", "AUC", "other", "diff.")
+    columns = ("unit", "verdict", "labels", "against", "AUC", "low")
     cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
     show_table(f"run {run.name}", columns, cells, left=4, whole=set(columns) - {"labels"})
+    if any(each.worst for each in verdicts.values()):
+        say(
+            "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is chance",
+            dim=True,
+        )
     if overall and state.evaluated:
         say(sentence(verdicts.values()))
     if state.planned > SHOWN_UNITS:
@@ -171,19 +185,14 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
 
 
 def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str]:
-    def number(value: float | None, spec: str) -> str:
-        return "n/a" if value is None else format(value, spec)
-
-    paired = None if row["auc"] is None or row["auc_other"] is None else row["auc"] - row["auc_other"]
     worst = verdict.worst
     return [
         f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
         row["stop"] if verdict.verdict is Verdict.UNTESTED else verdict.verdict.value,
         "; ".join(row["labels"])[:60],
-        f"{worst.name} {worst.auc:.2f} ({worst.low:.2f} to {worst.high:.2f})" if worst else "n/a",
-        number(verdict.q, ".2g"),
-        *(number(row[name], ".2f") for name in ("auc", "auc_other")),
-        number(paired, "+.2f"),
+        CONTROL_NAMES[worst.key] if worst else "",
+        f"{worst.auc:.2f}" if worst else "n/a",
+        f"{worst.low:.2f}" if worst else "n/a",
     ]
 
 
