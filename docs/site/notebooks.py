@@ -7,6 +7,7 @@ the output if it is there.
 """
 
 import base64
+import itertools
 import json
 import os
 import sys
@@ -56,14 +57,15 @@ def _cell(cell: dict[str, Any], stem: str, pictures: dict[str, str | bytes]) -> 
         yield source
         return
     yield f"```python\n{source}\n```"
-    for output in cell.get("outputs", ()):
-        yield _output(output, stem, pictures)
+    for is_stream, outputs in itertools.groupby(cell.get("outputs", ()), lambda each: each["output_type"] == "stream"):
+        if is_stream:  # lines that were printed one after the other
+            yield _text("".join(line for output in outputs for line in output["text"]))
+        else:
+            yield from (_output(output, stem, pictures) for output in outputs)
 
 
 def _output(output: dict[str, Any], stem: str, pictures: dict[str, str | bytes]) -> str:
     """Returns the Markdown of an output. A picture becomes a file of its own, which is added to `pictures`."""
-    if output["output_type"] == "stream":
-        return _text("".join(output["text"]))
     data = output.get("data", {})
     if "image/png" in data:
         name = f"{stem}-{len(pictures)}.png"
