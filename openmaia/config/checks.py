@@ -18,9 +18,9 @@ _CHOICES = {
     "target.units": ("repo", "paper"),
     "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),
-    "generator.kind": ("collage", "diffusers"),
-    "evaluate.generator.kind": ("", "collage", "diffusers"),
-    "editor.kind": ("collage", "diffusers"),
+    "generator.kind": ("collage", "diffusers", "openai"),
+    "evaluate.generator.kind": ("", "collage", "diffusers", "openai"),
+    "editor.kind": ("collage", "diffusers", "openai"),
     "generator.diffusion.dtype": _DTYPES,
     "evaluate.generator.diffusion.dtype": _DTYPES,
     "editor.diffusion.dtype": _DTYPES,
@@ -85,10 +85,7 @@ def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> N
     _check_backbone(config)
     _check_eyes(config)
     _check_writer(config)
-    services = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
-    for role, service in services.items():
-        if service.kind == "diffusers" and not service.diffusion.model:
-            raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
+    _check_images(config)
 
 
 def _check_names(config: Config) -> None:
@@ -213,6 +210,26 @@ def _check_backbone(config: Config) -> None:
             f"backbone.vllm.tensor_parallel={parallel} needs as many GPUs per replica; "
             f"pools.backbone.num_gpus={pool.num_gpus:g}"
         )
+
+
+def _check_images(config: Config) -> None:
+    services = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
+    for role, service in services.items():
+        if service.kind == "diffusers" and not service.diffusion.model:
+            raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
+        if service.kind != "openai":
+            continue
+        if not service.api.model:
+            raise UsageError(f"{role}.kind=openai needs {role}.api.model, the model's name on the server")
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", service.api.size):
+            raise UsageError(f"{role}.api.size={service.api.size!r}; expected width and height, such as 1024x1024")
+    for role, service in (("generator", config.generator), ("editor", config.editor)):
+        replicas = getattr(config.pools, role).min_replicas
+        if service.kind == "openai" and replicas != 1:
+            raise UsageError(
+                f"pools.{role}.min_replicas={replicas} with {role}.kind=openai: one process calls the server, so "
+                f"that {role}.api.concurrency limits all requests; give 1, and raise {role}.api.concurrency instead"
+            )
 
 
 def _check_eyes(config: Config) -> None:

@@ -32,6 +32,8 @@ SHARED = (
 FREE = (
     "backbone.vllm.arguments",
     "evaluate.writer.vllm.arguments",
+    "generator.api.arguments",
+    "editor.api.arguments",
     "target.directions",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )

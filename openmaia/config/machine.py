@@ -13,6 +13,11 @@ MACHINE_KEYS = (
     ),
     "generator.diffusion.offload",
     "editor.diffusion.offload",
+    *(
+        f"{role}.api.{key}"
+        for role in ("generator", "editor")
+        for key in ("base_url", "concurrency", "timeout", "tries")
+    ),
 )
 """Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs."""
 POOLS = ("target", "generator", "editor", "backbone")

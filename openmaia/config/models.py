@@ -95,17 +95,45 @@ class DiffusionConfig:
 
 
 @dataclass
+class ImagesApiConfig:
+    """`generator.api`, `editor.api`: a server with OpenAI's images API. The key is read from OPENAI_API_KEY."""
+
+    model: str = ""
+    """The name of the model on the server."""
+    base_url: str = ""
+    """Address of the server. Empty: that of OpenAI."""
+    size: str = "1024x1024"
+    """The size of the images that are requested, width and height in pixels: one of those that the model offers. Generated images are
+    then scaled to `generator.size`, edited ones to the size of the original."""
+    quality: str = ""
+    """The quality that is requested, such as `low`. Empty: the server's default."""
+    seed: bool = False
+    """Whether the server takes a seed. Without seeds an image that is requested again is another one: images are reproducible only
+    as long as they are in the cache (`pools.generator.spill_mb`), and reports say so."""
+    concurrency: int = 4
+    """Requests at a time."""
+    timeout: float = 180.0
+    """Longest time for an image in seconds."""
+    tries: int = 6
+    """Attempts of a request to a server that is overloaded or unreachable."""
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further fields of the request by name, such as `{style: natural}`."""
+
+
+@dataclass
 class GeneratorConfig:
     """`generator`: the text-to-image model."""
 
     kind: str = "collage"
-    """`collage`: composes images from cut-outs, shapes and patterns; `diffusers`: a diffusion model."""
+    """`collage`: composes images from cut-outs, shapes and patterns; `diffusers`: a diffusion model; `openai`: a server with
+    OpenAI's images API."""
     parts: str = "packages"
     """collage only: where its objects and textures come from. `packages`: the images that ship in Debian packages;
     `pictures`: the images of the section `pictures`, whose index has to name cut-outs."""
     size: int = 224
     """Side of the images in pixels."""
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    api: ImagesApiConfig = field(default_factory=ImagesApiConfig)
 
 
 @dataclass
@@ -113,8 +141,10 @@ class EditorConfig:
     """`editor`: the instruction-based image editor."""
 
     kind: str = "collage"
-    """`collage`: edits images of the collage generator; `diffusers`: a diffusion model."""
+    """`collage`: edits images of the collage generator; `diffusers`: a diffusion model; `openai`: a server with OpenAI's
+    images API."""
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    api: ImagesApiConfig = field(default_factory=ImagesApiConfig)
 
 
 @dataclass

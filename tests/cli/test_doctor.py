@@ -55,7 +55,7 @@ OVERLAYS = (
     ("models/gemma3-27b", "models/flux-dev", "models/kontext-dev", "machine/eight-gpus"),
     ("models/small-24gb", "models/sd15", "machine/one-80gb"),
     ("models/qwen3-vl-30b-a3b", "machine/many-nodes"),
-    ("models/endpoint",),
+    ("models/endpoint", "models/images-api"),
     ("models/mistral-small-3.2",),
     ("models/local-cpu",),
 )
@@ -80,7 +80,13 @@ def test_every_shipped_config_is_examined(tmp_path: Path):
     sd15 = Repository(sizes={"unet/diffusion_pytorch_model.safetensors": 3 * 10**9})
     published = {"black-forest-labs/FLUX.1-dev": flux, "stable-diffusion-v1-5/stable-diffusion-v1-5": sd15}
     with hub(published) as address:
-        environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_TOKEN": ""}
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": address,
+            "HF_HOME": str(tmp_path),
+            "HF_TOKEN": "",
+            "OPENAI_API_KEY": "",
+        }
         done = subprocess.run(
             [sys.executable, "-c", EXAMINE, json.dumps(combined)],
             env=environment, capture_output=True, text=True, check=True, timeout=120,
@@ -91,6 +97,8 @@ def test_every_shipped_config_is_examined(tmp_path: Path):
     assert "https://huggingface.co/black-forest-labs/FLUX.1-dev" in gate and "HF_TOKEN" in gate
     assert any(f"3.0 GB are to be fetched into {tmp_path}/hub" in message for message in messages[1])
     assert any("disk: 3.0 GB" in message for message in messages[1])
+    for role in ("generator", "editor"):
+        assert any(f"{role}.kind='openai' needs a key" in message for message in messages[6])
 
 
 def test_the_command_ends_in_time_and_fails_if_something_is_missing(tmp_path: Path):
@@ -305,7 +313,7 @@ def test_the_answer_of_a_model_server_is_explained(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with answering(status, kind, body) as address:
         given = [*LEAST, "backbone.kind=openai", "backbone.model=qwen", f"backbone.base_url={address}/v1"]
-        [result] = server.model_server(load(given))
+        [result] = server.model_servers(load(given))
     assert result.state == state and words in result.message and "secret" not in result.message
 
 
@@ -313,12 +321,12 @@ def test_a_server_that_does_not_answer_is_missing():
     with silent() as address:
         for url, words in ((address, "timed out"), ("http://127.0.0.1:9", "refused"), ("not-a-url", "no address")):
             given = ["backbone.kind=anthropic", "backbone.model=m", f"backbone.base_url={url}"]
-            [message] = missing(server.model_server(load([*LEAST, *given])))
+            [message] = missing(server.model_servers(load([*LEAST, *given])))
             assert words in message
 
 
 @pytest.mark.parametrize(("kind", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
 def test_the_vendors_own_server_needs_a_key(monkeypatch: pytest.MonkeyPatch, kind: str, variable: str):
     monkeypatch.delenv(variable, raising=False)
-    [message] = missing(server.model_server(load([*LEAST, f"backbone.kind={kind}", "backbone.model=m"])))
+    [message] = missing(server.model_servers(load([*LEAST, f"backbone.kind={kind}", "backbone.model=m"])))
     assert variable in message

@@ -153,6 +153,10 @@ def generator(config: Config) -> Generator:
             from openmaia.models.generators.generator import DiffusionGenerator
 
             return DiffusionGenerator(config.generator.diffusion, config.generator.size)
+        case "openai":
+            from openmaia.models.generators.images_api import ApiGenerator
+
+            return ApiGenerator(config.generator.api, config.generator.size)
         case kind:
             raise _unknown("generator.kind", kind)
 
@@ -168,7 +172,8 @@ def _collage_parts(config: Config) -> ImageDataset:
 
 def generator_name(settings: GeneratorConfig) -> str:
     """Returns the name of a generator for results: its model, or its kind if it has none."""
-    return settings.diffusion.model if settings.kind == "diffusers" else settings.kind
+    models = {"diffusers": settings.diffusion.model, "openai": settings.api.model}
+    return models.get(settings.kind, settings.kind)
 
 
 def editor(config: Config) -> Editor:
@@ -182,6 +187,10 @@ def editor(config: Config) -> Editor:
             from openmaia.models.generators.editor import DiffusionEditor
 
             return DiffusionEditor(config.editor.diffusion)
+        case "openai":
+            from openmaia.models.generators.images_api import ApiEditor
+
+            return ApiEditor(config.editor.api)
         case kind:
             raise _unknown("editor.kind", kind)
 

@@ -39,7 +39,7 @@ def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[CheckResul
         asked = threads.submit(machine.ask_libraries, seconds, network, model, str(backbone.context_tokens))
         reports = weights.inspect(weight_sources(config))
         results += [*missing_packages(config, distributions), *missing_files(config)]
-        results += [*server.model_server(config), *server.ray_cluster(config.ray.address)]
+        results += [*server.model_servers(config), *server.ray_cluster(config.ray.address)]
         answers = asked.result()
     if network:
         reports.append(weights.inspect_network(network, answers.get("checkpoint", {})))

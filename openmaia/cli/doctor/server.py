@@ -1,14 +1,15 @@
-"""Checks whether the servers that a config names answer: the backbone's, and Ray."""
+"""Checks whether the servers that a config names answer: those of models, and Ray."""
 
 import importlib
-import os
 import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
+from openmaia.models.server_access import ServerAccess
 
 SECONDS = 3.0
 """Seconds within which a server must answer."""
@@ -20,39 +21,57 @@ CLASSES = {
 """Module and class of the backbone by backbone.kind."""
 
 
-def model_server(config: Config) -> list[CheckResult]:
-    """Asks the backbone's server which models it serves, with its vendor's client and the user's key.
+def model_servers(config: Config) -> list[CheckResult]:
+    """Asks the servers of the backbone, the generator and the editor which models they serve, with the user's key.
 
-    Returns no result if the backbone is not a server.
+    Returns no result for a model that is not on a server.
     """
+    results: list[CheckResult] = []
     settings = config.backbone
-    if settings.kind not in CLASSES:
-        return []
-    module, name = CLASSES[settings.kind]
-    backbone: Any = getattr(importlib.import_module(module), name)
-    vendor = backbone.sdk
-    url = settings.base_url or backbone.address
-    given = f"backbone.base_url={url}"
+    if settings.kind in CLASSES:
+        module, name = CLASSES[settings.kind]
+        backbone: Any = getattr(importlib.import_module(module), name)
+        results.append(_asked(backbone.sdk, lambda: backbone(settings).access))
+    for role, service in (("generator", config.generator), ("editor", config.editor)):
+        if service.kind == "openai":
+            import openai
+
+            from openmaia.models.generators.images_api import ImagesApi
+
+            api = service.api
+            results.append(_asked(openai, lambda api=api, role=role: ImagesApi(api, role).access))
+    return results
+
+
+def _asked(vendor: Any, access: Callable[[], ServerAccess]) -> CheckResult:
+    """Asks a server for the models that it serves.
+
+    Args:
+        vendor: The client library, the module `openai` or `anthropic`.
+        access: Returns how to reach the server. Refuses a missing key, and an address that is no URL.
+    """
     try:
-        endpoint = backbone(settings)  # Refuses a missing key, an empty model, and an address that is no URL.
+        server = access()
     except UsageError as error:
-        return [missing(error.message)]
+        return missing(error.message)
+    given = f"{server.section}.base_url={server.url}"
     try:
-        key = os.environ.get(backbone.key_variable, "").strip() or "none"
-        listed = vendor.Client(api_key=key, base_url=url, timeout=SECONDS, max_retries=0).models.list()
-        names = [model.id for model in listed.data]
+        client = vendor.Client(api_key=server.key(), base_url=server.url, timeout=SECONDS, max_retries=0)
+        names = [model.id for model in client.models.list().data]
     except (vendor.AuthenticationError, vendor.PermissionDeniedError):
-        return [missing(f"{given} refuses the key; set {backbone.key_variable} to a valid one")]
+        return missing(f"{given} refuses the key; set {server.key_variable} to a valid one")
     except vendor.NotFoundError:
-        return [note(f"{given} answers, but lists no models; {backbone.address_hint}")]
+        return note(f"{given} answers, but lists no models; {server.address_hint}")
     except vendor.APIError as error:
-        reason = endpoint.shown(str(error.__cause__ or error))  # Servers may repeat the key.
-        return [missing(f"{given} does not answer ({reason}); start the server, or see its log")]
+        reason = server.shown(str(error.__cause__ or error))  # Servers may repeat the key.
+        return missing(f"{given} does not answer ({reason}); start the server, or see its log")
     except (AttributeError, TypeError, ValueError):
-        return [missing(f"{given} answers, but not as this API; {backbone.address_hint}")]
-    if settings.model in names:
-        return [ok(f"{given} serves {settings.model}")]
-    return [note(f"{given} does not list backbone.model={settings.model}, but {', '.join(names[:5]) or 'no model'}")]
+        return missing(f"{given} answers, but not as this API; {server.address_hint}")
+    if server.model in names:
+        return ok(f"{given} serves {server.model}")
+    return note(
+        f"{given} does not list {server.section}.model={server.model}, but {', '.join(names[:5]) or 'no model'}"
+    )
 
 
 def ray_cluster(address: str) -> list[CheckResult]:

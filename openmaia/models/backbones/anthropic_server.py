@@ -10,7 +10,8 @@ import anthropic
 
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.models.backbones.chat_format import base64_png
-from openmaia.models.backbones.endpoint import CONNECT_SECONDS, Endpoint
+from openmaia.models.backbones.endpoint import Endpoint
+from openmaia.models.server_access import CONNECT_SECONDS
 
 LONGEST_WAIT = 120.0
 """Largest value of Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
@@ -31,7 +32,7 @@ class AnthropicBackbone(Endpoint):
     def _client(self) -> anthropic.Anthropic:
         config = self._config
         return anthropic.Anthropic(
-            api_key=self._key(),
+            api_key=self.access.key(),
             base_url=self._url,
             timeout=anthropic.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
             max_retries=config.tries - 1,

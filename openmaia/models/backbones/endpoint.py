@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -21,25 +19,16 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
 from openmaia.models.backbones.chat_format import alternating, image_tokens, text_tokens
 from openmaia.models.backbones.context import FittedChat, fit
-from openmaia.models.backbones.failures import Failure, http_failure
-from openmaia.models.backbones.outage import STATUSES, Outage
+from openmaia.models.backbones.failures import Failure, client_failure
+from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.streaming import StreamBroken
-
-CONNECT_SECONDS = 10.0
-"""Time limit for opening a connection. `backbone.timeout`, the limit for a whole reply, would detect an absent server
-much later."""
+from openmaia.models.server_access import ServerAccess
 
 LONGEST_PAUSE = 30.0
 """Longest pause in seconds before a request is repeated whose answer was interrupted."""
 
 REFITS = 4
 """Number of times that a conversation is shortened if it is too long for the server."""
-
-SHOWN = 300
-"""Largest number of characters of a server's message that are included in an error message."""
-
-NO_KEY = "none"
-"""The API key that is sent to a private server if none is set, because the client libraries require one."""
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +55,17 @@ class Endpoint(ABC):
             UsageError: If the key is missing or invalid, or if `base_url` is not a URL.
         """
         self._config = config
-        self._url = config.base_url or self.address
-        self._check()
+        self.access = ServerAccess(
+            section="backbone",
+            kind=f"backbone.kind={config.kind!r}",
+            model=config.model,
+            base_url=config.base_url,
+            address=self.address,
+            address_hint=self.address_hint,
+            key_variable=self.key_variable,
+        )
+        self.access.check()
+        self._url = self.access.url
         self._slots = threading.BoundedSemaphore(config.concurrency)
         self._refused: set[str] = set()
         self._outage = Outage(self._url)
@@ -179,7 +177,7 @@ class Endpoint(ABC):
             answer = self._send_once(chat, system, turns, parameters)
             if not isinstance(answer, StreamBroken):
                 return answer
-            log.warning("%s: %s (try %d of %d)", self.shown(self._url), answer, attempt, tries)
+            log.warning("%s: %s (try %d of %d)", self.access.shown(self._url), answer, attempt, tries)
             time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE) if attempt < tries else 0)
         return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
 
@@ -192,12 +190,8 @@ class Endpoint(ABC):
             return error
         except httpx2.TransportError as error:
             return StreamBroken(str(error) or type(error).__name__)
-        except self.sdk.APIStatusError as error:
-            return http_failure(error.status_code, error.response.text, error.request.headers, error.response.headers)
-        except self.sdk.APITimeoutError as error:
-            return http_failure(0, f"no answer within {self._config.timeout:g} s", error.request.headers)
-        except self.sdk.APIConnectionError as error:
-            return http_failure(0, f"cannot be reached: {error.__cause__ or error}", error.request.headers)
+        except (self.sdk.APIStatusError, self.sdk.APIConnectionError) as error:
+            return client_failure(self.sdk, error, self._config.timeout)
 
     def _understood(self, body: str, chat: Chat, system: str, turns: Sequence[Message]) -> Reply | Failure:
         try:
@@ -228,7 +222,7 @@ class Endpoint(ABC):
                 return ServiceError(message)
 
     def _error(self, failure: Failure) -> OpenMaiaError:
-        url, message = self.shown(self._url), self.shown(failure.message)
+        url, message = self.access.shown(self._url), self.access.shown(failure.message)
         if failure.refuses_images:
             return UsageError(
                 f"backbone.model={self._config.model!r} at {url} takes no images ({message}); set backbone.sees=text, so "
@@ -239,56 +233,4 @@ class Endpoint(ABC):
                 f"a conversation is too long for {url}, whatever is left out of it ({message}); set "
                 f"backbone.context_tokens={self._config.context_tokens} to what its model takes"
             )
-        match failure.status:
-            case 0:
-                return ServiceUnavailable(f"backbone.base_url={url}: {message} (tries: {failure.tries})")
-            case 200:
-                return UsageError(
-                    f"backbone.base_url={url} answers, but not as this API: {message}; {self.address_hint}"
-                )
-            case 401:
-                return UsageError(f"{url} does not accept the key in {self.key_variable}; set it to a valid one")
-            case 403:
-                return UsageError(f"{url} does not allow this with the key in {self.key_variable}: {message}")
-            case 404 | 405:
-                given = f"backbone.model={self._config.model!r}, backbone.base_url={url}"
-                return UsageError(f"{given}: the server does not know one of them: {message}; {self.address_hint}")
-            case status:
-                wait = f", Retry-After {self.shown(failure.wait)}" if failure.wait else ""
-                kind = ServiceUnavailable if status in STATUSES else ServiceError
-                return kind(f"{url} answered {status}: {message} (tries: {failure.tries}{wait})")
-
-    def shown(self, text: str) -> str:
-        """Returns a text as one short line, in which the API key is replaced by asterisks."""
-        key = self._key()
-        # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
-        # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
-        line = " ".join((text.replace(key, "***") if len(key) >= 8 else text).split())
-        return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
-
-    # -- the config --------------------------------------------------------------------------------------------------
-
-    def _key(self) -> str:
-        return os.environ.get(self.key_variable, "").strip() or NO_KEY
-
-    def _check(self) -> None:
-        config, key = self._config, self._key()
-        if not _is_address(self._url):
-            raise UsageError(f"backbone.base_url={config.base_url!r} is no address; expected http://… or https://…")
-        if key == NO_KEY and not config.base_url:
-            raise UsageError(
-                f"backbone.kind={config.kind!r} needs a key in the environment variable {self.key_variable}, or "
-                "backbone.base_url of a server that needs none"
-            )
-        if not (key.isascii() and key.isprintable() and " " not in key):
-            raise UsageError(
-                f"the key in {self.key_variable} holds blanks, line breaks or characters other than ASCII; set it again"
-            )
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+        return self.access.error(failure)

@@ -5,7 +5,7 @@ Servers have no common error codes, so most errors are found by text.
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,17 +88,18 @@ class Failure:
         return parsed["error"] if isinstance(parsed.get("error"), dict) else parsed
 
 
-def http_failure(
-    status: int, body: str, request_headers: Mapping[str, str], headers: Mapping[str, str] | None = None
-) -> Failure:
-    """Returns the description of a failed request.
+def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
+    """Returns the description of a failed request. The result does not refer to the exception, which may hold the key.
 
     Args:
-        status: The HTTP status, or 0 if the server did not respond.
-        body: The text of the response.
-        request_headers: Headers of the request, in one of which the clients of OpenAI and Anthropic count their
-            retries.
-        headers: Headers of the response, None without a response.
+        sdk: The client library, the module `openai` or `anthropic`. In a header of the request it counts its retries.
+        error: Its exception: APIStatusError, APITimeoutError or APIConnectionError.
+        timeout: The time limit of the request in seconds, for messages.
     """
-    tries = int(request_headers.get("x-stainless-retry-count", "0")) + 1
-    return Failure(status=status, body=body, tries=tries, wait=(headers or {}).get("retry-after", ""))
+    tries = int(error.request.headers.get("x-stainless-retry-count", "0")) + 1
+    if isinstance(error, sdk.APIStatusError):
+        wait = error.response.headers.get("retry-after", "")
+        return Failure(status=error.status_code, body=error.response.text, tries=tries, wait=wait)
+    if isinstance(error, sdk.APITimeoutError):
+        return Failure(status=0, body=f"no answer within {timeout:g} s", tries=tries)
+    return Failure(status=0, body=f"cannot be reached: {error.__cause__ or error}", tries=tries)

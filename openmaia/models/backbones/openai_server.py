@@ -12,11 +12,12 @@ from openmaia.config.models import BackboneConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, Role
 from openmaia.models.backbones.chat_format import base64_png, image_tokens, text_tokens
-from openmaia.models.backbones.endpoint import CONNECT_SECONDS, Endpoint
+from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import NO_IMAGES
 from openmaia.models.backbones.streaming import read_stream
 from openmaia.models.backbones.tool_calls import INSTRUCTION, functions, turn_text, with_calls
 from openmaia.models.backbones.turn_grammar import turn_grammar
+from openmaia.models.server_access import CONNECT_SECONDS
 
 SEEDS = 2**31
 """Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
@@ -42,7 +43,7 @@ class OpenAiBackbone(Endpoint):
     def _client(self) -> openai.OpenAI:
         config = self._config
         return openai.OpenAI(
-            api_key=self._key(),
+            api_key=self.access.key(),
             base_url=self._url,
             timeout=openai.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
             max_retries=config.tries - 1,

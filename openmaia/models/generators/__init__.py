@@ -1,1 +1,1 @@
-"""Generators (text-to-image models) and editors (instruction-based image-editing models), as pipelines of diffusers."""
+"""Generators (text-to-image models) and editors: pipelines of diffusers, and servers with the images API."""

@@ -9,7 +9,7 @@ from openmaia.config.models import DiffusionConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage
 from openmaia.models.generators.batching import DiffusionBatcher, ImageJob
-from openmaia.models.generators.generator import resized
+from openmaia.models.generators.resizing import resized
 
 BATCHING = ("FluxKontextPipeline", "StableDiffusionInstructPix2PixPipeline")
 """Pipelines that accept a list with one image per prompt. Other pipelines take a list as several references for one

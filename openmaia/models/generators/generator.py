@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from PIL import Image
-
 from openmaia.config.models import DiffusionConfig
-from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation
 from openmaia.models.generators.batching import DiffusionBatcher, ImageJob
+from openmaia.models.generators.resizing import resized
 
 
 class DiffusionGenerator:
@@ -47,10 +45,3 @@ class DiffusionGenerator:
 
     def _job(self, request: Generation) -> ImageJob:
         return ImageJob(prompt=request.prompt, seed=request.seed, height=self._model_size, width=self._model_size)
-
-
-def resized(pixels: Pixels, height: int, width: int) -> Pixels:
-    """Scales an image to the given size with Lanczos resampling. An image of this size is returned unchanged."""
-    if pixels.shape[:2] == (height, width):
-        return pixels
-    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS))

@@ -19,6 +19,7 @@ from openmaia.evaluation.verdict import UnitVerdict, Verdict, judge, sentence
 from openmaia.reporting.figures.agents import AgentStatistics, agents
 from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
 from openmaia.reporting.figures.style import svg
+from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import Costs, costs
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
@@ -166,7 +167,7 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
         is_collage=config["generator"]["kind"] == "collage",
-        generator=config["generator"]["kind"],
+        generator=image_model(config["generator"]),
         agents=agents([row.header for row in done]),
         pairs=_pairs(paired),
         costs=costs([row.header for row in done]),

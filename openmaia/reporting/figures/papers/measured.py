@@ -10,6 +10,7 @@ from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import LayerActivations, run_scores
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.figures.papers import published
+from openmaia.reporting.image_models import image_model
 from openmaia.runs.run import Run
 
 SYNTHETIC = "synthetic"
@@ -95,7 +96,7 @@ def measured(run: Run, name: str) -> MeasuredRun:
         network=network(target),
         target=str(target.get("name", "")),
         backbone=_backbone(config, summaries),
-        generator=_model(config["generator"]),
+        generator=image_model(config["generator"]),
         tools=tool_set(config),
         protocol=f"protocol {evaluate['preset']}",
         levels=run_scores(run, evaluate["bootstrap"]).activations,
@@ -131,7 +132,7 @@ def tool_set(config: Mapping[str, Any]) -> str:
         config: The config of the run. Its key `without` lists the tools that were left out.
     """
     left_out = set(map(str, config.get("without") or ()))
-    generator, editor = _model(config["generator"]), _model(config["editor"])
+    generator, editor = image_model(config["generator"]), image_model(config["editor"])
     if {"text2image", "edit_images"} <= left_out:
         return "exemplars only"
     if left_out == {"dataset_exemplars", "edit_images"}:
@@ -141,11 +142,6 @@ def tool_set(config: Mapping[str, Any]) -> str:
     if left_out:
         return f"without {', '.join(sorted(left_out))} ({generator})"
     return f"all tools ({generator}; edits by {editor})"
-
-
-def _model(service: Mapping[str, Any]) -> str:
-    model = str(cast(Mapping[str, Any], service["diffusion"])["model"]) if service["kind"] == "diffusers" else ""
-    return model.rstrip("/").rsplit("/", 1)[-1] or str(service["kind"])
 
 
 def _backbone(config: Mapping[str, Any], summaries: Sequence[RecordSummary]) -> str:

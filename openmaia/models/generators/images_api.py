@@ -1,0 +1,206 @@
+"""Implements the services `Generator` and `Editor` with a server that has OpenAI's images API."""
+
+import base64
+import io
+import json
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+import openai
+from PIL import Image, ImageOps
+
+from openmaia.config.models import ImagesApiConfig
+from openmaia.core.errors import ServiceError, UsageError
+from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.services import Edit, GeneratedImage, Generation
+from openmaia.models.backbones.failures import Failure, client_failure
+from openmaia.models.generators.resizing import resized
+from openmaia.models.server_access import CONNECT_SECONDS, ServerAccess
+
+ImageRequest = TypeVar("ImageRequest", Generation, Edit)
+
+SEEDS = 2**31
+"""Seeds are reduced modulo this number, because servers reject larger ones."""
+
+REFUSALS = ("content_policy", "content policy", "moderation_blocked", "safety system", "content_filter")
+"""Parts of the messages with which servers refuse to draw a prompt."""
+
+REFUSED = "everything (the server refuses this text)"
+"""What is reported as missing in the image of a refused prompt, which is plain grey."""
+
+GREY = 128
+
+log = logging.getLogger(__name__)
+
+
+class ImagesApi:
+    """A client of the images API. It is thread-safe. The API key is never pickled."""
+
+    def __init__(self, config: ImagesApiConfig, role: str):
+        """Checks the address and the key. Does not connect to the server, because every image is paid for.
+
+        Raises:
+            UsageError: The key is missing or invalid, or `base_url` is not a URL.
+        """
+        self._config, self._role = config, role
+        self.access = ServerAccess(
+            section=f"{role}.api",
+            kind=f"{role}.kind='openai'",
+            model=config.model,
+            base_url=config.base_url,
+            address="https://api.openai.com/v1",
+            address_hint="the base_url of most servers ends with /v1",
+            key_variable="OPENAI_API_KEY",
+        )
+        self.access.check()
+        self._omitted: set[str] = set()
+        self.width, self.height = map(int, config.size.split("x"))
+
+    def __reduce__(self):
+        return type(self), (self._config, self._role)
+
+    @cached_property
+    def _client(self) -> openai.OpenAI:
+        config = self._config
+        return openai.OpenAI(
+            api_key=self.access.key(),
+            base_url=self.access.url,
+            timeout=openai.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
+            max_retries=config.tries - 1,
+        )
+
+    def each(
+        self, draw: Callable[[ImageRequest], GeneratedImage], requests: Sequence[ImageRequest]
+    ) -> list[GeneratedImage]:
+        """Returns what `draw` returns for each request. As many requests as the config allows are drawn at a time."""
+        if not requests:
+            return []
+        with ThreadPoolExecutor(min(len(requests), self._config.concurrency)) as threads:
+            return list(threads.map(draw, requests))
+
+    def draw(self, prompt: str, seed: int, image: bytes | None = None) -> Pixels | None:
+        """Requests one image.
+
+        Args:
+            prompt: The description, or the instruction of an edit.
+            seed: The seed; it is sent if the config says that the server takes one.
+            image: The image to edit, as PNG. None: an image is generated.
+
+        Returns:
+            The image, uint8 of shape (height, width, 3), or None if the server refuses the prompt for its content.
+
+        Raises:
+            ServiceUnavailable: The server cannot be reached or is overloaded.
+            ServiceError: The server gave no image.
+            UsageError: The server rejects the key, the model, the address or the seed.
+        """
+        answer = self._ask(prompt, seed, image)
+        if isinstance(answer, bytes):
+            return self._decoded(answer)
+        if answer.status in (400, 403, 422) and any(text in answer.body.casefold() for text in REFUSALS):
+            log.warning("%s refuses to draw %r", self.access.url, prompt[:200])
+            return None
+        if answer.refused(["seed"]):
+            section = self.access.section
+            raise UsageError(
+                f"{self.access.url} takes no seed ({self.access.shown(answer.message)}); set {section}.seed=false"
+            )
+        raise self.access.error(answer)
+
+    def _ask(self, prompt: str, seed: int, image: bytes | None) -> bytes | Failure:
+        """Sends a request. An optional parameter that the server refuses is omitted from this and later requests."""
+        config = self._config
+        while True:
+            # Some models always answer in base64 and refuse the first parameter; others answer with a URL without it.
+            optional = {"response_format": "b64_json", **({"quality": config.quality} if config.quality else {})}
+            optional = {name: value for name, value in optional.items() if name not in self._omitted}
+            seeded = {"seed": seed % SEEDS} if config.seed else {}
+            answer = self._send(prompt, image, {"size": config.size, **seeded, **optional, **config.arguments})
+            refused = answer.refused(optional) if isinstance(answer, Failure) else None
+            if refused is None:
+                return answer
+            log.warning("%s refuses %s for %s; it is not sent again", self.access.url, refused, config.model)
+            self._omitted.add(refused)
+
+    def _send(self, prompt: str, image: bytes | None, body: dict[str, Any]) -> bytes | Failure:
+        """Returns the encoded image in the answer, or the failure."""
+        images, text = self._client.images.with_raw_response, prompt.encode(errors="replace").decode()
+        send = partial(images.edit, image=("image.png", image, "image/png")) if image else images.generate
+        try:
+            content = send(prompt=text, model=self._config.model, n=1, extra_body=body).http_response.text
+        except (openai.APIStatusError, openai.APIConnectionError) as error:
+            return client_failure(openai, error, self._config.timeout)
+        try:
+            return base64.b64decode(json.loads(content)["data"][0]["b64_json"], validate=True)
+        except (ValueError, KeyError, TypeError, IndexError):
+            return Failure(status=200, body=content)
+
+    def _decoded(self, data: bytes) -> Pixels:
+        try:
+            with Image.open(io.BytesIO(data)) as image:
+                return np.asarray(image.convert("RGB"))
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            raise ServiceError(f"{self.access.url} answered with an image that cannot be read: {error}") from error
+
+
+class ApiGenerator:
+    """Generates square images of one size."""
+
+    def __init__(self, config: ImagesApiConfig, size: int):
+        """Checks the config, see `ImagesApi`.
+
+        Args:
+            config: The server and its model.
+            size: Pixels per side, to which the images are scaled.
+        """
+        self._api, self._size = ImagesApi(config, "generator"), size
+
+    def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
+        """Returns an image for each request. That of a refused prompt is grey, and all of the prompt is missing in it.
+
+        Raises:
+            ServiceError: The server failed for good. See `ImagesApi.draw`.
+        """
+        return self._api.each(self._draw, requests)
+
+    def _draw(self, request: Generation) -> GeneratedImage:
+        pixels = self._api.draw(request.prompt, request.seed)
+        if pixels is None:
+            grey = np.full((self._size, self._size, 3), GREY, np.uint8)
+            return GeneratedImage(image=EncodedImage.of(grey), missing_terms=(REFUSED,))
+        square = ImageOps.fit(Image.fromarray(pixels), (self._size, self._size), Image.Resampling.LANCZOS)
+        return GeneratedImage(image=EncodedImage.of(np.asarray(square)))
+
+
+class ApiEditor:
+    """Edits images. An edited image has the size of the original and the same `sources`."""
+
+    def __init__(self, config: ImagesApiConfig):
+        """Checks the config, see `ImagesApi`."""
+        self._api = ImagesApi(config, "editor")
+
+    def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
+        """Returns an edited image for each request. For a refused instruction it is the original, and all is missing.
+
+        Raises:
+            ServiceError: The server failed for good. See `ImagesApi.draw`.
+        """
+        return self._api.each(self._draw, requests)
+
+    def _draw(self, request: Edit) -> GeneratedImage:
+        original, buffer = request.image.pil(), io.BytesIO()
+        # The original is scaled and padded to the requested shape, and the padding is cut off afterwards.
+        width, height = self._api.width, self._api.height
+        inner = ImageOps.contain(original, (width, height)).size
+        ImageOps.pad(original, (width, height)).save(buffer, "PNG")
+        pixels = self._api.draw(request.instruction, request.seed, buffer.getvalue())
+        if pixels is None:
+            return GeneratedImage(image=request.image, missing_terms=(REFUSED,))
+        left, top = (width - inner[0]) // 2, (height - inner[1]) // 2
+        inside = resized(pixels, height, width)[top : top + inner[1], left : left + inner[0]]
+        edited = resized(np.ascontiguousarray(inside), original.height, original.width)
+        return GeneratedImage(image=EncodedImage.of(edited, request.image.sources))

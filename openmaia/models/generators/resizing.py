@@ -1,0 +1,13 @@
+"""Scales generated and edited images to the size that is asked for."""
+
+import numpy as np
+from PIL import Image
+
+from openmaia.core.images import Pixels
+
+
+def resized(pixels: Pixels, height: int, width: int) -> Pixels:
+    """Scales an image to the given size with Lanczos resampling. An image of this size is returned unchanged."""
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS))

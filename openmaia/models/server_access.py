@@ -1,0 +1,103 @@
+"""The address, the key and the errors of a model server that is called by HTTP."""
+
+import os
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
+from openmaia.models.backbones.failures import Failure
+from openmaia.models.backbones.outage import STATUSES
+
+CONNECT_SECONDS = 10.0
+"""Time limit for opening a connection. The limit for a whole answer would detect an absent server much later."""
+
+SHOWN = 300
+"""Largest number of characters of a server's message that are included in an error message."""
+
+NO_KEY = "none"
+"""The API key that is sent to a private server if none is set, because the client libraries require one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAccess:
+    """How a server is reached. It does not hold the API key, which is read from the environment and never pickled."""
+
+    section: str
+    """The config section with `model` and `base_url`, for messages: `backbone`, or `generator.api`."""
+    kind: str
+    """The config setting that selects the server, for messages, such as `backbone.kind='openai'`."""
+    model: str
+    base_url: str
+    """The value of the config key. Empty: the vendor's server."""
+    address: str
+    """The URL of the vendor's server."""
+    address_hint: str
+    """A hint for error messages about the most frequent mistake in `base_url`."""
+    key_variable: str
+    """The environment variable with the API key."""
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self.base_url or self.address
+
+    def key(self) -> str:
+        """Returns the API key, or NO_KEY if none is set."""
+        return os.environ.get(self.key_variable, "").strip() or NO_KEY
+
+    def check(self) -> None:
+        """Checks the address and the key without connecting to the server.
+
+        Raises:
+            UsageError: The key is missing or invalid, or `base_url` is not a URL.
+        """
+        key = self.key()
+        if not _is_address(self.url):
+            raise UsageError(f"{self.section}.base_url={self.base_url!r} is no address; expected http://… or https://…")
+        if key == NO_KEY and not self.base_url:
+            raise UsageError(
+                f"{self.kind} needs a key in the environment variable {self.key_variable}, or "
+                f"{self.section}.base_url of a server that needs none"
+            )
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError(
+                f"the key in {self.key_variable} holds blanks, line breaks or characters other than ASCII; set it again"
+            )
+
+    def shown(self, text: str) -> str:
+        """Returns a text as one short line, in which the API key is replaced by asterisks."""
+        key = self.key()
+        # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
+        # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
+        line = " ".join((text.replace(key, "***") if len(key) >= 8 else text).split())
+        return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+
+    def error(self, failure: Failure) -> OpenMaiaError:
+        """Returns the exception for a failed request: UsageError for a mistake in the config, otherwise ServiceError."""
+        url, message = self.shown(self.url), self.shown(failure.message)
+        match failure.status:
+            case 0:
+                return ServiceUnavailable(f"{self.section}.base_url={url}: {message} (tries: {failure.tries})")
+            case 200:
+                return UsageError(
+                    f"{self.section}.base_url={url} answers, but not as this API: {message}; {self.address_hint}"
+                )
+            case 401:
+                return UsageError(f"{url} does not accept the key in {self.key_variable}; set it to a valid one")
+            case 403:
+                return UsageError(f"{url} does not allow this with the key in {self.key_variable}: {message}")
+            case 404 | 405:
+                given = f"{self.section}.model={self.model!r}, {self.section}.base_url={url}"
+                return UsageError(f"{given}: the server does not know one of them: {message}; {self.address_hint}")
+            case status:
+                wait = f", Retry-After {self.shown(failure.wait)}" if failure.wait else ""
+                kind = ServiceUnavailable if status in STATUSES else ServiceError
+                return kind(f"{url} answered {status}: {message} (tries: {failure.tries}{wait})")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
