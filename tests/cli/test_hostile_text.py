@@ -116,8 +116,11 @@ def test_files_stay_in_the_run_directory(told: Told):
 @ALL
 def test_csv_holds_text_and_no_formula(text: str):
     table = DataTable(columns=("label", "value"), rows=((text, 1.0), ("plain", 2.0)))
-    csv.field_size_limit(10_000_000)
-    rows = list(csv.reader(io.StringIO(table.csv().decode())))
+    limit = csv.field_size_limit(10_000_000)
+    try:
+        rows = list(csv.reader(io.StringIO(table.csv().decode())))
+    finally:
+        csv.field_size_limit(limit)
     assert len(rows) == 3 and not rows[1][0].startswith(("=", "+", "-", "@", "\t", "\r"))
 
 

@@ -91,8 +91,8 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path):
     assert "'=cmd()" in (folder / "tools.csv").read_text()
 
 
-def test_index_has_a_section_about_the_agents(tmp_path: Path):
-    text = Page(write_report([run(tmp_path)]).read_text()).text
+def test_report_has_a_section_about_the_agents(tmp_path: Path):
+    text = Page(write_report([run(tmp_path)]).with_name("run.html").read_text()).text
     for said in (
         "Agents",
         "used each tool at least once",

@@ -84,7 +84,7 @@ def test_each_tool_set_has_a_run():
 @pytest.mark.parametrize(
     ("more", "other", "sets", "said"),
     [
-        (["backbone.kind=replay"], [], "", "gives the same replies whatever"),
+        (["backbone.kind=replay", "backbone.record=pyproject.toml"], [], "", "gives the same replies whatever"),
         (["without=[edit_images]"], [], "", "leave this key out"),
         (["task.name=spurious"], [], "", "cannot be compared"),
         ([], [], "full,nothing", "unknown or named twice"),
