@@ -404,8 +404,6 @@ def library(config: Config, say: Say = lambda line: None) -> ImageDataset:
 
             images = ImageDataset.open(fetch(cache, say))
         case "folder":
-            if not given.folder:
-                raise UsageError("pictures.kind=folder but pictures.folder is empty; name the folder of the images")
             images = ImageDataset.open(Path(given.folder).expanduser())
         case "python":
             raise _of_a_session("pictures.kind", "pictures.kind=folder pictures.folder=FOLDER")
@@ -421,10 +419,6 @@ def library(config: Config, say: Say = lambda line: None) -> ImageDataset:
 def _huggingface_images(pictures: PicturesConfig, listings: Path, say: Say) -> ImageDataset:
     from openmaia.datasets.huggingface import HuggingFaceImages
 
-    if not pictures.dataset:
-        raise UsageError(
-            "pictures.kind=hf but pictures.dataset is empty; give for example pictures.dataset=imagefolder"
-        )
     collection = HuggingFaceImages(
         dataset=pictures.dataset,
         data=pictures.data,
