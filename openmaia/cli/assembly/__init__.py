@@ -29,7 +29,7 @@ class ConfigAssembly:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Lets the process that unpickles this object import modules of `folder`."""
-        object.__setattr__(self, "folder", state["folder"])
+        self.__dict__.update(state)
         add_folder(self.folder)
 
     def host(self, role: str, config: "Config") -> Any:
