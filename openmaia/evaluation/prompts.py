@@ -7,9 +7,7 @@ Presets:
     labels: n positive prompts, divided evenly among the labels, each with a matched neutral prompt (our default).
     paper: 7 positive and 7 neutral prompts from the description.
     repo: n positive and n neutral prompts from the labels, as in evaluation/eval.py of the published MAIA code.
-    pairing: 7 positive and 7 neutral prompts from every description of a unit. From all of these a language model picks
-        for each description the 7 that it entails most (its positive prompts) and the 7 that it entails least (its
-        neutral prompts).
+    pairing: the prompts of all methods that described a unit are shared, see `openmaia.evaluation.pairing`.
 
 `paper` and `pairing` follow the MAIA papers.
 """
@@ -40,8 +38,6 @@ PROMPT_ROLES: tuple[PromptRole, ...] = ("positive", "neutral")
 
 PUBLISHED_COUNT = 7
 """Number of positive and of neutral prompts for each description in the MAIA papers."""
-
-PICKED = re.compile(r"^\W*(most|least)\W*:\W*([\d ,;.and]+?)\W*$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +131,7 @@ class ModelPromptWriter:
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
         """Asks which of the numbered prompts show what the claim names."""
-        text = template("related", claim=claim.text, prompts=_numbered(prompts))
+        text = template("related", claim=claim.text, prompts=numbered(prompts))
         return self.model.ask(Question.of(text), lambda answer: parse_numbers(answer, len(prompts)))
 
 
@@ -241,58 +237,6 @@ def write_prompts(
         return error
 
 
-def write_paired(
-    claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
-) -> list[WrittenPrompts]:
-    """Writes the prompts of the preset `pairing` (see the module) for the claims of several methods about one unit.
-
-    No prompt is in `explored`.
-
-    Returns:
-        For each claim, in the order of `claims`, its prompts or the error.
-    """
-    writer = PublishedPromptWriter(model, "pairing")
-    written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
-    seeds: dict[str, int] = {}
-    for prompts in written:
-        for each in prompts if isinstance(prompts, list) else ():
-            seeds.setdefault(each.prompt, each.seed)
-    return [
-        _pick(claim, seeds, model, run_seed) if isinstance(prompts, list) and prompts else prompts
-        for claim, prompts in zip(claims, written, strict=True)
-    ]
-
-
-def _pick(claim: Claim, seeds: dict[str, int], model: LanguageModel, run_seed: int) -> WrittenPrompts:
-    prompts = list(seeds)
-    text = template("entailed", claim=claim.text, prompts=_numbered(prompts), n=PUBLISHED_COUNT)
-    try:
-        picked = model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_picks(answer, len(prompts)))
-    except UnansweredQuestion as error:
-        return error
-    return [
-        StimulusPrompt(role=role, label="", prompt=prompts[number - 1], seed=seeds[prompts[number - 1]])
-        for role, numbers in zip(PROMPT_ROLES, picked, strict=True)
-        for number in numbers
-    ]
-
-
-def parse_picks(answer: str, count: int, n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
-    """Parses the numbers of the n prompts that are entailed most, and of the n that are entailed least.
-
-    Raises:
-        MalformedAnswer: The answer does not consist of 2 n different numbers between 1 and `count`.
-    """
-    lines = {match[1].lower(): _numbers(match[2]) for match in PICKED.finditer(answer)}
-    most, least = (lines.get(name, []) for name in ("most", "least"))
-    if len(most) != n or len(least) != n:
-        raise MalformedAnswer(f"{len(most)} and {len(least)} numbers came behind MOST and LEAST instead of {n} each")
-    picked = {*most, *least}
-    if len(picked) != 2 * n or not picked <= set(range(1, count + 1)):
-        raise MalformedAnswer(f"the numbers have to be different ones between 1 and {count}")
-    return most, least
-
-
 def parse_numbers(answer: str, count: int) -> frozenset[int]:
     """Parses numbers from 1 to count, or the word "none", and returns them as positions from 0.
 
@@ -333,5 +277,6 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def _numbered(prompts: Sequence[str]) -> str:
+def numbered(prompts: Sequence[str]) -> str:
+    """Returns prompts as a numbered list, from 1."""
     return "\n".join(f"{number}. {prompt}" for number, prompt in enumerate(prompts, start=1))

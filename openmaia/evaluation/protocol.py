@@ -19,7 +19,8 @@ from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.overlap import ExploredPrompts, measure_overlap
-from openmaia.evaluation.prompts import WrittenPrompts, write_paired, write_prompts
+from openmaia.evaluation.pairing import write_paired
+from openmaia.evaluation.prompts import WrittenPrompts, write_prompts
 from openmaia.evaluation.scores import Evaluation, compare_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import to_parquet
@@ -66,10 +67,13 @@ def run_trials(
         ServiceError: A service failed for good.
     """
     written = write_all(claims, services, design, explored)
-    return [
+    trials = [
         _run_trial(claim, prompts, services, design, reference, explored)
         for claim, prompts in zip(claims, written, strict=True)
     ]
+    if design.preset != "pairing" or len(claims) == 1:
+        return trials
+    return [replace(trial, protocol=f"pairing over {len(claims)} methods") for trial in trials]
 
 
 def write_all(

@@ -6,7 +6,7 @@ from openmaia.evaluation.analysis.reliability import measure_reliability, write_
 from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.overlap import explored
-from openmaia.evaluation.protocol import evaluate_investigation
+from openmaia.evaluation.protocol import evaluate_investigation, run_trials
 from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.significance import is_current, write_significance
@@ -39,6 +39,49 @@ def evaluate_run(
     if unevaluated or (run.evaluated() and not is_current(run)):
         score_trials(run, unevaluated)
         write_reliability(run, measure_reliability(run, services.similarities))
+
+
+def measure_together(
+    runs: Sequence[Run],
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Tests the claims of several runs about the same unit together, as the preset `pairing` does, and stores the trials.
+
+    `evaluate_run` then scores the trials of each run. Investigations belong together if they have the same unit and replicate.
+    Units whose claims of all runs are tested already are left out. No test image has a prompt that any of the runs drew in
+    its investigation of the unit.
+
+    Args:
+        runs: The runs, one for each method. Their target is the same.
+        services: The services that test all of them.
+        design: The design of the evaluation.
+        progress: Called with the number of units that are done, and of all.
+
+    Raises:
+        ServiceError: A service failed for good.
+    """
+    claims = [{claim.investigation: claim for claim in read_claims(run)} for run in runs]
+    untested = [{claim.investigation for claim in untested_claims(run)} for run in runs]
+    wanted = sorted({*untested[0]}.union(*untested[1:]))
+    layers = {investigation.unit.layer for investigation in wanted}
+    if not wanted:
+        return
+    reference = prepare_run(runs[0], layers, services, design)
+    for words in sorted(
+        runs[0].artifacts(RANDOM_WORDS), reverse=True
+    ):  # the first description of a layer is written last
+        for run in runs[1:]:
+            run.write_artifact(RANDOM_WORDS, words, runs[0].artifact(RANDOM_WORDS, words) or b"")
+    for done, investigation in enumerate(wanted, start=1):
+        members = [number for number, own in enumerate(claims) if investigation in own]
+        drawn = frozenset[str]().union(*(explored(runs[n].drawn_prompts(investigation)) for n in members))
+        trials = run_trials([claims[n][investigation] for n in members], services, design, reference, drawn)
+        for number, trial in zip(members, trials, strict=True):
+            if investigation in untested[number]:
+                runs[number].write_artifact(TRIALS, investigation, to_parquet(trial))
+        progress(done, len(wanted))
 
 
 def prepare_run(

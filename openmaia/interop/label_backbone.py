@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Reply, Role
-from openmaia.interop import label_tables, labels
+from openmaia.interop import label_tables, labels, synthetic
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import Files
@@ -31,7 +31,7 @@ class LabelBackbone:
         Raises:
             UsageError: The file cannot be read, or holds no labels of the target by the method.
         """
-        found = _read(path, target)
+        found = read_labels(path, target, "backbone.record")
         chosen = [label for label in found if (label.target, label.method) == (target, method)]
         if not chosen:
             kinds = ", ".join(sorted({f"{label.method} of {label.target}" for label in found})) or "nothing"
@@ -58,7 +58,17 @@ class LabelBackbone:
         )
 
 
-def _read(path: str, target: str) -> list[Label]:
+def read_labels(path: str, target: str, option: str) -> list[Label]:
+    """Reads a table (.csv), or a labels.jsonl or its folder.
+
+    Args:
+        path: The file or folder.
+        target: The name of the target. Tables do not contain it.
+        option: The name of the option that holds the path, for messages.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
     file = Path(path).expanduser()
     if file.suffix != ".csv":
         folder = file.parent if file.name == labels.NAME else file
@@ -66,4 +76,23 @@ def _read(path: str, target: str) -> list[Label]:
     try:
         return label_tables.read(file, target, file.name)
     except Refused as error:
-        raise UsageError(f"backbone.record={path} {error.message}") from error
+        raise UsageError(f"{option}={path} {error.message}") from error
+
+
+def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], str]:
+    """Reads what the units of a target are known to respond to, by layer and index.
+
+    In a file with labels by several methods, it is those by the method "ground truth", as `openmaia import-maia` writes them.
+
+    Raises:
+        UsageError: The file cannot be read, or holds no labels of the target, or several methods and no ground truth.
+    """
+    found = [label for label in read_labels(path, target, option) if label.target == target]
+    methods = {label.method for label in found}
+    if not found or (len(methods) > 1 and synthetic.METHOD not in methods):
+        raise UsageError(
+            f"{option} {path} holds {'labels by ' + ', '.join(sorted(methods)) if found else 'no labels'} of {target}; expected "
+            f"the true labels: those of one method, or of the method {synthetic.METHOD!r}"
+        )
+    method = synthetic.METHOD if synthetic.METHOD in methods else methods.pop()
+    return {(label.layer, label.unit): "; ".join(label.labels) for label in found if label.method == method}

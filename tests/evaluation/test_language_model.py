@@ -14,13 +14,7 @@ from openmaia.evaluation.language_model import (
     parse_pairs,
 )
 from openmaia.evaluation.overlap import explored
-from openmaia.evaluation.prompts import (
-    ModelPromptWriter,
-    PublishedPromptWriter,
-    parse_numbers,
-    parse_picks,
-    write_paired,
-)
+from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter, parse_numbers
 from tests.evaluation.scripted_model import ScriptedModel, answering, model
 
 UNIT = Unit(target="t", layer="l", index=3)
@@ -70,25 +64,6 @@ def test_pairs_need_two_different_halves():
 
 def test_accents_are_not_foreign():
     assert not is_foreign("a café façade, naïve style")
-
-
-def numbers(first: int) -> str:
-    return ", ".join(str(number) for number in range(first, first + 7))
-
-
-def test_picks_parse():
-    assert parse_picks(f"MOST: {numbers(1)}\nLEAST: {numbers(8)}", 14) == (list(range(1, 8)), list(range(8, 15)))
-    assert parse_picks(f"**Most:** {numbers(1)}.\n**Least:** {numbers(8)}", 14)[1] == list(range(8, 15))
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [REFUSAL, f"MOST: {numbers(1)}", f"MOST: {numbers(1)}\nLEAST: {numbers(7)}", f"MOST: 1, 2\nLEAST: {numbers(8)}",
-     f"MOST: {numbers(1)}\nLEAST: {numbers(9)}"],
-)  # fmt: skip
-def test_picks_refuse_overlap_and_wrong_numbers(answer: str):
-    with pytest.raises(MalformedAnswer):
-        parse_picks(answer, 14)
 
 
 def test_numbers_parse():
@@ -189,42 +164,3 @@ def test_model_writes_unrelated_prompts_and_finds_related_ones():
     backbone = answering("2")
     assert ModelPromptWriter(model(backbone)).related(claim("zebra"), ["a cup", "a tiger"]) == {1}
     assert "1. a cup\n2. a tiger" in backbone.chats[0].messages[1].text
-
-
-# -- pairing -------------------------------------------------------------------------------------------------------------
-
-
-def judging(question: str, _: int) -> str:
-    """Writes prompts that contain the description; entails most those that contain it."""
-    description = question.split("like this:\n\n")[1].splitlines()[0]
-    if "prompts from which images were made" not in question:
-        kind = "quiet" if "leaves this neuron quiet" in question else "loud"
-        return "\n".join(f"{n}. {kind} {description} {n}" for n in range(1, 8))
-    lines = [line.split(". ", 1) for line in question.splitlines() if line[:1].isdigit()]
-    most = [number for number, prompt in lines if f"loud {description}" in prompt]
-    least = [number for number, prompt in lines if "loud" in prompt and description not in prompt][:7]
-    return f"MOST: {', '.join(most)}\nLEAST: {', '.join(least)}"
-
-
-def test_pairing_picks_from_prompts_of_all_methods():
-    claims = [claim(description=text, method=text) for text in ("dogs", "cats", "cows")]
-    seeds: dict[str, set[int]] = {}
-    for own, prompts in zip(claims, write_paired(claims, model(ScriptedModel(judging)), 0), strict=True):
-        assert isinstance(prompts, list)
-        assert [each.role for each in prompts] == ["positive"] * 7 + ["neutral"] * 7
-        assert [own.description in each.prompt for each in prompts] == [True] * 7 + [False] * 7
-        for each in prompts:
-            seeds.setdefault(each.prompt, set()).add(each.seed)
-    assert all(len(each) == 1 for each in seeds.values()), "one prompt has one image for all methods"
-
-
-def test_pairing_leaves_out_abstentions_and_reports_refusals():
-    claims = [claim(description=text) for text in ("dogs", "", "cats")]
-    written = write_paired(claims, model(ScriptedModel(judging)), 0)
-    assert written[1] == []
-
-    def refusing(question: str, attempt: int) -> str:
-        return REFUSAL if "prompts from which images were made" in question else judging(question, attempt)
-
-    refused = write_paired(claims, model(ScriptedModel(refusing)), 0)
-    assert [type(each) for each in refused] == [UnansweredQuestion, list, UnansweredQuestion]

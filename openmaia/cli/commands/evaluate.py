@@ -13,6 +13,7 @@ from openmaia.core.errors import UsageError
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
+    from openmaia.evaluation.services import EvaluationServices
     from openmaia.runs.run import Run
 
 
@@ -28,6 +29,10 @@ def evaluate(
     judge: Annotated[
         bool, typer.Option("--2afc-judge", help="Only ask the model that writes the test prompts the same questions.")
     ] = False,
+    truth: Annotated[
+        str,
+        typer.Option("--2afc-truth", help="Compare with these true labels (a table, or imported), not with pictures."),
+    ] = "",
     name: Annotated[
         str, typer.Option("--as", help="Keep this evaluation in RUN/evaluations/NAME, beside the others of the run.")
     ] = "",
@@ -45,18 +50,22 @@ def evaluate(
     openmaia evaluate runs/demo evaluate.n=60 --as n60
 
     openmaia evaluate runs/demo runs/demo/evaluations/n60
+
+    openmaia evaluate runs/demo runs/milan evaluate.preset=pairing --as pairing
     """
     paths, overlays = split(runs)
     if (page is not None) + bool(answers) + judge > 1:
         raise UsageError("--2afc-page, --2afc-answers and --2afc-judge were given together; give one of them at a time")
     if (page is not None or answers or judge) and (overlays or name):
         raise UsageError(f"{(*overlays, '--as')[0]} is not for the forced choices (--2afc-…); leave it out")
+    if truth and page is None and not judge:
+        raise UsageError("--2afc-truth says what labels are compared with; give --2afc-page or --2afc-judge with it")
     if page is not None:
-        write_page(paths, page)
+        write_page(paths, page, truth)
     elif answers:
         score_files(paths, answers)
     elif judge:
-        ask_model(paths)
+        ask_model(paths, truth)
     else:
         _score(paths, overlays, name, repeat)
 
@@ -107,6 +116,7 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
 
 
 def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool) -> None:
+    from openmaia.cli.assembly.evaluation import in_process
     from openmaia.runs.run import Run
 
     given = [Run.open(path) for path in paths]
@@ -116,10 +126,11 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: boo
                 f"{run.files.root} holds no finished investigation and so no description; run it with openmaia run"
             )
     evaluated = [_settings(run, overlays, name) for run in given]
+    for run, _ in evaluated if repeat else ():
+        repeat_damaged(run, records=False)
+    services = _measure_together(evaluated)
     for run, settings in evaluated:
-        if repeat:
-            repeat_damaged(run, records=False)
-        _score_run(run, settings)
+        _score_run(run, settings, services or in_process(settings))
     opened = _named([run for run, _ in evaluated])
     if len(opened) > 1:
         from openmaia.cli.terminal.scores import show_comparison
@@ -132,8 +143,39 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: boo
         raise SystemExit(1)
 
 
-def _score_run(run: "Run", settings: "Config") -> None:
+def _measure_together(evaluated: "Sequence[tuple[Run, Config]]") -> "EvaluationServices | None":
+    """Tests the descriptions of several runs on prompts that they share, if their preset is `pairing`.
+
+    Returns:
+        The services of the test, or None if each run is tested alone.
+
+    Raises:
+        UsageError: The configs of the runs differ in what a shared test needs.
+    """
     from openmaia.cli.assembly.evaluation import design, in_process
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.config.loading import differing_keys, to_dict
+    from openmaia.evaluation.run import measure_together
+
+    (_, first), *others = evaluated
+    if not others or not any(settings.evaluate.preset == "pairing" for _, settings in evaluated):
+        return None
+    for run, settings in others:
+        differing = differing_keys(to_dict(first), to_dict(settings))
+        if unequal := [key for key in differing if key.startswith((*TESTING, "target."))]:
+            raise UsageError(
+                f"{run.files.root} and {evaluated[0][0].files.root}: evaluate.preset=pairing tests the descriptions of several "
+                f"runs on the same images, and {', '.join(unequal)} differ; give the same values with --as NAME"
+            )
+    with Terminal() as terminal:
+        services = in_process(first)
+        progress = partial(terminal.progress, "evaluation of shared prompts")
+        measure_together([run for run, _ in evaluated], services, design(first), progress)
+    return services
+
+
+def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
+    from openmaia.cli.assembly.evaluation import design
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
     from openmaia.cli.terminal.scores import show_reliability, show_scores
@@ -141,7 +183,7 @@ def _score_run(run: "Run", settings: "Config") -> None:
     from openmaia.evaluation.verdict import write_summary
 
     with Terminal() as terminal:
-        evaluate_run(run, in_process(settings), design(settings), partial(terminal.progress, "evaluation"))
+        evaluate_run(run, services, design(settings), partial(terminal.progress, "evaluation"))
     write_summary(run)
     show_units(run, settings.evaluate.bootstrap)
     show_scores(run, settings.evaluate.bootstrap)
@@ -150,7 +192,7 @@ def _score_run(run: "Run", settings: "Config") -> None:
         print(f"evaluation: {run.files.root}")
 
 
-def write_page(runs: Sequence[str], page: Path) -> None:
+def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
     """Writes an HTML page on which people choose between two labels for each unit (two-alternative forced choice).
 
     The answer key, which says where each label comes from, is written into the directory of the first run.
@@ -159,6 +201,7 @@ def write_page(runs: Sequence[str], page: Path) -> None:
         runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
             of other units.
         page: The file to write.
+        truth: A table of true labels, or an imported labels.jsonl. People compare with these labels, and not with exemplars.
 
     Raises:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
@@ -169,7 +212,7 @@ def write_page(runs: Sequence[str], page: Path) -> None:
     if page.exists():
         raise UsageError(f"{page} exists, and people may be answering it; give another name for the page")
     opened = _opened(runs)
-    pairs = choice_pairs(opened)
+    pairs = choice_pairs(opened, _truths(opened, truth))
     questions, key = make_blind(pairs)
     key_path = write_key(opened[0][0], key)
     try:
@@ -209,7 +252,7 @@ def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
     show_choice(score_answers(answers, key, run.config()["evaluate"]["bootstrap"]))
 
 
-def ask_model(runs: Sequence[str]) -> None:
+def ask_model(runs: Sequence[str], truth: str = "") -> None:
     """Asks a language model the questions of the page of `write_page`, and prints how often each method was preferred.
 
     The model is the one that writes the test prompts in the config of the first run.
@@ -231,7 +274,7 @@ def ask_model(runs: Sequence[str]) -> None:
             "a forced choice by a model needs a language model that sees, and neither backbone nor evaluate.writer is one; "
             "set evaluate.writer.kind and evaluate.writer.model in the run's config, or export a page for people (--2afc-page)"
         )
-    questions, key = make_blind(choice_pairs(opened))
+    questions, key = make_blind(choice_pairs(opened, _truths(opened, truth)))
     given = answers.ask_model(questions, key.name, model)
     write_key(opened[0][0], key)
     if not given.chosen:
@@ -241,6 +284,12 @@ def ask_model(runs: Sequence[str]) -> None:
     show_choice(answers.score_answers([given], key, settings.evaluate.bootstrap), model.name)
     if given.cause:
         print(f"{len(questions) - len(given.chosen)} questions have no answer: {given.cause}")
+
+
+def _truths(runs: "Sequence[tuple[Run, str]]", path: str) -> dict[tuple[str, int], str] | None:
+    from openmaia.interop.label_backbone import read_truths
+
+    return read_truths(path, str(runs[0][0].config()["target"]["name"]), "--2afc-truth") if path else None
 
 
 def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":

@@ -146,16 +146,17 @@ def interval(estimate: BootstrapEstimate) -> Interval:
 
 
 class PooledMean:
-    """The mean over units. It is accumulated unit by unit to save memory."""
+    """The mean over units, or over their images. It is accumulated unit by unit to save memory."""
 
     def __init__(self, seed: int = 0):
-        self._seed, self._values = seed, list[float]()
+        self._seed, self._values, self._counts = seed, list[float](), list[float]()
         self._total, self._weight = np.zeros(1), np.zeros(1)
 
-    def add(self, estimate: BootstrapEstimate) -> None:
-        """Adds one unit, or one replicate of a unit."""
-        weight = cluster_weights(f"unit {estimate.unit}", len(estimate.draws), self._seed)
+    def add(self, estimate: BootstrapEstimate, count: float = 1.0) -> None:
+        """Adds one unit, or one replicate of a unit, which counts `count` times: once, or once for each of its images."""
+        weight = count * cluster_weights(f"unit {estimate.unit}", len(estimate.draws), self._seed)
         self._values.append(estimate.value)
+        self._counts.append(count)
         self._total = self._total + weight * estimate.draws
         self._weight = self._weight + weight
 
@@ -163,7 +164,7 @@ class PooledMean:
         """Returns the mean with its interval over prompts crossed with units. With a single unit only prompts vary."""
         if not self._values:
             return Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
-        return percentile_interval(float(np.mean(self._values)), self._total / self._weight)
+        return percentile_interval(float(np.average(self._values, weights=self._counts)), self._total / self._weight)
 
 
 def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:

@@ -17,6 +17,9 @@ from openmaia.runs.run import Run
 
 FILE = "evaluation.json"
 
+WHOLE = ""
+"""In the place of a layer's name for all layers together."""
+
 RESAMPLED = tuple(name for name in MEASURES if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
 FIXED = ("auc_worst", "auc_unrelated", "auc_random", "top1", "top5", "chance", "detection_auprc")
@@ -24,7 +27,9 @@ FIXED = ("auc_worst", "auc_unrelated", "auc_random", "top1", "top5", "chance", "
 SCORES = ("auc", "auc_other", "auc_minus_other", "auc_words", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
 
 MeanActivations = Mapping[str, Interval]
-"""For each role (positive, neutral) the mean over units of each unit's mean raw activation over its images."""
+"""For each role (positive, neutral) the mean over units of each unit's mean raw activation over its images, and under the
+name `ROLE_images` the mean over all images, which differs where units have different numbers of images. The papers' tables
+average units; the published code averages images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +72,10 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
     """
     stamp = evaluation_stamp(run, resamples)
     cached: dict[str, Any] = _cached(run)
-    if cached.get("stamp") != stamp:
+    if cached.get("stamp") != stamp or "activations" not in cached:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)
         cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes}
-        cached |= {"measures": _to_json(scores.measures), "whole": _to_json(scores.activations.whole)}
+        cached |= {"measures": _to_json(scores.measures), "activations": _to_json(scores.activations.whole)}
         cached["layers"] = {layer: _to_json(means) for layer, means in scores.activations.layers.items()}
         cached["layer_units"] = scores.activations.units
         run.files.write(FILE, json.dumps(cached).encode())
@@ -80,7 +85,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
         measures=_from_json(cached["measures"]),
         activations=LayerActivations(
             layers={layer: _from_json(means) for layer, means in cached["layers"].items()},
-            whole=_from_json(cached["whole"]),
+            whole=_from_json(cached["activations"]),
             units=cached["layer_units"],
         ),
     )
@@ -107,7 +112,7 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
     """Averages scores over units. Only one evaluation is in memory at a time."""
     outcomes: Counter[str] = Counter()
     means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
-    layers: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
+    levels: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
     units: defaultdict[str, set[int]] = defaultdict(set)
     for evaluation in evaluations:
         unit = evaluation.trial.claim.unit
@@ -116,18 +121,25 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
         for name, estimate in estimates.items():
             means[name].add(estimate)
         for role in PROMPT_ROLES if "positive" in estimates else ():
-            layers[unit.layer][role].add(estimates[role])
+            images = len(raw_group(evaluation.trial, role).values)
+            for level in (levels[WHOLE], levels[unit.layer]):
+                level[role].add(estimates[role])
+                level[f"{role}_images"].add(estimates[role], images)
             units[unit.layer].add(unit.index)
     return PooledScores(
         units=outcomes.total(),
         outcomes=dict(sorted(outcomes.items())),
         measures={name: means[name].interval() for name in SCORES},
         activations=LayerActivations(
-            layers={layer: {role: layers[layer][role].interval() for role in PROMPT_ROLES} for layer in sorted(layers)},
-            whole={role: means[role].interval() for role in PROMPT_ROLES},
+            layers={layer: _intervals(levels[layer]) for layer in sorted(units)},
+            whole=_intervals(levels[WHOLE]),
             units={layer: sorted(units[layer]) for layer in sorted(units)},
         ),
     )
+
+
+def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
+    return {name: means[name].interval() for role in PROMPT_ROLES for name in (role, f"{role}_images")}
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:

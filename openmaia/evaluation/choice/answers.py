@@ -83,6 +83,10 @@ def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageMod
 
 
 def _question(question: ChoiceQuestion) -> Question:
+    if question.pair.truth:
+        return Question.of(
+            template("choice_truth", truth=question.pair.truth, one=question.texts[0], two=question.texts[1])
+        )
     images = [EncodedImage(data=data) for data in question.pair.exemplars]
     return Question.of(template("choice", one=question.texts[0], two=question.texts[1]), *images)
 

@@ -14,6 +14,8 @@ function show() {
   if (!item) return finish();
   at("done").style.width = (100 * number) / items.length + "%";
   at("count").textContent = number + 1 + " of " + items.length;
+  at("truth").hidden = !item.truth;
+  at("truth").textContent = item.truth;
   at("pictures").replaceChildren(...item.pictures.map((name) => {
     const image = new Image();
     image.src = pictures[name];

@@ -27,7 +27,12 @@ def render_page(questions: Sequence[ChoiceQuestion], name: str) -> bytes:
         "page": name,
         "pictures": {names[data]: "data:image/webp;base64," + base64.b64encode(data).decode() for data in order},
         "items": [
-            {"name": each.name, "pictures": [names[data] for data in each.pair.exemplars], "texts": each.texts}
+            {
+                "name": each.name,
+                "pictures": [names[data] for data in each.pair.exemplars],
+                "truth": each.pair.truth,
+                "texts": each.texts,
+            }
             for each in questions
         ],
     }
@@ -35,7 +40,13 @@ def render_page(questions: Sequence[ChoiceQuestion], name: str) -> bytes:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return (
         environment.from_string(_source("page.html.j2"))
-        .render(questions=content, style=Markup(style), script=Markup(script), policy=_policy(style, script))
+        .render(
+            questions=content,
+            is_told=any(each.pair.truth for each in questions),
+            style=Markup(style),
+            script=Markup(script),
+            policy=_policy(style, script),
+        )
         .encode("utf-8", "replace")
     )
 

@@ -23,6 +23,7 @@ IMAGE_SIZE = 192
 """Pixels of the longer side of an exemplar on the page."""
 
 OWN, FOREIGN = "own", "of another unit"
+UNSEEN = "their records show no exemplars, or are damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,9 @@ class ChoicePair:
     unit: Unit
     replicate: int
     exemplars: tuple[bytes, ...]
-    """WebP, darkened outside the unit's mask, in descending order of activation."""
+    """WebP, darkened outside the unit's mask, in descending order of activation. Empty if the truth is shown instead."""
+    truth: str = ""
+    """What the unit is known to respond to, as for synthetic units. Empty if it is unknown."""
     texts: tuple[str, str]
     """The statement of each method: its labels joined by "; ", or its description if there are no labels."""
 
@@ -80,13 +83,15 @@ class AnswerKey:
     """The source of each question, by the name of the question."""
 
 
-def choice_pairs(runs: Sequence[tuple[Run, str]]) -> ChoicePairs:
+def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int], str] | None = None) -> ChoicePairs:
     """Pairs the statements of two runs about the same units.
 
     If only one run is given, each of its statements is paired with one about another unit of the same layer.
 
     Args:
         runs: One or two runs, each with its name.
+        truths: What units are known to respond to, by layer and index. The statements are then compared with these texts, as
+            in the MAIA paper, and not with exemplars.
 
     Raises:
         UsageError: There are more than two runs, or no pair is left.
@@ -100,14 +105,15 @@ def choice_pairs(runs: Sequence[tuple[Run, str]]) -> ChoicePairs:
     left_out: Counter[str] = Counter()
     for investigation, text in sorted(first.items()):
         texts = text, second.get(investigation, "")
-        reason = _unfit(*texts)
-        record = None if reason else next(runs[0][0].records([investigation]), None)
+        reason, unit = _unfit(*texts), investigation.unit
+        truth = "" if truths is None else " ".join(truths.get((unit.layer, unit.index), "").split())
+        record = None if reason or truths is not None else next(runs[0][0].records([investigation]), None)
         exemplars = exemplar_images(record) if record else ()
-        if exemplars:
-            unit, replicate = investigation.unit, investigation.replicate
-            pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, texts=texts))
+        if not reason and (exemplars or truth):
+            replicate = investigation.replicate
+            pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, truth=truth, texts=texts))
         else:
-            left_out[reason or "their records show no exemplars, or are damaged"] += 1
+            left_out[reason or (UNSEEN if truths is None else "without a true label")] += 1
     if not pairs:
         reasons = "; ".join(f"{count} {why}" for why, count in left_out.items()) or "no investigation is finished"
         raise UsageError(f"{runs[0][0].files.root} gives nothing to choose between: of its investigations {reasons}")

@@ -9,7 +9,7 @@ from scipy import stats
 
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, constant
+from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, PooledMean, constant, group_mean
 from openmaia.evaluation.analysis.comparison import compare_runs, paired_difference, signed_rank_p
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
@@ -117,7 +117,20 @@ def test_activations_are_means_of_unit_means(pair: tuple[Run, Run]):
     assert found.whole["positive"].mean == pytest.approx((2.5 + 6.5) / 2)
     assert found.whole["neutral"].mean == pytest.approx(2)
     assert found.layers["layer4"] == found.whole
+    assert found.whole["positive_images"] == found.whole["positive"], "all units have two such images"
     assert found.whole["positive"].low < 4.5 < found.whole["positive"].high
+
+
+def test_pooling_over_images_counts_images_and_over_units_counts_units():
+    """As the published code's figure, and as the papers' tables."""
+    units, images = PooledMean(), PooledMean()
+    for name, values in (("a", (1.0,)), ("b", (3.0, 5.0, 4.0))):
+        group = ClusteredValues.of(values, [f"{name}{number}" for number in range(len(values))])
+        units.add(group_mean(name, group, RESAMPLES))
+        images.add(group_mean(name, group, RESAMPLES), len(values))
+    assert units.interval().mean == pytest.approx((1 + 4) / 2)
+    assert images.interval().mean == pytest.approx((1 + 3 + 5 + 4) / 4)
+    assert 1 < images.interval().low < 13 / 4 < images.interval().high < 5
 
 
 def test_activations_agree_with_run_scores(pair: tuple[Run, Run]):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from scipy import stats
 
+from openmaia.cli.commands.evaluate import evaluate as command
 from openmaia.cli.commands.evaluate import score_files, write_page
 from openmaia.cli.terminal.scores import show_choice
 from openmaia.config.loading import load
@@ -36,6 +37,7 @@ from openmaia.evaluation.choice.questions import (
     write_key,
 )
 from openmaia.evaluation.language_model import MalformedAnswer
+from openmaia.interop.label_backbone import read_truths
 from openmaia.runs.run import Run
 from tests.evaluation.scripted_model import ScriptedModel, model
 from tests.reporting.making import HOSTILE, Page, record
@@ -95,6 +97,53 @@ def test_pairs_refuse_three_runs(tmp_path: Path):
         choice_pairs([(run, "a"), (run, "b"), (run, "c")])
 
 
+TRUE_LABELS = """\
+layer,unit,description,method
+secret-layer,0,canines,ground truth
+secret-layer,0,x,MILAN
+secret-layer,1,felines,ground truth
+"""
+
+
+def test_true_labels_take_the_place_of_pictures(tmp_path: Path):
+    """As in Table 1 of the MAIA paper for synthetic neurons: only what the unit was built for is shown."""
+    (tmp_path / "true.csv").write_text(TRUE_LABELS)
+    truths = read_truths(str(tmp_path / "true.csv"), "secret-net", "--2afc-truth")
+    assert truths == {("secret-layer", 0): "canines", ("secret-layer", 1): "felines"}
+    runs = [
+        (made(tmp_path, ["dogs", "cats", "cups"], "a"), "a"),
+        (made(tmp_path, ["wolves", "lions", "jugs"], "b"), "b"),
+    ]
+    found = choice_pairs(runs, truths)
+    assert [(one.truth, one.texts, one.exemplars) for one in found.pairs] == [
+        ("canines", ("dogs", "wolves"), ()),
+        ("felines", ("cats", "lions"), ()),
+    ]
+    assert found.left_out == {"without a true label": 1}
+    questions, key = make_blind(found)
+    html = render_page(questions, key.name).decode()
+    assert "Which description fits this label better?" in html and "these pictures" not in html
+    items = json.loads(html.split('id="questions">')[1].split("</script>")[0])["items"]
+    assert {item["truth"] for item in items} == {"canines", "felines"}
+    backbone = ScriptedModel(lambda question, _: "1" if "built to respond to this: felines\n" in question else "2")
+    answers = ask_model(questions, key.name, model(backbone))
+    assert score_answers([answers], key, RESAMPLES).answered == 4
+    assert not any(chat.messages[1].images for chat in backbone.chats)
+
+
+def test_true_labels_are_written_to_a_page_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = made(tmp_path / "runs", ["dogs", "cats"])
+    (tmp_path / "true.csv").write_text(TRUE_LABELS)
+    command([run.files.root], page=tmp_path / "page.html", truth=str(tmp_path / "true.csv"))
+    assert "2 units, 4 questions" in capsys.readouterr().out
+    assert "canines" in (tmp_path / "page.html").read_text()
+    with pytest.raises(UsageError, match="give --2afc-page or --2afc-judge with it"):
+        command([run.files.root], truth=str(tmp_path / "true.csv"))
+    (tmp_path / "two.csv").write_text(TRUE_LABELS.replace("ground truth", "a").replace("MILAN", "b"))
+    with pytest.raises(UsageError, match="labels by a, b of secret-net; expected the true labels"):
+        command([run.files.root], page=tmp_path / "other.html", truth=str(tmp_path / "two.csv"))
+
+
 # -- blind -----------------------------------------------------------------------------------------------------------------
 
 
@@ -123,7 +172,7 @@ def test_page_reveals_nothing(found: ChoicePairs):
         assert word not in html
     questions = json.loads(html.split('id="questions">')[1].split("</script>")[0])
     assert set(questions) == {"page", "pictures", "items"}
-    assert {frozenset(item) for item in questions["items"]} == {frozenset({"name", "pictures", "texts"})}
+    assert {frozenset(item) for item in questions["items"]} == {frozenset({"name", "pictures", "truth", "texts"})}
     assert list(questions["pictures"]) == sorted(questions["pictures"])
 
 

@@ -25,7 +25,8 @@ OUR_BARS = "ours, with 95 % interval"
 
 LEVELS = (
     "source", "network", "layer", "name", "units", "units_of_the_papers",
-    "positive", "positive_low", "positive_high", "neutral", "neutral_low", "neutral_high", "printed_in",
+    "positive", "positive_low", "positive_high", "neutral", "neutral_low", "neutral_high",
+    "positive_over_images", "neutral_over_images", "printed_in",
 )  # fmt: skip
 
 
@@ -92,7 +93,8 @@ def _our_level(run: MeasuredRun, layer: str, means: MeanActivations, name: str) 
     cells = (
         OURS, run.title, layer, name, sum(len(run.levels.units[one]) for one in layers),
         None if None in counts else sum(count or 0 for count in counts),
-        positive.mean, positive.low, positive.high, neutral.mean, neutral.low, neutral.high, "",
+        positive.mean, positive.low, positive.high, neutral.mean, neutral.low, neutral.high,
+        means["positive_images"].mean, means["neutral_images"].mean, "",
     )  # fmt: skip
     return dict(zip(LEVELS, cells, strict=True))
 
@@ -101,7 +103,7 @@ def _published_level(level: PublishedLevel) -> dict[str, Any]:
     source = f"{level.source}; {level.note}" if level.note else level.source
     cells = (
         PAPER, TITLES[level.network], level.layer, level.method, level.units or None, level.units or None,
-        level.positive, None, None, level.neutral, None, None, source,
+        level.positive, None, None, level.neutral, None, None, None, None, source,
     )  # fmt: skip
     return dict(zip(LEVELS, cells, strict=True))
 
@@ -137,7 +139,8 @@ def _activations(
     failed = warning("difference")
     notes = (
         "Rows of runs are ours, with 95 % bootstrap intervals over prompts and units; rows that begin with paper: are "
-        "printed numbers.",
+        "printed numbers. Units count equally, as in the papers; the columns over images count images equally, as in the "
+        "published code.",
         *(f"{run.name}: {run.protocol}, images by {run.generator}." for run in runs),
         "The papers' images came from other generators and prompts: compare rows of one source.",
         f"By our sanity tests positive minus neutral is {failed}." if failed else "",

@@ -1,0 +1,97 @@
+"""Writes the test prompts of the preset `pairing`: those of all methods that described a unit are shared.
+
+Every description of the unit leads to 7 positive and 7 neutral prompts, so that three methods give 42. A language model rates
+how far each description entails each prompt. The 7 prompts with the highest ratings are the description's positive prompts,
+and the 7 with the lowest are its neutral ones. A prompt has one seed, and so one image, for all methods.
+"""
+
+import heapq
+import re
+from collections.abc import Mapping, Sequence
+
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.overlap import ExploredPrompts
+from openmaia.evaluation.prompts import (
+    PROMPT_ROLES,
+    PUBLISHED_COUNT,
+    PublishedPromptWriter,
+    StimulusPrompt,
+    WrittenPrompts,
+    numbered,
+    write_prompts,
+)
+
+RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<!\d)(\d{1,3})\s*(?:%|/\s*100)?\W*$")
+"""A line of an answer: the number of a prompt, perhaps the prompt itself, and its rating."""
+
+MAX_RATING = 100
+
+
+def write_paired(
+    claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
+) -> list[WrittenPrompts]:
+    """Writes the prompts of the claims of several methods about one unit.
+
+    Args:
+        claims: The claims. A claim that says nothing gets no prompts and leads to none.
+        model: Writes and rates the prompts.
+        run_seed: The seed of the run.
+        explored: Folded prompts that must not be used.
+
+    Returns:
+        For each claim, in the order of `claims`, its prompts or the error.
+    """
+    writer = PublishedPromptWriter(model, "pairing")
+    written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
+    seeds: dict[str, int] = {}
+    for prompts in written:
+        for each in prompts if isinstance(prompts, list) else ():
+            seeds.setdefault(each.prompt, each.seed)
+    shared = list(seeds)
+    asked = [n for n, prompts in enumerate(written) if isinstance(prompts, list) and prompts]
+    questions = [
+        Question.of(template("entailed", claim=claims[n].text, prompts=numbered(shared)), run_seed=run_seed)
+        for n in asked
+    ]
+    ratings = model.ask_all(questions, lambda answer: parse_ratings(answer, len(shared)))
+    rated = dict(zip(asked, ratings, strict=True))
+    return [_chosen(rated[n], seeds) if n in rated else prompts for n, prompts in enumerate(written)]
+
+
+def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -> WrittenPrompts:
+    if isinstance(ratings, UnansweredQuestion):
+        return ratings
+    prompts = list(seeds)
+    most, least = most_and_least(ratings)
+    return [
+        StimulusPrompt(role=role, label="", prompt=prompts[position], seed=seeds[prompts[position]])
+        for role, positions in zip(PROMPT_ROLES, (most, least), strict=True)
+        for position in positions
+    ]
+
+
+def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
+    """Returns the positions of the n highest and of the n lowest ratings. Of equal ratings, the earlier position is chosen.
+
+    The two have no position in common: of fewer than 2 n ratings, the lower ones are halved.
+    """
+    n = min(n, len(ratings) // 2)
+    most = heapq.nlargest(n, range(len(ratings)), key=lambda position: ratings[position])
+    rest = [position for position in range(len(ratings)) if position not in most]
+    return most, heapq.nsmallest(n, rest, key=lambda position: ratings[position])
+
+
+def parse_ratings(answer: str, count: int) -> list[int]:
+    """Parses a rating from 0 to 100 for each of `count` numbered prompts, one line each, such as "3: 80".
+
+    Raises:
+        MalformedAnswer: A prompt has no rating or two, or a rating is above 100.
+    """
+    lines = [match for line in answer.splitlines() if (match := RATING.match(line))]
+    ratings = {int(match[1]): int(match[2]) for match in lines}
+    if len(lines) != count or set(ratings) != set(range(1, count + 1)):
+        raise MalformedAnswer(f"{len(lines)} ratings came where one was asked for each prompt from 1 to {count}")
+    if max(ratings.values()) > MAX_RATING:
+        raise MalformedAnswer(f"a rating is above {MAX_RATING}")
+    return [ratings[number] for number in range(1, count + 1)]
