@@ -136,12 +136,17 @@ class ExemplarStore:
         """Returns the indices of the units of a layer that have exemplars. Empty if the layer has none."""
         return set(self.states(layer))
 
-    def write(self, layer: str, units: Iterable[UnitExemplars]) -> None:
+    def write(self, layer: str, units: Iterable[UnitExemplars], images_name: str = "") -> None:
         """Writes all units of a layer and stores their images in a file for this layer alone.
 
         Units are consumed one by one. Their images are written immediately, each once; only their maps stay in memory.
+
+        Args:
+            layer: Name of the layer.
+            units: The units with their exemplars. They may be read from this store if the images get another file.
+            images_name: Begins the name of the file with the images. Empty: the name of the layer.
         """
-        name = f"{safe(layer)}.pictures.arrow"
+        name = f"{safe(images_name or layer)}.pictures.arrow"
         numbers: dict[str, int] = {}
         rows: list[dict[str, Any]] = []
         written: list[UnitExemplars] = []

@@ -147,7 +147,8 @@ class Importer:
         report.imported.append(f"{summary} -> {store.files.root}")
         name = self._name(folder)
         report.derived.append(
-            f"{name}: no percentiles and z-scores, for which the other images of the data set are missing"
+            f"{name}: no percentiles and z-scores, for which the other images of the data set are missing; "
+            "openmaia exemplars CONFIG --measure measures them on images of yours"
         )
         if layer.thresholds is None:
             report.derived.append(f"{name}: thresholds, from the masks (estimated; there is no thresholds.csv)")

@@ -111,10 +111,22 @@ def investigate(
     print_report([record_run.files.root])
 
 
-def exemplars(config: ConfigSources) -> None:
+def exemplars(
+    config: ConfigSources,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Measure imported exemplars on the config's pictures: percentiles and deviations."
+        ),
+    ] = False,
+) -> None:
     """Computes the exemplars of all units of target.layers, and draws contact sheets. Continues what was stopped.
 
-    Example: openmaia exemplars configs/demo.yaml
+    Examples:
+
+    openmaia exemplars configs/demo.yaml
+
+    openmaia exemplars configs/resnet152.yaml exemplars.dataset=imagenet exemplars.folder=~/pictures --measure
     """
     from openmaia.config.loading import load
 
@@ -125,13 +137,20 @@ def exemplars(config: ConfigSources) -> None:
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_exemplars
     from openmaia.core.units import Unit
+    from openmaia.exemplars.measured import measure_imported
     from openmaia.interop.synthetic import write
     from openmaia.reporting.browser.sheets import write_sheets
 
     validate(settings)
     with Terminal() as terminal:
         terminal.say("starting Ray and loading the network")
-        store = compute_exemplars(settings, partial(terminal.progress, "exemplars"), terminal.say)
+        progress = partial(terminal.progress, "exemplars")
+        if measure:
+            store, layers = measure_imported(settings, lambda own: compute_exemplars(own, progress, terminal.say))
+        else:
+            store, layers = compute_exemplars(settings, progress, terminal.say), []
+    if layers:
+        print(f"measured the imported exemplars of {', '.join(layers)}")
     show_exemplars(store, settings.target.name)
     print("drawing contact sheets")
     pages = write_sheets(store, settings.target.name, store.layers())
