@@ -183,9 +183,10 @@ class BackboneConfig:
     eyes: str = "efficientnet_lite2"
     """scripted only: the classifier through which the experimenter sees. It must not be the target."""
     record: str = ""
-    """replay: the record of an earlier investigation (.parquet), or a history.json of the published MAIA code. labels: a
-    table (.csv) with the columns layer, unit, description and optionally method, or another one that `openmaia
-    import-maia` reads; or the labels.jsonl that it writes."""
+    """replay: the record of an earlier investigation (.parquet), or a history.json of the published MAIA code, or a folder
+    with LAYER/UNIT/history.json, of which each unit repeats its own. labels: a table (.csv) with the columns layer, unit,
+    description and optionally method, or another one that `openmaia import-maia` reads; or the labels.jsonl that it
+    writes."""
     model: str = ""
     """vllm: a name on the Hugging Face hub or a folder. openai, anthropic: the name of the model on the server. labels: the
     name of the method."""

@@ -127,7 +127,8 @@ class SandboxConfig:
     processes: int = 1
     """Number of processes. With 1, the code cannot start another process."""
     output_bytes: int = 64_000
-    """Longest output of an experiment in bytes."""
+    """Longest output of an experiment in bytes. Printed and displayed text together never take more than a quarter of
+    `backbone.context_tokens`."""
     scratch_mb: int = 64
     """Disk space in MiB."""
     frame_mb: int = 64

@@ -7,7 +7,10 @@ import pytest
 from openmaia.agent.hints import REPEATED
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import hosts as build
+from openmaia.config.loading import load
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
+from openmaia.core.messages import assistant, system, user
+from openmaia.models.backbones.context import fit
 from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.records import Record, Stop
@@ -107,6 +110,29 @@ def test_displayed_text_is_bounded_like_printed_text(run: Investigate):
     assert said(record, 0).count("A") == 2000
     assert said(record, 0).count("[more than 2000 bytes of displayed text: the rest is dropped]") == 1
     assert any(not isinstance(part, str) for part in record.turns[0].observation), "images are still shown"
+
+
+def test_text_of_a_turn_takes_a_quarter_of_the_context(run: Investigate):
+    """Printed and displayed text together; the agent is told of both. Of a backbone without a context, the output counts."""
+    long = code("print('P' * 500_000)\ntools.display('D' * 500_000)")
+    served = ("backbone.kind=openai", "backbone.model=m", "backbone.context_tokens=8192")
+    limit = build.options(load(["name=x", "units=all", "target.name=t", *served])).sandbox.output_bytes
+    assert 2 * limit == 8192 * build.TURN_SHARE * build.BYTES_PER_TOKEN
+    record = run(long, ANSWER, overrides=(f"sandbox.output_bytes={limit}",))
+    text = said(record, 0)
+    assert (text.count("P"), text.count("D")) == (limit, limit)
+    assert f"at most {limit} are shown" in text and f"[more than {limit} bytes of displayed text" in text
+    tokens = fit(
+        [system("x"), user("y"), assistant(long), user(text), assistant(long), user(text)],
+        room=8192 - 2048,
+        images=1,
+        text_tokens=lambda part: len(part) // build.BYTES_PER_TOKEN,
+        image_tokens=lambda image: 0,
+    )
+    assert tokens.left_out == "", "two such turns fit beside a reply of 2048 tokens, and nothing is shortened"
+    small = ["name=x", "units=all", "target.name=t", *served, "sandbox.output_bytes=100"]
+    assert build.options(load(small)).sandbox.output_bytes == 100
+    assert build.options(load(["name=x", "units=all", "target.name=t"])).sandbox.output_bytes == 64_000
 
 
 def test_timeout_replays_completed_experiments(run: Investigate):

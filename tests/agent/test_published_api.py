@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from openmaia.agent.sandbox import child
-from openmaia.agent.tools import values
+from openmaia.agent.tools import api, values
 from openmaia.runs.records import Stop
 from tests.agent.conftest import Investigate
 from tests.agent.test_toolbox import Desk, exemplars, library, toolbox, viewer  # noqa: F401  (fixtures)
@@ -27,7 +27,23 @@ CALLS = [
     if not what.startswith(" not")
 ]
 ABSENT = [call for calls, what in ROWS for call in re.findall(r"`([^`]+)`", calls) if what.startswith(" not")]
-assert len(CALLS) > 20 and len(ABSENT) == 3, "the table has another form"
+assert len(CALLS) > 20 and len(ABSENT) > 20, "the table has another form"
+
+
+def test_no_row_of_the_table_is_unexplained():
+    assert all(
+        re.match(r"(the same|not there|an image in base64|those of|plain numbers)\b", what.strip()) for _, what in ROWS
+    )
+    rows = [line for line in DOC.splitlines() if line.startswith("|")]
+    assert len(rows) == len(ROWS) + 2, "a row beside the heading has no call"
+
+
+def test_table_names_everything_that_an_experiment_can_call():
+    """Every public name of ours that has a published counterpart stands in a row, by the way in which it is called."""
+    ours = {"Network", "responses", "layers", "unit"}
+    for name, kind in (("system", api.System), ("tools", api.Tools)):
+        for method in (key for key in vars(kind) if not key.startswith("_") and key not in ours):
+            assert any(call.startswith(f"{name}.{method}(") for call, _ in CALLS), f"{name}.{method} is missing"
 
 
 @pytest.fixture
@@ -68,7 +84,7 @@ def test_published_call_does_what_the_table_says(names: dict[str, Any], call: st
 
 @pytest.mark.parametrize("call", ABSENT)
 def test_names_that_are_not_there_raise(names: dict[str, Any], call: str):
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match=call.rpartition(".")[2]):
         eval(call, names)
 
 
@@ -88,6 +104,10 @@ def test_details_of_the_table(names: dict[str, Any]):
         _ = image.pixels
     with pytest.raises(AttributeError, match="'paste' would change a copy"):
         image.paste((0, 0, 0))
+    assert names["tools"].edit_images([image], ["make it blue"])[1] == [
+        "Original Image",
+        "Editing Prompt: make it blue",
+    ]
     assert not any(isinstance(part, str) and "iVBOR" in part for part in names["desk"].shown)
 
 

@@ -313,7 +313,8 @@ def test_words_that_could_not_be_drawn_are_told(desk: Desk):
 
 def test_edits_come_as_pairs_with_captions(desk: Desk):
     images, captions = desk.tools.edit_images(["a red circle", "a blue star"], ["make it green", "add a square"])
-    assert captions == ["a red circle", "make it green", "a blue star", "add a square"]
+    assert captions == ["a red circle", "Editing Prompt: make it green", "a blue star", "Editing Prompt: add a square"]
+    assert desk.tools.edit_images(images[:1], ["remove it"])[1] == ["Original Image", "Editing Prompt: remove it"]
     assert len({image.pil().tobytes() for image in images}) == 4
 
 

@@ -17,6 +17,9 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
 
+ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
+"""Captions of `edit_images` as in the published code, whose experiments may look for them."""
+
 
 @dataclass(slots=True)
 class ToolEffect:
@@ -158,9 +161,9 @@ class Toolbox:
         answers: list[dict[str, Any]] = []
         for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
             self._report_missing(result, order)
-            caption = image if isinstance(image, str) else "original"
+            caption = image if isinstance(image, str) else ORIGINAL
             answers.append({"image": self._register(base), "caption": caption})
-            answers.append({"image": self._register_generated(result, name), "caption": order})
+            answers.append({"image": self._register_generated(result, name), "caption": EDITED + order})
         return answers
 
     def _describe_images(self, images: Any, titles: Any) -> str:

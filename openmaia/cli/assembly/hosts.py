@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
 """The stopping rule for labels of other methods, which come without experiments."""
 
+TURN_SHARE = 0.25
+"""Largest share of a language model's context that the text of one turn takes."""
+
+BYTES_PER_TOKEN = 3
+"""A low estimate for English and Python; text in base64 has about two."""
+
 PYTHON = "python:"
 """Beginning of `target.network` for a module that was passed in Python."""
 
@@ -323,7 +329,7 @@ def options(config: Config) -> InvestigationOptions:
             cpu_seconds=box.cpu_seconds,
             memory_mb=box.memory_mb,
             processes=box.processes,
-            output_bytes=box.output_bytes,
+            output_bytes=output_bytes(config),
             scratch_mb=box.scratch_mb,
             frame_mb=box.frame_mb,
         ),
@@ -334,6 +340,18 @@ def options(config: Config) -> InvestigationOptions:
         without=tuple(config.without),
         contrasts=contrasts(config),
     )
+
+
+def output_bytes(config: Config) -> int:
+    """Returns how many bytes of text an experiment may print, and as many it may display.
+
+    With a language model, both together take at most about the share TURN_SHARE of its context, so that one turn cannot push
+    the others out.
+    """
+    if config.backbone.kind not in SERVED:
+        return config.sandbox.output_bytes
+    turn = int(config.backbone.context_tokens * TURN_SHARE * BYTES_PER_TOKEN)
+    return min(config.sandbox.output_bytes, turn // 2)
 
 
 def generator_note(config: Config) -> str:

@@ -1,16 +1,19 @@
 """A backbone that runs no model but repeats the replies of an earlier investigation.
 
 The replies are read from a record, which is the Parquet file of an investigation, or from a history.json of the
-published MAIA code.
+published MAIA code, or for each unit from its own history.json in a folder of results.
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from openmaia.core.errors import ServiceError, StoreError, UsageError
 from openmaia.core.messages import Chat, Reply, Role
+from openmaia.runs.files import unsafe
 from openmaia.runs.parquet import read_record
 
 
@@ -23,40 +26,77 @@ class ReplayBackbone:
     """
 
     def __init__(self, recording: str):
-        """Reads the recording.
+        """Reads the recording, or lists those of a folder.
 
         Args:
-            recording: A record (.parquet) or a history.json.
+            recording: A record (.parquet) or a history.json, which every investigation repeats; or a folder with
+                LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published code write. Each
+                unit then repeats its own replies.
 
         Raises:
-            UsageError: The file does not exist or is not a recording.
+            UsageError: The file does not exist or is not a recording, or the folder holds none, or two of one unit.
         """
         self._recording = recording
-        self._replies = _replies(recording)
+        folder = Path(recording).expanduser()
+        self._units = _recordings(folder) if recording and folder.is_dir() else None
+        self._replies = _replies(recording) if self._units is None else []
+        self._read = lru_cache(maxsize=256)(_replies)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns the next reply of the recording for each chat.
 
         Raises:
-            ServiceError: The recording has no further reply.
+            ServiceError: The recording has no further reply, or none of the unit.
         """
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
         if chat.messages[0].role is not Role.SYSTEM:
             return Reply(text="(a replay cannot answer this)")
+        replies = self._replies if self._units is None else self._read(self._file(self._units, chat.conversation))
         given = sum(message.role is Role.ASSISTANT for message in chat.messages)
-        if given >= len(self._replies):
-            raise ServiceError(f"{self._recording} holds {len(self._replies)} replies, and the conversation needs more")
-        text = self._replies[given]
+        if given >= len(replies):
+            raise ServiceError(f"{self._recording} holds {len(replies)} replies, and the conversation needs more")
+        text = replies[given]
         words = sum(len(message.text.split()) for message in chat.messages)
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
+
+    def _file(self, units: Mapping[tuple[str, int], str], conversation: str) -> str:
+        """Returns the recording of the unit of a conversation, which is TARGET/LAYER/INDEX/REPLICATE."""
+        unit = conversation.rpartition("/")[0]
+        matching = [key for key in units if unit.endswith(f"/{key[0]}/{key[1]}")]
+        if not matching:
+            raise ServiceError(f"{self._recording} holds no LAYER/UNIT/history.json of {unit}")
+        return units[max(matching, key=lambda key: len(key[0]))]  # not that of layer 1 for a unit of layer blocks/1
+
+
+def _recordings(folder: Path) -> dict[tuple[str, int], str]:
+    """Returns the path of the history.json of each unit in a folder, by layer and index."""
+    units: dict[tuple[str, int], str] = {}
+    for path in sorted(folder.rglob("history.json")):
+        if not re.fullmatch(r"\d{1,9}", path.parent.name):
+            continue
+        key = unsafe(path.parent.parent.name), int(path.parent.name)
+        if key in units:
+            raise UsageError(
+                f"backbone.record={folder} holds two histories of unit {key[1]} of {key[0]} ({units[key]} and {path}); give the "
+                "folder of one agent and one network"
+            )
+        units[key] = str(path)
+    if not units:
+        raise UsageError(
+            f"backbone.record={folder} holds no LAYER/UNIT/history.json; give a folder of results, or a record"
+        )
+    return units
 
 
 def _replies(recording: str) -> list[str]:
     path = Path(recording)
     if not recording or not path.is_file():
-        raise UsageError(f"backbone.record={recording!r} is no file; give a record (.parquet) or a history.json")
+        raise UsageError(
+            f"backbone.record={recording!r} is no file; give a record (.parquet), a history.json, or a folder with "
+            "LAYER/UNIT/history.json"
+        )
     try:
         if path.suffix == ".parquet":
             return [turn.reply for turn in read_record(path.read_bytes()).turns]
