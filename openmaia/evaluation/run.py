@@ -47,7 +47,9 @@ def measure_together(
     design: EvaluationDesign,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Tests the claims of several runs about the same unit together, as the preset `pairing` does, and stores the trials.
+    """Tests the claims of several runs about the same unit with the same control images, and stores the trials.
+
+    In the preset `pairing` they share their prompts, too.
 
     `evaluate_run` then scores the trials of each run. Investigations belong together if they have the same unit and replicate.
     Units whose claims of all runs are tested already are left out. No test image has a prompt that any of the runs drew in
@@ -77,9 +79,11 @@ def measure_together(
     for done, investigation in enumerate(wanted, start=1):
         members = [number for number, own in enumerate(claims) if investigation in own]
         drawn = frozenset[str]().union(*(explored(runs[n].drawn_prompts(investigation)) for n in members))
-        trials = run_trials([claims[n][investigation] for n in members], services, design, reference, drawn)
-        for number, trial in zip(members, trials, strict=True):
-            if investigation in untested[number]:
+        missing = [number for number in members if investigation in untested[number]]
+        together = members if design.preset == "pairing" else missing
+        trials = run_trials([claims[n][investigation] for n in together], services, design, reference, drawn)
+        for number, trial in zip(together, trials, strict=True):
+            if number in missing:
                 runs[number].write_artifact(TRIALS, investigation, to_parquet(trial))
         progress(done, len(wanted))
 

@@ -36,6 +36,14 @@ def evaluate(
     name: Annotated[
         str, typer.Option("--as", help="Keep this evaluation in RUN/evaluations/NAME, beside the others of the run.")
     ] = "",
+    claims: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claims",
+            help="Also test what other methods say about the units: a CSV file with the columns layer, unit, method and "
+            "description or labels, imported labels, or another run, also a person's. Several times for several files.",
+        ),
+    ] = None,
     repeat: RepeatFlag = False,
 ) -> None:
     """Tests the descriptions of finished runs by the predictive protocol, in this process, and compares several runs.
@@ -52,6 +60,8 @@ def evaluate(
     openmaia evaluate runs/demo runs/demo/evaluations/n60
 
     openmaia evaluate runs/demo runs/milan evaluate.preset=pairing --as pairing
+
+    openmaia evaluate runs/demo --claims methods.csv --claims runs/demo-human
     """
     paths, overlays = split(runs)
     if (page is not None) + bool(answers) + judge > 1:
@@ -60,6 +70,8 @@ def evaluate(
         raise UsageError(f"{(*overlays, '--as')[0]} is not for the forced choices (--2afc-…); leave it out")
     if truth and page is None and not judge:
         raise UsageError("--2afc-truth says what labels are compared with; give --2afc-page or --2afc-judge with it")
+    if claims and (len(paths) > 1 or page is not None or answers or judge):
+        raise UsageError("--claims is for the test of one run; give one run directory, without --2afc-…")
     if page is not None:
         write_page(paths, page, truth)
     elif answers:
@@ -67,7 +79,7 @@ def evaluate(
     elif judge:
         ask_model(paths, truth)
     else:
-        _score(paths, overlays, name, repeat)
+        _score(paths, overlays, name, repeat, claims or [])
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -115,7 +127,7 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
     return kept, settings
 
 
-def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool) -> None:
+def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str] = ()) -> None:
     from openmaia.cli.assembly.evaluation import in_process
     from openmaia.runs.run import Run
 
@@ -126,25 +138,49 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: boo
                 f"{run.files.root} holds no finished investigation and so no description; run it with openmaia run"
             )
     evaluated = [_settings(run, overlays, name) for run in given]
+    services: EvaluationServices | None = None
+    if claims:
+        services = in_process(evaluated[0][1])
+        evaluated += _claimed(*evaluated[0], claims, services)
     for run, _ in evaluated if repeat else ():
         repeat_damaged(run, records=False)
-    services = _measure_together(evaluated)
+    services = _measure_together(evaluated, services)
     for run, settings in evaluated:
         _score_run(run, settings, services or in_process(settings))
     opened = _named([run for run, _ in evaluated])
-    if len(opened) > 1:
-        from openmaia.cli.terminal.scores import show_comparison
-        from openmaia.evaluation.analysis.comparison import compare_runs
-
-        resamples = min(run.config()["evaluate"]["bootstrap"] for run, _ in opened)
-        show_comparison(compare_runs(opened, resamples))
+    _show_together(opened, bool(claims))
     damaged = [run for run, _ in opened if print_damage(run)]
     if damaged:
         raise SystemExit(1)
 
 
-def _measure_together(evaluated: "Sequence[tuple[Run, Config]]") -> "EvaluationServices | None":
-    """Tests the descriptions of several runs on prompts that they share, if their preset is `pairing`.
+def _claimed(
+    run: "Run", settings: "Config", paths: Sequence[str], services: "EvaluationServices"
+) -> "list[tuple[Run, Config]]":
+    """Stores the claims of other methods, and returns their run directories with the config of their test."""
+    from openmaia.cli.assembly.claims import store_claims
+
+    stored, sentence = store_claims(run, paths, services.target.info())
+    print(sentence)
+    return [(each, settings) for each in stored]
+
+
+def _show_together(opened: "Sequence[tuple[Run, str]]", methods: bool) -> None:
+    from openmaia.cli.terminal.scores import show_comparison, show_methods
+    from openmaia.evaluation.analysis.comparison import compare_runs
+
+    if len(opened) < 2:
+        return
+    resamples = min(run.config()["evaluate"]["bootstrap"] for run, _ in opened)
+    if methods:
+        show_methods(opened, resamples)
+    show_comparison(compare_runs(opened, resamples))
+
+
+def _measure_together(
+    evaluated: "Sequence[tuple[Run, Config]]", services: "EvaluationServices | None" = None
+) -> "EvaluationServices | None":
+    """Tests the descriptions of several runs with the same images, if their preset is `pairing` or services are given.
 
     Returns:
         The services of the test, or None if each run is tested alone.
@@ -158,8 +194,9 @@ def _measure_together(evaluated: "Sequence[tuple[Run, Config]]") -> "EvaluationS
     from openmaia.evaluation.run import measure_together
 
     (_, first), *others = evaluated
-    if not others or not any(settings.evaluate.preset == "pairing" for _, settings in evaluated):
-        return None
+    is_paired = any(settings.evaluate.preset == "pairing" for _, settings in evaluated)
+    if not others or not (services or is_paired):
+        return services
     for run, settings in others:
         differing = differing_keys(to_dict(first), to_dict(settings))
         if unequal := [key for key in differing if key.startswith((*TESTING, "target."))]:
@@ -168,8 +205,8 @@ def _measure_together(evaluated: "Sequence[tuple[Run, Config]]") -> "EvaluationS
                 f"runs on the same images, and {', '.join(unequal)} differ; give the same values with --as NAME"
             )
     with Terminal() as terminal:
-        services = in_process(first)
-        progress = partial(terminal.progress, "evaluation of shared prompts")
+        services = services or in_process(first)
+        progress = partial(terminal.progress, "evaluation with shared images")
         measure_together([run for run, _ in evaluated], services, design(first), progress)
     return services
 

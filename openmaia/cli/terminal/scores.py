@@ -64,6 +64,39 @@ def show_supported(run: Run, scores: PooledScores) -> None:
     show_table(f"what verdicts of {run.name} are worth", ("units are given", "AUC", "supported"), cells)
 
 
+def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
+    """Prints the mean activations of each method's images by layer, with the columns of the MAIA paper's Table A3 and AUCs.
+
+    Args:
+        runs: The run of each method with its name.
+        resamples: The number of bootstrap resamples.
+    """
+    scores = {name: run_scores(run, resamples) for run, name in runs}
+    layers = sorted({layer for each in scores.values() for layer in each.activations.layers})
+    cells = [
+        (
+            layer,
+            name,
+            str(len(each.activations.units[layer])),
+            *(format_interval(each.activations.layers[layer][role], ".3g") for role in ("positive", "neutral")),
+        )
+        for layer in layers
+        for name, each in scores.items()
+        if layer in each.activations.layers
+    ]
+    cells += [
+        (
+            "average",
+            name,
+            str(sum(map(len, each.activations.units.values()))),
+            *(format_interval(each.activations.whole[role], ".3g") for role in ("positive", "neutral")),
+        )
+        for name, each in scores.items()
+    ]
+    columns = ("layer", "method", "units", "positive", "neutral")
+    show_table("mean activations, as in Table A3 of the MAIA paper", columns, cells, left=2)
+
+
 def show_comparison(comparisons: Sequence[RunComparison]) -> None:
     """Prints a table of the paired differences for each pair of runs."""
     for pair in comparisons:

@@ -101,7 +101,10 @@ def _compare(
         cause = "no unit of the same name is finished in both"
     elif targets:
         cause = f"units of one name are not the same ones: {', '.join(targets)} differ"
-    differences = [paired_difference(name, first[name], second[name]) for name in MEASURES] if not cause else []
+    # Descriptions that no agent made took no turns, and nothing is gained by saying that they were faster.
+    has_turns = all(any(estimate.value for estimate in each["turns"].values()) for each in (first, second))
+    names = [name for name in MEASURES if name != "turns" or has_turns] if not cause else []
+    differences = [paired_difference(name, first[name], second[name]) for name in names]
     return RunComparison(
         one=one[1],
         other=other[1],

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from openmaia.evaluation.analysis.comparison import MEASURES, compare_runs
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser.pages import render
+from openmaia.reporting.figures.differences import difference_table
 from openmaia.reporting.figures.papers.measured import measured
 from openmaia.reporting.figures.papers.paper_figures import paper_figures
+from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.run import Run
 
 FOLDER = "papers/"
@@ -15,6 +17,8 @@ FOLDER = "papers/"
 def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
     """Returns papers.html, and each figure as SVG, CSV and LaTeX, by name. Only `openmaia figures` makes PNG.
 
+    The other methods whose claims were tested for a run stand beside it.
+
     Args:
         runs: The runs, each with its name in this report.
         tabs: Address and title of each page of the report that it links to.
@@ -22,6 +26,9 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
     Raises:
         StoreError: An evaluation is damaged.
     """
+    runs = [
+        (each, name if each is run else f"{name}: {each.name}") for run, name in runs for each in with_claim_runs([run])
+    ]
     measurements = [measured(run, name) for run, name in runs]
     comparisons = compare_runs(runs, min(one.resamples for one in measurements)) if len(runs) > 1 else []
     figures = paper_figures(measurements)
@@ -30,6 +37,9 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
         made[f"{FOLDER}{figure.name}.svg"] = figure.svg.encode()
         made[f"{FOLDER}{figure.name}.csv"] = figure.table.csv()
         made[f"{FOLDER}{figure.name}.tex"] = figure.table.latex()
+    if comparisons:
+        table = difference_table(comparisons)
+        made |= {f"{FOLDER}differences.csv": table.csv(), f"{FOLDER}differences.tex": table.latex()}
     made["papers.html"] = render(
         "papers.html.j2",
         top="",

@@ -1,0 +1,32 @@
+"""Makes a table of the paired differences between runs, or between the methods whose claims were tested."""
+
+from collections.abc import Sequence
+
+from openmaia.evaluation.analysis.comparison import MEASURES, RunComparison
+from openmaia.evaluation.analysis.sanity import warning
+from openmaia.reporting.figures.table import DataTable
+
+COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "difference", "low", "high", "p", "adjusted")
+
+
+def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
+    """Returns a row for each pair of runs and each measure. Pairs that cannot be compared have none."""
+    rows = tuple(
+        (
+            pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,
+            each.difference.mean, each.difference.low, each.difference.high, each.p, each.adjusted,
+        )
+        for pair in comparisons
+        for each in pair.differences
+    )  # fmt: skip
+    blind = {each.measure for pair in comparisons for each in pair.differences}
+    notes = (
+        "Means over the units that both have, and differences paired by unit, with 95 % bootstrap intervals over prompts and "
+        "units; p: Wilcoxon's signed-rank test over units, adjusted for the false discovery rate over all rows.",
+        *(
+            f"By our sanity tests, {MEASURES[name]}: {warning(name)}."
+            for name in MEASURES
+            if name in blind and warning(name)
+        ),
+    )
+    return DataTable(caption="Paired differences between methods", columns=COLUMNS, rows=rows, notes=notes)

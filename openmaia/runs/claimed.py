@@ -1,0 +1,80 @@
+"""Descriptions by other methods: RUN/claims/METHOD holds those of one method, which are tested as those of RUN are.
+
+It is a run directory with the config of RUN. What is known of a claim stands in a record, without turns if no agent made it.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from openmaia.config.loading import restore, to_dict, to_yaml
+from openmaia.core.errors import UsageError
+from openmaia.core.units import Unit
+from openmaia.runs.files import Files, safe
+from openmaia.runs.records import Record, Stop
+from openmaia.runs.run import InvestigationId, Run
+
+CLAIMS = "claims"
+"""Folder with one run directory for each method."""
+
+
+def claim_runs(run: Run) -> list[Run]:
+    """Returns the run directories of the other methods whose descriptions were given for a run, sorted by name."""
+    found = [Run(Files(f"{run.files.root.rstrip('/')}/{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
+    return [each for each in found if each.files.exists("config.yaml")]
+
+
+def with_claim_runs(runs: Iterable[Run]) -> list[Run]:
+    """Returns each run, followed by its `claim_runs`."""
+    return [each for run in runs for each in (run, *claim_runs(run))]
+
+
+def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tuple[str, ...]) -> Record:
+    """Returns the record of a description that no agent made."""
+    return Record(
+        unit=unit,
+        replicate=0,
+        stop=Stop.ANSWER,
+        cause="",
+        description=description,
+        labels=labels,
+        backbone=method,
+        task=str(run.config()["task"]["name"]),
+        sandbox="none (no agent)",
+        prompts=(),
+        turns=(),
+        config=run.config(),
+        started=time.time(),
+        notes=(f"The description was given as a claim of {method}; no agent of this program made it.",),
+    )
+
+
+def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
+    """Stores the descriptions of a method, and returns its run directory.
+
+    Args:
+        run: The run whose test the descriptions get.
+        method: The name of the method.
+        records: A record for each unit.
+
+    Raises:
+        UsageError: The directory holds another description of one of the units.
+    """
+    folder = f"{CLAIMS}/{safe(method)}"
+    made = Run(Files(f"{run.files.root.rstrip('/')}/{folder}"))
+    made.files.create()
+    config = replace(restore(run.config(), run.files.root), name=safe(method))
+    made.files.write("config.yaml", to_yaml(config).encode())
+    known = {InvestigationId.of_row(row): row for row in made.headers()}
+    for record in records:
+        investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
+        row = known.get(investigation)
+        if row is None:
+            made.publish(replace(record, config=to_dict(config)))
+        elif (row["description"], tuple(row["labels"])) != (record.description, record.labels):
+            raise UsageError(
+                f"{made.files.root} holds another description of {record.unit}, {row['description'][:80]!r}; give the new one "
+                "under another method, or remove that folder"
+            )
+    made.set_plan(sorted({each.unit for each in made.done()}), 1)
+    return made
