@@ -1,12 +1,14 @@
 """The published pairing: prompts of all methods are shared, and each description takes those that it entails most and least."""
 
 import heapq
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from openmaia.cli.commands.evaluate import evaluate as command
+from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
@@ -16,9 +18,13 @@ from openmaia.evaluation.prompts import PublishedPromptWriter
 from openmaia.evaluation.run import evaluate_run, measure_together
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials
+from openmaia.runs.further import further_evaluation
 from openmaia.runs.run import InvestigationId, Run
+from tests.conftest import REPOSITORY
 from tests.evaluation.scripted_model import ScriptedModel, model
 from tests.evaluation.test_run import GREEN, RED, make_run
+from tests.helpers.images import sample_image, save
+from tests.helpers.samples import record
 
 UNIT = Unit(target="t", layer="l", index=3)
 REFUSAL = "I'm sorry, but I can't help with that."
@@ -130,3 +136,37 @@ def test_runs_with_different_tests_are_not_paired(tmp_path: Path):
     path.write_text(path.read_text().replace("seed: 0", "seed: 3"))
     with pytest.raises(UsageError, match=r"the same images, and seed differ; give the same values"):
         command([*(run.files.root for run in runs), "evaluate.preset=pairing", *served], name="p")
+
+
+def test_command_tests_runs_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The recorded writer gives the same seven prompts for each role and description, and their ratings when it is asked again."""
+    said = "\n".join(
+        f"{n}. a {colour} square" for n, colour in enumerate(("red", "blue", "teal", "pink", "grey", "tan", "lime"), 1)
+    )
+    replies = [said, "\n".join(f"{n}: {100 - 10 * n}" for n in range(1, 8))]
+    (tmp_path / "history.json").write_text(json.dumps([{"role": "assistant", "content": text} for text in replies]))
+    save(tmp_path / "pictures" / "0.png", sample_image(0, (40, 40)))
+    own = [
+        str(REPOSITORY / "configs/closed-form.yaml"),
+        "pictures.kind=folder",
+        f"pictures.folder={tmp_path / 'pictures'}",
+    ]
+    runs: list[Run] = []
+    for name, label in (("one", "red"), ("other", "blue")):
+        run = Run.create(load([*own, f"name={name}", f"paths.runs={tmp_path}", "evaluate.pictures=0"]))
+        unit = Unit(target="closed_form", layer="mono", index=0)
+        run.set_plan([unit], 1)
+        run.publish(record(unit, labels=(label,), description=label, turns=()))
+        runs.append(run)
+    test = [
+        "evaluate.preset=pairing",
+        "evaluate.writer.kind=replay",
+        f"evaluate.writer.record={tmp_path / 'history.json'}",
+    ]
+    command([*(run.files.root for run in runs), *test, "evaluate.random_words=0", "evaluate.judge=none"], name="paired")
+    trials = [next(iter(StoredTrials(further_evaluation(run, "paired")))) for run in runs]
+    assert [trial.protocol for trial in trials] == ["pairing over 2 methods"] * 2
+    own_images = [[(s.role, s.prompt, s.digest) for s in trial.stimuli if s.role != "unrelated"] for trial in trials]
+    assert own_images[0] == own_images[1], "the same prompts, rated alike, are the same images"
+    assert [prompt.split()[1] for _, prompt, _ in own_images[0]] == ["red", "blue", "teal", "lime", "tan", "grey"]
+    assert "one" in capsys.readouterr().out

@@ -19,6 +19,7 @@ from openmaia.runs.records import Stop
 from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY
 from tests.helpers.sweeping import sources
+from tests.interop.published import history, result
 
 TABLE = """\
 layer,unit,description,method
@@ -72,12 +73,18 @@ def test_method_or_target_without_labels_is_refused(table: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_labels_of_two_methods_are_evaluated_and_reported(tmp_path: Path):
+def test_imported_labels_and_histories_are_evaluated_and_reported(tmp_path: Path):
+    """A table of one method, and the published results of an agent: every command takes both as it takes runs of ours."""
     table = tmp_path / "labels.csv"
     table.write_text(TABLE.replace("blocks/1.mlp", "or"))
+    for index, colour in enumerate(("red", "green", "blue")):
+        said = json.dumps(history(f"[DESCRIPTION]: {colour} things\n[LABEL 1]: {colour}"))
+        result(tmp_path / "results" / "gemma" / "resnet152" / "mono" / str(index), history_json=said)
+    done = run("import-maia", str(tmp_path / "results"), "--to", str(tmp_path / "in"), "--target", "closed_form")
+    assert done.returncode == 0, done.stderr
     found: dict[str, Run] = {}
-    for method in ("MILAN", "Guessing"):
-        own = [f"backbone.record={table}", "backbone.kind=labels", f"backbone.model={method}", f"name={method}"]
+    for method, record in (("gemma", tmp_path / "in"), ("Guessing", table)):
+        own = [f"backbone.record={record}", "backbone.kind=labels", f"backbone.model={method}", f"name={method}"]
         config = [*sources(tmp_path), *own, "units=mono=0,1,2", "evaluate.n=10", "task.evidence.experiments=null"]
         done = run("run", *config)
         assert done.returncode == 0, done.stderr
@@ -86,13 +93,20 @@ def test_labels_of_two_methods_are_evaluated_and_reported(tmp_path: Path):
     ids = [InvestigationId(unit=unit, replicate=0) for unit in units]
     records = {method: [made.record(one) for one in ids] for method, made in found.items()}
     assert [one.stop for one in records["Guessing"]] == [Stop.ANSWER, Stop.ANSWER, Stop.ABSTAIN]
-    assert {one.backbone for one in records["MILAN"]} == {"MILAN"}
+    assert {one.backbone for one in records["gemma"]} == {"gemma"}
     right, wrong = ([made.score(one) for one in ids] for made in found.values())
     assert all(score and score["auc"] > 0.9 for score in right)
     assert all(score and score["auc"] < 0.7 for score in wrong[:2])
     folders = [str(tmp_path / "runs" / method) for method in found]
+    compared = " ".join(run("evaluate", *folders).stdout.split())
+    assert "gemma" in compared and "Guessing" in compared and "AUC" in compared
     assert run("report", *folders).returncode == 0
-    assert json.loads(run("show", "--json", folders[0]).stdout)
+    shown = [json.loads(line) for line in run("show", "--json", folders[0]).stdout.splitlines()]
+    assert "red" in json.dumps(shown)
+    assert run("figures", *folders, "--to", str(tmp_path / "figures")).returncode == 0
+    tables = {path.name: path.read_text() for path in (tmp_path / "figures").glob("*.csv")}
+    for name in ("figure-2a.csv", "table-a3.csv"):
+        assert "gemma" in tables[name] and "Guessing" in tables[name]
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
