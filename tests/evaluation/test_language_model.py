@@ -2,6 +2,8 @@
 
 import pytest
 
+from openmaia.config.loading import load
+from openmaia.config.schema import prompt_writer
 from openmaia.core.errors import ServiceError
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
@@ -14,7 +16,8 @@ from openmaia.evaluation.language_model import (
     parse_pairs,
 )
 from openmaia.evaluation.overlap import explored
-from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter, parse_numbers
+from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PublishedPromptWriter, parse_numbers
+from openmaia.evaluation.services import EvaluationDesign
 from tests.evaluation.scripted_model import ScriptedModel, answering, model
 
 UNIT = Unit(target="t", layer="l", index=3)
@@ -115,6 +118,32 @@ def test_paper_preset_shows_description_and_repo_preset_labels():
         for chat in backbone.chats:
             assert shown in chat.messages[1].text
             assert hidden not in chat.messages[1].text
+
+
+@pytest.mark.parametrize(("preset", "n"), [("repo", 30), ("paper", 7), ("pairing", 7)])
+def test_presets_ask_twice_for_the_published_numbers(preset: PromptPreset, n: int):
+    """The questions hold every instruction of the published ones: image content only, several concepts, none of the words."""
+    count = EvaluationDesign(preset=preset).prompts
+    backbone = ScriptedModel(lambda question, _: "\n".join(f"{k}. {len(question)} things {k}" for k in range(1, n + 1)))
+    prompts = PublishedPromptWriter(model(backbone), preset).write(claim("zebra"), count, 0)
+    positive, neutral = (chat.messages[1].text for chat in backbone.chats)
+    assert (count, len(prompts)) == (n, 2 * n)
+    for question in (positive, neutral):
+        assert f"Write exactly {n} prompts for a text-to-image model." in question
+        assert "Say only what the image shows" in question
+    assert "excites this neuron as strongly as" in positive and "let different prompts show them" in positive
+    assert "leaves this neuron quiet" in neutral and "none of the\ndescription's words" in neutral
+
+
+def test_language_model_of_the_agent_writes_prompts_by_default():
+    base = ["name=x", "units=all", "target.name=t"]
+    served = [*base, "backbone.kind=openai", "backbone.model=org/agent"]
+    other = ["evaluate.writer.kind=anthropic", "evaluate.writer.model=org/writer"]
+    kinds = [
+        prompt_writer(load(each)) for each in (base, served, [*served, *other], [*served, "evaluate.writer.kind=rules"])
+    ]
+    assert [kind.kind for kind in kinds] == ["rules", "openai", "anthropic", "rules"]
+    assert [kind.model for kind in kinds[1:3]] == ["org/agent", "org/writer"]
 
 
 def pairs(question: str, _: int) -> str:
