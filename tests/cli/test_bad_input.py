@@ -3,7 +3,6 @@
 import json
 import pickle
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,33 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import save_file
-from typer.testing import CliRunner
 
-from openmaia.cli.main import app
-from openmaia.core.errors import OpenMaiaError, UsageError
 from tests.conftest import REPOSITORY
+from tests.helpers.commands import refused
 from tests.helpers.sweeping import pictures
 
 DEMO = str(REPOSITORY / "configs/demo.yaml")
 CLOSED = str(REPOSITORY / "configs/closed-form.yaml")
 PAPERS = str(REPOSITORY / "configs/papers.yaml")
-SECONDS = 5.0
-"""Longest processor time of a refusal; the clock depends on what else the machine does."""
-
-
-def refused(*arguments: str) -> str:
-    """Returns the only message of a command that has to be refused as the user's mistake."""
-    began = time.process_time()
-    result = CliRunner().invoke(app, arguments)
-    assert time.process_time() - began < SECONDS
-    assert "Traceback" not in result.output
-    if isinstance(result.exception, OpenMaiaError):
-        assert isinstance(result.exception, UsageError), result.exception
-        return result.exception.message
-    assert result.exit_code == 2, (result.exception, result.output)
-    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.stderr).split())
-
-
 # -- commands and options ------------------------------------------------------------------------------------------------
 
 

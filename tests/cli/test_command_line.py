@@ -1,6 +1,5 @@
 """Bad input: one clear message and exit code 2. Imports: light until they are needed."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, small_sources
+from tests.helpers import sweeping
+from tests.helpers.commands import refused
 from tests.helpers.samples import turn
 
 
@@ -49,28 +50,29 @@ def sources(settings: list[str], tmp_path: Path) -> list[str]:
 def test_a_wrong_value_is_named_with_what_would_be_right(sources: list[str], override: str, said: list[str]):
     unit = [] if override.startswith("units") else ["--unit", "_conv_head=66"]
     command = ["run"] if override.startswith("units") else ["investigate"]
-    message = run(*command, *sources, override, *unit)
-    assert message.startswith("error: ")
-    assert message.count("\n") == 1, "one message"
+    message = refused(*command, *sources, override, *unit)
     for words in said:
         assert words in message
 
 
+def test_an_error_is_one_line_and_exit_code_2(sources: list[str]):
+    message = run("run", *sources, "targett.name=x")
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
+
+
 def test_a_missing_picture_folder_and_one_without_pictures(sources: list[str], tmp_path: Path):
+    command = ["investigate", *sources, "pictures.kind=folder", "--unit", "_conv_head=66"]
     missing = tmp_path / "nowhere"
-    assert str(missing) in run(
-        "investigate", *sources, "pictures.kind=folder", f"pictures.folder={missing}", "--unit", "_conv_head=66"
-    )
+    assert str(missing) in refused(*command, f"pictures.folder={missing}")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("no picture")
-    assert "holds no usable image" in run(
-        "investigate", *sources, "pictures.kind=folder", f"pictures.folder={tmp_path}/empty", "--unit", "_conv_head=66"
-    )
+    assert "holds no usable image" in refused(*command, f"pictures.folder={tmp_path}/empty")
 
 
 def test_a_run_directory_that_cannot_be_written(sources: list[str], tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    assert "cannot be written" in run("run", *sources, f"paths.runs={tmp_path}/file")
+    assert "cannot be written" in refused("run", *sources, f"paths.runs={tmp_path}/file")
 
 
 def test_a_run_directory_of_another_config_names_the_keys(sources: list[str], tmp_path: Path):
@@ -81,12 +83,12 @@ def test_a_run_directory_of_another_config_names_the_keys(sources: list[str], tm
     run_before = Run.create(load(sources))
     unit = Unit(target="t", layer="l", index=0)
     run_before.journal(InvestigationId(unit=unit, replicate=0)).append(turn(0))
-    message = run("run", *sources, "seed=7", "exemplars.k=5")
+    message = refused("run", *sources, "seed=7", "exemplars.k=5")
     assert "exemplars.k, seed differ" in message
 
 
 def test_a_layer_without_units(sources: list[str]):
-    message = run(
+    message = refused(
         "investigate",
         *sources,
         "target.network=tests.helpers.networks:boolean",
@@ -102,7 +104,7 @@ def test_a_ray_address_nobody_answers(sources: list[str]):
 
 
 def test_a_folder_that_is_no_run():
-    assert "not a run directory" in run("show", "configs")
+    assert "not a run directory" in refused("show", "configs")
 
 
 def test_a_job_whose_results_would_be_thrown_away():
@@ -118,14 +120,13 @@ def test_a_job_whose_results_would_be_thrown_away():
 
 
 def test_a_missing_config():
-    assert "neither a file nor key=value" in run("run", "configs/nonesuch.yaml")
+    assert "neither a file nor key=value" in refused("run", "configs/nonesuch.yaml")
 
 
-def test_a_failing_unit_is_one_failed_unit_and_exit_code_1(sources: list[str], tmp_path: Path):
-    history = tmp_path / "history.json"
-    history.write_text(json.dumps([{"role": "assistant", "content": "[CODE]:\n```python\nprint(1)\n```"}]))
-    message = run("run", *sources, "units=_conv_head=66", "backbone.kind=replay", f"backbone.record={history}", code=1)
-    assert "failed: efficientnet_lite0/_conv_head/66" in message
+def test_a_failing_unit_is_one_failed_unit_and_exit_code_1(tmp_path: Path):
+    given = sweeping.sources(tmp_path, ["[CODE]:\n```python\nprint(1)\n```"])
+    message = run("run", *given, "units=mono=1", code=1)
+    assert "failed: closed_form/mono/1" in message
     assert "holds 1 replies" in message
 
 
