@@ -60,9 +60,10 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
             return default
 
     replies = attempt("history.json", _history_replies, []) or attempt("experiment.html", _page_replies, [])
-    labels = answer(replies)
+    description, labels = answer(replies)
     if not labels:
-        labels = tuple(filter(None, (attempt(name, _line, "") for name in ("label.txt", "description.txt"))))[:1]
+        description = attempt("description.txt", _line, "")
+        labels = tuple(filter(None, (attempt("label.txt", _line, ""), description)))[:1]
     if not labels:
         raise Refused("; ".join(problems) or "holds no answer")
     score = attempt("eval_results.json", _score, None)
@@ -73,6 +74,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
         layer=unsafe(layer.name),
         unit=int(folder.name),
         labels=labels,
+        description=description,
         score=score,
         score_kind="" if score is None else SCORE_KIND,
         source=str(folder.relative_to(root)),
@@ -80,15 +82,15 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
     return label, problems
 
 
-def answer(replies: list[str]) -> tuple[str, ...]:
-    """Returns the labels of the last reply that has a description. Empty if there is none.
+def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
+    """Returns the description and the labels of the last reply that has a description. Both are empty if there is none.
 
     A description without labels serves as the label.
     """
     for reply in reversed(replies):
         if (parsed := parse(reply)).description:
-            return tuple(dict.fromkeys(parsed.labels))
-    return ()
+            return parsed.description or "", tuple(dict.fromkeys(parsed.labels))
+    return "", ()
 
 
 def _history_replies(path: Path) -> list[str]:

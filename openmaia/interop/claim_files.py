@@ -127,7 +127,7 @@ def _imported(path: str, columns: set[str], info: TargetInfo) -> Iterator[Tabled
             yield TabledClaim(
                 method=label.method,
                 unit=Unit(target=info.name, layer=label.layer, index=label.unit),
-                description="; ".join(label.labels),
+                description=label.text,
                 labels=label.labels,
                 place=f"--claims {path}, {label.method} of {label.layer}/{label.unit}",
             )

@@ -39,7 +39,7 @@ class LabelBackbone:
                 f"backbone.record={path} holds no labels by {method} of {target} (backbone.model, target.name): {kinds}"
             )
         self._prefix = f"{target}/"
-        self._labels = {(label.layer, label.unit): label.labels for label in chosen}
+        self._labels = {(label.layer, label.unit): label for label in chosen}
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns the answer of each investigation."""
@@ -49,12 +49,12 @@ class LabelBackbone:
         if chat.messages[0].role is not Role.SYSTEM:
             return "(labels of another method cannot answer this)"
         layer, index, _ = chat.conversation.removeprefix(self._prefix).rsplit("/", 2)
-        given = [" ".join(label.split()) for label in self._labels.get((layer, int(index)), ())]
-        given = [label for label in given if label]
-        if not given:
+        label = self._labels.get((layer, int(index)))
+        given = [] if label is None else [text for each in label.labels if (text := " ".join(each.split()))]
+        if label is None or not given:
             return ABSTENTION
         return "\n".join(
-            [f"[DESCRIPTION]: {'; '.join(given)}", *(f"[LABEL {n}]: {one}" for n, one in enumerate(given, start=1))]
+            [f"[DESCRIPTION]: {label.text}", *(f"[LABEL {n}]: {one}" for n, one in enumerate(given, start=1))]
         )
 
 

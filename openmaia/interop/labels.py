@@ -1,6 +1,6 @@
 """Stores the labels that other methods gave to units in a file `labels.jsonl` with one JSON object per line.
 
-    {"method": "MILAN", "target": "resnet152", "layer": "layer4", "unit": 122, "labels": ["bow ties"],
+    {"method": "MILAN", "target": "resnet152", "layer": "layer4", "unit": 122, "labels": ["bow ties"], "description": "",
      "score": 0.31, "score_kind": "similarity", "source": "milan/resnet152.csv"}
 
 There is one line for each combination of method, target, layer and unit. The lines are sorted by these values.
@@ -27,6 +27,8 @@ class Label:
     unit: int
     labels: tuple[str, ...]
     """The labels. Depending on the method, the best comes first, or all have equal rank."""
+    description: str = ""
+    """The description of an agent. Empty if the method gives labels only."""
     score: float | None = None
     """The method's own score, None if unknown. Scores of different kinds are not comparable."""
     score_kind: str = ""
@@ -38,6 +40,11 @@ class Label:
     def key(self) -> tuple[str, str, str, int]:
         """The method and the unit, which identify a label in the file."""
         return self.method, self.target, self.layer, self.unit
+
+    @property
+    def text(self) -> str:
+        """The description on one line; the labels in its place if there is none."""
+        return " ".join((self.description or "; ".join(self.labels)).split())
 
 
 def read(files: Files) -> list[Label]:

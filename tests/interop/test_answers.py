@@ -31,6 +31,7 @@ def test_answer_becomes_label(tmp_path: Path):
         layer="layer4",
         unit=122,
         labels=("bow ties", "neckwear"),
+        description="The unit fires for bow ties, worn around a neck.",
         score=8.0,
         score_kind=answers.SCORE_KIND,
         source="claude/resnet152/layer4/122",
@@ -58,6 +59,7 @@ def test_notes_replace_missing_conversation(tmp_path: Path):
     described, _ = read(tmp_path / "a", **NO_CONVERSATION)
     labelled, _ = read(tmp_path / "b", **NO_CONVERSATION, label_txt="bow ties\n")
     assert (described.labels, labelled.labels) == (("The unit fires for bow ties,",), ("bow ties",))
+    assert {described.text, labelled.text} == {"The unit fires for bow ties,"}
 
 
 @pytest.mark.parametrize(

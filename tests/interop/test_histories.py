@@ -39,7 +39,7 @@ def test_run_is_the_same_after_export_and_import(tmp_path: Path):
         record, label = run.record(investigation), found.pop(investigation.unit.index)
         answer = record.turns[-1].reply.partition("[LABEL 1]: ")[2]
         assert (label.method, label.target, label.layer) == (record.backbone, record.unit.target, record.unit.layer)
-        assert label.labels == (answer,)
+        assert (label.labels, label.text) == ((answer,), record.description)
         assert label.score == pytest.approx((9.0 + 4.0) / 2 if label.unit else (1.0 + 4.0) / 2)
     assert (found, report.refused) == ({}, [])
 

@@ -62,6 +62,15 @@ def test_imported_labels_are_read(tmp_path: Path, named: str):
     assert answer(backbone, "net/l/7/0") == "[DESCRIPTION]: crib; bed\n[LABEL 1]: crib\n[LABEL 2]: bed"
 
 
+def test_description_of_an_agent_stands_beside_its_labels(tmp_path: Path):
+    made = Label(method="gemma", target="net", layer="l", unit=7, labels=("cribs",), description="Beds\nof babies.")
+    labels.add(Files(str(tmp_path)), [made])
+    assert labels.read(Files(str(tmp_path))) == [made]
+    assert answer(LabelBackbone(str(tmp_path), "net", "gemma"), "net/l/7/0") == (
+        "[DESCRIPTION]: Beds of babies.\n[LABEL 1]: cribs"
+    )
+
+
 def test_method_or_target_without_labels_is_refused(table: Path, tmp_path: Path):
     with pytest.raises(UsageError, match=r"no labels by CoSy of net \(.*\): Guessing of net, MILAN of net"):
         LabelBackbone(str(table), "net", "CoSy")
