@@ -13,12 +13,11 @@ from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
-from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.controls import ReferenceData
 from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation
-from openmaia.evaluation.run import prepare_run, score_trials, unevaluated_claims
+from openmaia.evaluation.run import measure_run, prepare_run, score_trials, unevaluated_claims
 from openmaia.evaluation.services import EvaluationServices
 from openmaia.runs.run import TRIALS, InvestigationId
 
@@ -82,8 +81,8 @@ class EvaluationWorker:
     def score(self, number: int) -> None:
         """Computes and stores the results of a sweep that need the measurements of all its descriptions.
 
-        These are the scores of each description, which compare its unit with other units of the layer, and the
-        reliability of the run, see `measure_reliability`.
+        These are the scores of each description, which compare its unit with other units of the layer, and what
+        `measure_run` computes.
 
         Args:
             number: The index of the sweep in `sweeps`.
@@ -91,7 +90,7 @@ class EvaluationWorker:
         sweep = self.sweeps[number]
         claims = unevaluated_claims(sweep.run)
         score_trials(sweep.run, claims)
-        write_reliability(sweep.run, measure_reliability(sweep.run, self._prepared(number).similarities))
+        measure_run(sweep.run, self._prepared(number))
 
     def _prepared(self, number: int) -> EvaluationServices:
         with self._lock:

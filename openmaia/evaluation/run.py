@@ -11,6 +11,7 @@ from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.significance import is_current, write_significance
 from openmaia.evaluation.storage import StoredTrials, to_parquet
+from openmaia.evaluation.truth import has_truth, match_truth, write_truth
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run
 
 
@@ -38,7 +39,16 @@ def evaluate_run(
             progress(done, len(unevaluated))
     if unevaluated or (run.evaluated() and not is_current(run)):
         score_trials(run, unevaluated)
-        write_reliability(run, measure_reliability(run, services.similarities))
+        measure_run(run, services)
+    elif services.truths and not has_truth(run):
+        write_truth(run, match_truth(read_claims(run), services.truths, services.similarities))
+
+
+def measure_run(run: Run, services: EvaluationServices) -> None:
+    """Computes and stores what is known of a scored run as a whole: its reliability, and how its labels match truths."""
+    write_reliability(run, measure_reliability(run, services.similarities))
+    if services.truths:
+        write_truth(run, match_truth(read_claims(run), services.truths, services.similarities))
 
 
 def measure_together(

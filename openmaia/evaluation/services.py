@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generator, Target
+from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.judging.judges import Judge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import PUBLISHED_COUNT, PromptPreset, PromptWriter
 from openmaia.evaluation.trials import LayerScale
+from openmaia.evaluation.truth import KnownTruths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,9 @@ class EvaluationServices:
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars.
     Trials of other layers are standardised by their own control images."""
     similarities: Sequence[ClaimSimilarity] = ()
-    """Methods that compare the claims of replicates, which are repeated investigations of one unit."""
+    """Methods that compare the claims of replicates, which are repeated investigations of one unit, and labels with truths."""
+    truths: KnownTruths = field(default_factory=dict[Unit, tuple[str, ...]])
+    """What units are known to respond to, of synthetic units and units of closed form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

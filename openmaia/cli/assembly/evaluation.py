@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, get_args
 from openmaia.cli.assembly import hosts as build
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.core.services import Backbone, Generator, Target
+from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
 from openmaia.evaluation.controls import exemplar_scales, load_photographs
@@ -13,6 +14,7 @@ from openmaia.evaluation.judging.judges import DetectorJudge, Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.truth import KnownTruths
 from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
@@ -65,7 +67,34 @@ def evaluation_services(
         photographs=() if dataset is None else load_photographs(dataset, count, size),
         scales={} if store is None else exemplar_scales(store, target.info()),
         similarities=[_word_overlap(model), *([ModelSimilarity(model)] if model else [])],
+        truths=known_truths(config),
     )
+
+
+def known_truths(config: Config) -> KnownTruths:
+    """Returns what the units of a synthetic or closed-form target respond to; empty if that is not known.
+
+    Units whose images are shuffled respond to nothing that could be named.
+    """
+    name = config.target.name
+    if config.target.kind == "synthetic":
+        from openmaia.models.targets.synthetic import units
+
+        listed = build.synthetic_units(config) or units.read(config.target.units)
+        return {
+            Unit(target=name, layer=layer, index=index): units.slots(layer, concepts)
+            for layer, several in listed.items()
+            for index, concepts in enumerate(several)
+        }
+    if config.target.kind != "closed_form" or config.target.family == "biased" or config.target.shuffled:
+        return {}
+    from openmaia.offline.closed_form import layers
+
+    return {
+        Unit(target=name, layer=layer, index=index): tuple(" ".join(slot) for slot in unit.truth)
+        for layer, several in layers(config.target.family).items()
+        for index, unit in enumerate(several)
+    }
 
 
 def design(config: Config) -> EvaluationDesign:

@@ -215,7 +215,7 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     from openmaia.cli.assembly.evaluation import design
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
-    from openmaia.cli.terminal.scores import show_reliability, show_scores
+    from openmaia.cli.terminal.scores import show_reliability, show_scores, show_truth
     from openmaia.evaluation.run import evaluate_run
     from openmaia.evaluation.verdict import write_summary
 
@@ -225,6 +225,7 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     show_units(run, settings.evaluate.bootstrap)
     show_scores(run, settings.evaluate.bootstrap)
     show_reliability(run)
+    show_truth([(run, run.name)])
     if run.source is not None:
         print(f"evaluation: {run.files.root}")
 

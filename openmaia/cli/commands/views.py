@@ -102,6 +102,7 @@ def figures(
     from openmaia.reporting.figures.differences import difference_table
     from openmaia.reporting.figures.papers.measured import measured
     from openmaia.reporting.figures.papers.paper_figures import paper_figures
+    from openmaia.reporting.figures.truths import truth_tables
     from openmaia.runs.claimed import with_claim_runs
     from openmaia.runs.files import Files
     from openmaia.runs.run import Run
@@ -115,6 +116,8 @@ def figures(
     if len(opened) > 1:
         table = difference_table(compare_runs(opened, min(one.resamples for one in measurements)))
         documents += [("differences.csv", table.csv()), ("differences.tex", table.latex())]
+    for name, table in truth_tables(opened).items():
+        documents += [(f"{name}.csv", table.csv()), (f"{name}.tex", table.latex())]
     for name, data in documents:
         folder.write(name, data)
     print(f"{len(drawn)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.output import console, say, show_table
-from openmaia.cli.terminal.scores import show_comparison, show_methods, show_reliability
+from openmaia.cli.terminal.scores import show_comparison, show_methods, show_reliability, show_truth
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.comparison import compare_runs
@@ -25,7 +25,7 @@ from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.verdict import UnitVerdict, Verdict, run_verdicts, sentence
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
-from openmaia.runs.claimed import claim_runs
+from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, RunningInvestigation, counts, rows
@@ -53,8 +53,9 @@ def show_state(run: Run, resamples: int) -> None:
     if state.done:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)
-    if methods := claim_runs(run):
-        together = [(each, each.name) for each in (run, *methods)]
+    together = [(each, each.name) for each in with_claim_runs([run])]
+    show_truth(together)
+    if len(together) > 1:
         show_methods(together, resamples)
         show_comparison(compare_runs(together, resamples))
     for further in further_evaluations(run):

@@ -11,6 +11,7 @@ from openmaia.evaluation.analysis.selective import COVERAGES
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
 from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, supported_shares
+from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
 from openmaia.runs.run import Run
 
@@ -62,6 +63,25 @@ def show_supported(run: Run, scores: PooledScores) -> None:
         for name, measure in ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
     ]
     show_table(f"what verdicts of {run.name} are worth", ("units are given", "AUC", "supported"), cells)
+
+
+def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
+    """Prints how the labels of runs match what their units are known to respond to. Nothing if that is not known."""
+    cells = [
+        (
+            name,
+            each.by,
+            str(each.units),
+            *(format_interval(interval) or "none" for interval in (each.exact, each.precision, each.recall)),
+            str(each.unknown) if each.unknown else "",
+        )
+        for run, name in runs
+        for each in truth_scores(read_truth(run))
+    ]
+    if cells:
+        columns = ("run", "compared by", "units", "exact", "precision", "recall", "unknown")
+        show_table("labels against what the units are known to respond to", columns, cells, left=2)
+        say("intervals: 95 %; exact: Wilson, over units; precision and recall: bootstrap over units", dim=True)
 
 
 def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:

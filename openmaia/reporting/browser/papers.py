@@ -8,6 +8,7 @@ from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.differences import difference_table
 from openmaia.reporting.figures.papers.measured import measured
 from openmaia.reporting.figures.papers.paper_figures import paper_figures
+from openmaia.reporting.figures.truths import truth_tables
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.run import Run
 
@@ -40,6 +41,9 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
     if comparisons:
         table = difference_table(comparisons)
         made |= {f"{FOLDER}differences.csv": table.csv(), f"{FOLDER}differences.tex": table.latex()}
+    truths = truth_tables(runs)
+    for name, table in truths.items():
+        made |= {f"{FOLDER}{name}.csv": table.csv(), f"{FOLDER}{name}.tex": table.latex()}
     made["papers.html"] = render(
         "papers.html.j2",
         top="",
@@ -47,6 +51,7 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
         runs=measurements,
         figures=figures,
         comparisons=comparisons,
+        truths=truths,
         folder=FOLDER,
         measures=MEASURES,
         warnings={measure: warning(measure) for measure in MEASURES},

@@ -94,3 +94,14 @@ def truth(layer: str, concepts: Concepts) -> str:
             return f"{concepts[0]}, when {concepts[1]} is absent"
         case _:
             return concepts[0]
+
+
+def slots(layer: str, concepts: Concepts) -> tuple[str, ...]:
+    """Returns what excites a unit with the given concepts: a text for each alternative, of which `or` units have two."""
+    match layer:
+        case "or":
+            return concepts
+        case "and" | "andnot":
+            return ({"and": " and ", "andnot": " without "}[layer].join(concepts),)
+        case _:
+            return concepts[:1]

@@ -1,0 +1,173 @@
+"""Compares labels with what units are known to respond to, for synthetic units and for units of closed form.
+
+The truth of a unit is a set of slots, each of which excites the unit on its own; a unit that needs two concepts together has
+one slot that names both. A label hits a slot if the two say the same: by a comparison of words if they consist of the same
+words, so that a synonym or a further word counts as a miss; by a language model if it says so. Labels and slots are matched
+one to one.
+
+exact: every slot has a label, and no label is left over.
+precision: the share of a unit's labels that hit a slot; undefined for an abstention.
+recall: the share of a unit's slots that a label hits; 0 for an abstention.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from openmaia.core.errors import StoreError
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.agreement import ClaimSimilarity
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.claims import Claim
+from openmaia.runs.run import Run
+
+FILE = "truth.json"
+RESAMPLES = 2000
+
+KnownTruths = Mapping[Unit, tuple[str, ...]]
+"""A text for each slot of each unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthMatch:
+    """How the labels of one investigation match the truth of its unit, by one method of comparison."""
+
+    unit: Unit
+    replicate: int
+    by: str
+    """The method of comparison."""
+    labels: tuple[str, ...]
+    """The labels, without repetitions; empty for an abstention."""
+    truth: tuple[str, ...]
+    hits: int
+    """Number of labels that were matched to slots."""
+    unknown: int
+    """Number of pairs of a label and a slot that could not be compared. They count as different."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every slot has a label and no label is left over."""
+        return self.hits == len(self.labels) == len(self.truth)
+
+    @property
+    def precision(self) -> float | None:
+        """The share of labels that hit a slot; None for an abstention."""
+        return self.hits / len(self.labels) if self.labels else None
+
+    @property
+    def recall(self) -> float:
+        """The share of slots that a label hits."""
+        return self.hits / len(self.truth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthScores:
+    """The matches of a run by one method of comparison, averaged over units."""
+
+    by: str
+    units: int
+    """Number of units of known truth; replicates of a unit are averaged."""
+    exact: Interval
+    """Share of units, with Wilson's interval."""
+    precision: Interval
+    """Mean over the units with labels, with a bootstrap interval over units; NaN without labels."""
+    recall: Interval
+    unknown: int
+    """Number of pairs of a label and a slot that could not be compared."""
+
+
+def match_truth(
+    claims: Sequence[Claim], truths: KnownTruths, similarities: Sequence[ClaimSimilarity]
+) -> list[TruthMatch]:
+    """Matches the labels of claims with the truths of their units, by each method of comparison.
+
+    Claims about units of unknown truth are left out.
+    """
+    known = [claim for claim in claims if truths.get(claim.unit)]
+    pairs = [
+        (Claim(unit=claim.unit, labels=(label,)), Claim(unit=claim.unit, labels=(slot,)))
+        for claim in known
+        for label in _labels(claim)
+        for slot in truths[claim.unit]
+    ]
+    matches: list[TruthMatch] = []
+    for similarity in similarities:
+        answers = iter(similarity.compare(pairs))
+        matches += [_match(claim, truths[claim.unit], similarity.name, answers) for claim in known]
+    return matches
+
+
+def _labels(claim: Claim) -> tuple[str, ...]:
+    return () if claim.is_abstention else tuple(dict.fromkeys(claim.statements))
+
+
+def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[float | None]) -> TruthMatch:
+    labels = _labels(claim)
+    given: list[list[float | None]] = [[next(answers) for _ in truth] for _ in labels]
+    hits = np.array([[answer == 1 for answer in row] for row in given]).reshape(len(labels), len(truth))
+    rows, columns = optimize.linear_sum_assignment(hits, maximize=True)
+    return TruthMatch(
+        unit=claim.unit,
+        replicate=claim.replicate,
+        by=by,
+        labels=labels,
+        truth=truth,
+        hits=int(hits[rows, columns].sum()),
+        unknown=sum(answer is None for row in given for answer in row),
+    )
+
+
+def truth_scores(matches: Sequence[TruthMatch], resamples: int = RESAMPLES) -> list[TruthScores]:
+    """Averages matches over units, for each method of comparison."""
+    return [
+        _scores(by, [each for each in matches if each.by == by], resamples)
+        for by in dict.fromkeys(each.by for each in matches)
+    ]
+
+
+def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScores:
+    units: dict[Unit, list[TruthMatch]] = {}
+    for match in matches:
+        units.setdefault(match.unit, []).append(match)
+    exact = float(np.mean([np.mean([each.exact for each in group]) for group in units.values()]))
+    precisions = [[each.precision for each in group if each.precision is not None] for group in units.values()]
+    recalls = [float(np.mean([each.recall for each in group])) for group in units.values()]
+    low, high = wilson(exact, len(units))
+    return TruthScores(
+        by=by,
+        units=len(units),
+        exact=Interval(mean=exact, low=low, high=high),
+        precision=mean_interval([float(np.mean(each)) for each in precisions if each], resamples),
+        recall=mean_interval(recalls, resamples),
+        unknown=sum(each.unknown for each in matches),
+    )
+
+
+def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
+    """Stores the matches in the run directory."""
+    run.files.write(FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
+
+
+def has_truth(run: Run) -> bool:
+    """Returns whether matches are stored, perhaps none."""
+    return run.files.exists(FILE)
+
+
+def read_truth(run: Run) -> list[TruthMatch]:
+    """Reads the stored matches. Empty if there are none, or if the file is damaged; the next evaluation writes it again."""
+    try:
+        stored: list[dict[str, Any]] = run.files.read_json(FILE) or []
+        return [_restored(each) for each in stored]
+    except (StoreError, TypeError, KeyError):
+        return []
+
+
+def _restored(stored: dict[str, Any]) -> TruthMatch:
+    unit, labels, truth = Unit(**stored["unit"]), tuple(stored["labels"]), tuple(stored["truth"])
+    fields: dict[str, Any] = stored | {"unit": unit, "labels": labels, "truth": truth}
+    return TruthMatch(**fields)
