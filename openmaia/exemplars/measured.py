@@ -14,9 +14,10 @@ from openmaia.core.errors import UsageError
 from openmaia.core.services import UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.files import Files
 
 SUFFIX = "-measured"
-"""Ends the name of the dataset of the store with the measurements."""
+"""Ends the name of the dataset of the store with the measurements, which is deleted when they have joined the imported ones."""
 
 
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:
@@ -58,6 +59,8 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
             )
         store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{SUFFIX}")
     _note(store, manifest, measured)
+    folder, _, measured_name = measured.files.root.rpartition("/")
+    Files(folder).delete_folder(measured_name)
     return store, layers
 
 

@@ -76,6 +76,9 @@ def test_pass_over_pictures_measures_what_is_not_published(computed: ExemplarSto
         assert (new.mean, new.std, new.state) == (ours.mean, ours.std, ours.state)
         for kind in ("bottom", "random", "ladder"):
             assert [e.activation for e in new.of_kind(kind)] == [e.activation for e in ours.of_kind(kind)]
+    assert [path.name for path in (imported / "net").iterdir()] == ["imagenet"], (
+        "nothing of the measurement is left behind"
+    )
     live = next(unit for unit in units if store.read(unit).state == "ok")
     weakest = min(exemplar.activation for exemplar in store.read(live).of_kind("top"))
     shown = describe_activation(weakest, None, store.read(live))
