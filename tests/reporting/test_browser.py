@@ -164,3 +164,18 @@ def test_forced_choice_is_answered_by_clicks_and_saved_as_what_is_read_back(tmp_
     answers = read_answers(saved[0].encode(), "x.json")
     assert answers.chosen == {one.name: 2 for one in asked[:-1]} | {asked[-1].name: 1}
     assert score_answers([answers], key, 100).answered == len(asked)
+
+
+def test_forced_choice_by_true_labels_shows_them_as_texts(tmp_path: Path, tab: Tab):
+    hostile = "dogs <img src=x onerror=\"document.title='owned'\">"
+    runs = [(run(tmp_path / "a"), "a"), (run(tmp_path / "b", text="cats"), "b")]
+    asked, key = make_blind(choice_pairs(runs, {("layer4", 0): hostile, ("layer4", 1): "tails"}))
+    index = tmp_path / "page.html"
+    index.write_bytes(render_page(asked, key.name))
+    tab.open(index.as_uri())
+    for question in asked:
+        shown = tab.run("({truth: document.getElementById('truth').innerText, images: document.images.length})")
+        assert shown == {"truth": question.pair.truth, "images": 0}
+        tab.run("document.getElementById('one').click()")
+    assert {question.pair.truth for question in asked} == {hostile, "tails"}
+    assert tab.run("document.title") == "Which label fits?"
