@@ -167,7 +167,7 @@ def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     whole: list[Turn] = []
     for turn in turns:
         known.update(turn.images)
-        calls = tuple(replace(call, shown=parts(call.shown)) for call in turn.calls)
+        calls = tuple(replace(call, shown=parts(call.shown)) if call.shown else call for call in turn.calls)
         whole.append(replace(turn, calls=calls, observation=parts(turn.observation)))
     return tuple(whole)
 
@@ -218,7 +218,12 @@ def _turn(row: dict[str, Any]) -> Turn:
 
     def call(row: dict[str, Any]) -> ToolCall:
         values = {key: value for key, value in row.items() if key != "activations"}
-        values["entries"] = tuple(ImageEntry(**e | {"activation": json.loads(e["activation"])}) for e in row["entries"])
+        # One JSON text for all activations of the call: a turn may have hundreds, and each text costs a call of the parser.
+        activations = json.loads(f"[{','.join(entry['activation'] for entry in row['entries'])}]")
+        values["entries"] = tuple(
+            ImageEntry(**entry | {"activation": activation})
+            for entry, activation in zip(row["entries"], activations, strict=True)
+        )
         values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])
         return ToolCall(**values)
 

@@ -1,6 +1,5 @@
 """Reads and writes Parquet files with a JSON header. Wraps the parts of pyarrow that have no type annotations."""
 
-import io
 import json
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -82,7 +81,7 @@ def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None
     """
     try:
         # Threads of pyarrow that still run when the interpreter exits can abort it, and records are small.
-        file: Any = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True, pre_buffer=False)
+        file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
         table: pa.Table = file.read(columns=None if columns is None else list(columns), use_threads=False)
         return table.to_pylist(), _header(table.schema.metadata, name)
     except DAMAGED as error:

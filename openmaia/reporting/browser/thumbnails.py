@@ -4,7 +4,6 @@ import base64
 import io
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from openmaia.core.images import EncodedImage, Rendering, decode, outlined
@@ -48,7 +47,7 @@ class Thumbnails:
             decoded = decode(image.data)
         except ValueError:
             return ""
-        return self.of(_small(decoded, _unpacked(mask, decoded.size), side, rendering))
+        return self.of(_masked(_shrunk(decoded, side), _unpacked(mask, decoded.size), rendering))
 
     def of(self, image: Image.Image) -> str:
         """Returns the data URI of an image that is already small; empty if the allowance is used up."""
@@ -88,34 +87,35 @@ def strip(record: Record) -> bytes:
 
 
 def _squares(image: EncodedImage, mask: bytes | None) -> tuple[Image.Image, ...]:
+    """Returns a small square of the image, and the same with the outlined mask; empty if the image is damaged."""
     try:
         decoded = decode(image.data)
     except ValueError:
         return ()
-    packed = _unpacked(mask, decoded.size)
-    renderings = (None, packed)
-    return tuple(
-        ImageOps.pad(_small(decoded, each, STRIP_SIDE, Rendering.OUTLINE), (STRIP_SIDE, STRIP_SIDE), color="white")
-        for each in renderings
-    )
+    small = _shrunk(decoded, STRIP_SIDE)
+    both = (small, _masked(small, _unpacked(mask, decoded.size), Rendering.OUTLINE))
+    return tuple(ImageOps.pad(each, (STRIP_SIDE, STRIP_SIDE), color="white") for each in both)
 
 
-def _unpacked(mask: bytes | None, size: tuple[int, int]) -> npt.NDArray[np.uint8] | None:
-    """Returns the mask as zeros and ones, (height, width); None without a mask, or if its size does not fit."""
+def _unpacked(mask: bytes | None, size: tuple[int, int]) -> Image.Image | None:
+    """Returns the mask as an image of 0 and 255; None without a mask, or if its size does not fit."""
     width, height = size
     if mask is None or len(mask) != height * ((width + 7) // 8):
         return None
-    rows = np.frombuffer(mask, dtype=np.uint8).reshape(height, -1)
-    return np.unpackbits(rows, axis=1, count=width)
+    return Image.frombytes("1", size, mask).convert("L")
 
 
-def _small(image: Image.Image, mask: npt.NDArray[np.uint8] | None, side: int, rendering: Rendering) -> Image.Image:
-    """Shrinks the image and then draws the mask. This order is faster and gives smooth edges."""
+def _shrunk(image: Image.Image, side: int) -> Image.Image:
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.BILINEAR)
+    return small
+
+
+def _masked(small: Image.Image, mask: Image.Image | None, rendering: Rendering) -> Image.Image:
+    """Draws the mask of an image on the image after it was shrunk, which is faster and gives smooth edges."""
     if mask is None:
         return small
-    share = Image.fromarray(mask * np.uint8(255)).resize(small.size, Image.Resampling.BOX)
+    share = mask.resize(small.size, Image.Resampling.BOX, reducing_gap=2.0)
     if rendering is Rendering.OUTLINE:
         return Image.fromarray(outlined(np.asarray(small.convert("RGB")), np.asarray(share) > 127))
     return Image.composite(small, small.point([value // 4 for value in range(256)] * 3), share)

@@ -54,8 +54,8 @@ class Captions:
     def _text(self, image: Any) -> str:
         if isinstance(image, str):
             return image
-        names = list(references([image]))
-        return self.texts.get(names[0], "") if names else OWN
+        name = next(references(image), None)
+        return OWN if name is None else self.texts.get(name, "")
 
 
 def arguments(call: ToolCall) -> list[Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean
 
 from openmaia.core.images import EncodedImage
@@ -99,6 +100,7 @@ def _holds(text: str, label: str) -> bool:
     return bool(words.strip()) and words in _words(text)
 
 
+@lru_cache(maxsize=4096)
 def _words(text: str) -> str:
     return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
 
