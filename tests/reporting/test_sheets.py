@@ -117,8 +117,8 @@ def test_mask_is_outlined_and_can_be_hidden(tmp_path: Path):
     html = sheet(store(tmp_path), "net", "layer4", [0]).decode()
     outlines = [path["d"] for path in Page(html).all("path")]
     assert len(outlines) == 10
-    xs = [float(point.split()[0]) for point in re.split("[MLZ]+", outlines[0]) if point]
-    assert min(xs) < 1 and 45 < max(xs) < 60, "the unit exceeds its threshold in the left half"
+    xs = [float(number) for number in re.findall(r"[\d.]+", outlines[0])[::2]]
+    assert min(xs) < 10 and 450 < max(xs) < 600, "the unit exceeds its threshold in the left half"
     assert [box["id"] for box in Page(html).all("input")] == ["masks"]
 
 
