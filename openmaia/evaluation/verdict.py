@@ -102,6 +102,11 @@ class UnitVerdict:
         return min(self.controls, key=lambda each: (each.low, each.auc), default=None)
 
     @property
+    def rank(self) -> tuple[int, float]:
+        """The key by which tables are sorted: the best verdict first, then the worst control whose interval begins highest."""
+        return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
+
+    @property
     def columns(self) -> dict[str, Any]:
         """The verdict as values of a table row, under the names that `summary.parquet` and W&B use."""
         worst = self.worst

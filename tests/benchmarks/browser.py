@@ -15,14 +15,17 @@ from typing import Any, TypeVar
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.verdict import judge
-from openmaia.reporting.browser.data import data_files
+from openmaia.reporting.browser.data import SHARD, data_files
 from openmaia.reporting.browser.pages import ASSETS, assets
 from openmaia.reporting.browser.report import Report
-from openmaia.reporting.browser.rows import UnitRow
+from openmaia.reporting.browser.rows import UnitRow, rows
+from openmaia.reporting.browser.serve import LiveSite
+from openmaia.reporting.browser.similar import similar_file
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.browser.write import PAGE_BYTES
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.run import Run
+from tests.benchmarks.large_run import large_run
 from tests.helpers.chromium import Tab, browser
 from tests.reporting.making import run as small_run
 
@@ -55,16 +58,30 @@ def measure(smoke: bool) -> dict[str, Any]:
         root = Path(folder) / "report"
         _, written = _timed(lambda: _write(report, count, root))
         figures |= {"data_s": written, "largest_mb": max(p.stat().st_size for p in root.rglob("*.*")) / 1e6}
+        figures |= _served(large_run(run, count, LAYERS, Path(folder) / "large"))
         with browser(Path(folder) / "profile") as tab:
             return figures | _opened(tab, root / "index.html")
+
+
+def _served(run: Run) -> dict[str, float]:
+    """CPU seconds until `openmaia view` has made all that the first page loads, and then a page of a unit."""
+    site, started = _timed(lambda: LiveSite([run]))
+    names = ["index.html", "data/table.js", *(f"data/texts-{n}.js" for n in range(-(-run.planned() // SHARD)))]
+    pages, shown = _timed(lambda: [site.file(name) for name in names])
+    assert all(pages)
+    row = rows(run, run.name, "units/")[0]
+    near = f"data/{similar_file(row.page, run.planned())}"
+    unit, opened = _timed(lambda: (site.file(row.page), site.file(near)))
+    assert all(unit)
+    return {"view_index_s": started + shown, "view_unit_s": opened}
 
 
 def _write(report: Report, count: int, root: Path) -> None:
     """Writes the first page of a report of many units. Its gallery is that of the real run."""
     one = report.summaries[0]
-    rows = _many([row for row in one.rows if row.header], count)
-    verdicts = [row.verdict.verdict for row in rows]
-    whole = replace(one, rows=tuple(rows), verdicts=type(one.verdicts)(verdicts))
+    made = _many([row for row in one.rows if row.header], count)
+    verdicts = [row.verdict.verdict for row in made]
+    whole = replace(one, rows=tuple(made), verdicts=type(one.verdicts)(verdicts))
     files = {f"data/{name}": data for name, data in data_files([whole], "", lambda row: False)}
     files |= {f"{ASSETS}/{name}": data for name, data in assets().items()} | {"index.html": report.index()}
     for name, data in files.items():
@@ -112,8 +129,19 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
         "next_page": "document.querySelector('.dt-paging-button.next').click()",
         "last_page": "document.querySelector('.dt-paging-button.last').click()",
     }
-    answers = {f"{name}_ms": float(tab.run(TIMED.format(action=action))) for name, action in actions.items()}
+    tab.call("Performance.enable", timeDomain="threadTicks")
+    answers: dict[str, float] = {}
+    for name, action in actions.items():
+        before = _cpu(tab)
+        answers[f"{name}_ms"] = float(tab.run(TIMED.format(action=action)))
+        answers[f"{name}_cpu_ms"] = 1000 * (_cpu(tab) - before)
     return {"open_s": opened, "texts_s": whole, "focus_stops": int(tab.run(FOCUS)), **answers}
+
+
+def _cpu(tab: Tab) -> float:
+    """Returns the CPU seconds of the page's thread, which do not depend on what else the machine does."""
+    metrics = {one["name"]: one["value"] for one in tab.call("Performance.getMetrics")["metrics"]}
+    return metrics["TaskDuration"]
 
 
 def _timed(work: Callable[[], Result]) -> tuple[Result, float]:

@@ -16,6 +16,7 @@ from openmaia.runs.progress import ProgressFile
 from openmaia.runs.records import Turn
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import UNIT, noise, record, turn
+from tests.reporting.making import run as report_run
 
 HOSTILE = [
     "\x1b[31mred",
@@ -122,3 +123,14 @@ def test_running_investigations_are_shown_with_turn_and_age(monkeypatch: pytest.
     shown = text.getvalue()
     assert "net/layer4/7" in shown and "0:01:05" in shown and "running" in shown
     assert next(iter(shown.split("net/layer4/7")[1].split())) == "2"
+
+
+def test_units_are_sorted_and_coloured_by_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    text = io.StringIO()
+    console = PrintableConsole(file=text, width=100, force_terminal=True, color_system="standard")
+    for module in (output, runs):
+        monkeypatch.setattr(module, "console", console)
+    runs.show_units(report_run(tmp_path), 10)
+    lines = [line for line in text.getvalue().splitlines() if "layer4/" in line]
+    assert [line.split("layer4/")[1][0] for line in lines] == ["0", "1", "2", "4", "3"]
+    assert "\x1b[2mpending" in lines[3] and "\x1b[1;31mfailed" in lines[4]

@@ -51,10 +51,11 @@ def findings(tab: Tab, source: str) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_finding(tmp_path: Path, scheme: str):
     source = axe()
-    index = write_report([run(tmp_path)])
+    index = write_report([run(tmp_path), run(tmp_path / "other", name="other", text="blue dogs")])
     pages = [
         index,
         index.with_name("run.html"),
+        index.with_name("compare.html"),
         index.with_name("papers.html"),
         *sorted(index.parent.rglob("0-0.html")),
     ]

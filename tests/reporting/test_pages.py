@@ -228,7 +228,7 @@ def test_several_runs_share_a_table_and_keep_their_pages_apart(tmp_path: Path):
     columns, texts = table(index)
     assert columns["place"] == [0] * 5 + [1] * 5
     assert (texts[0][0][0], texts[5][0][0]) == ("a striped cat", "another answer")
-    assert len(pages(tmp_path / "a/tiny")) == 3 + 6
+    assert len(pages(tmp_path / "a/tiny")) == 4 + 6, "the index, three pages beside it, and those of the units"
     assert not (tmp_path / "b/tiny/report").exists()
     for link in Page(index.read_text()).all("a"):
         assert (index.parent / urllib.parse.unquote(link["href"])).is_file()

@@ -17,6 +17,7 @@ from openmaia.agent.loop import InvestigationResult
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.evaluation.verdict import Verdict
 from openmaia.reporting.tracking import start
 from openmaia.reporting.tracking.series import LiveSeries, plain
 from openmaia.reporting.tracking.wandb_run import read_state
@@ -147,7 +148,10 @@ def table(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Path]]:
 def test_table_holds_every_unit_with_scores_and_thumbnails(tracked: Tracked):
     rows, files = table(folders(tracked.run)[-1])
     assert sorted(row["index"] for row in rows) == [0, 1, 2]
-    assert rows[0]["labels"] == "; ".join(tracked.run.headers()[0]["labels"])
+    labels = {one["index"]: "; ".join(one["labels"]) for one in tracked.run.headers()}
+    assert {row["index"]: row["labels"] for row in rows} == labels
+    order = [list(Verdict).index(Verdict(row["verdict"])) for row in rows]
+    assert order == sorted(order) and all(row["mark"] in "🟢🟡🔴⚪⚫❌" for row in rows)
     scores = [found["auc"] for found in tracked.run.scores().values()]
     assert sorted(row["auc"] for row in rows if row["auc"] is not None) == sorted(scores)
     for row in rows:

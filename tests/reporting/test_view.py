@@ -74,6 +74,11 @@ def test_several_runs_stand_side_by_side(tmp_path: Path):
     with TestClient(application(runs), base_url="http://127.0.0.1") as client:
         assert "another answer" in client.get("/data/texts-0.js").text
         assert client.get("/runs/other/units/net/layer4/0-0.html").status_code == 200
+        page = Page(client.get("/compare.html").text)
+        assert "5 of 5 units have the same verdict in both runs" in page.text
+        assert "a striped cat" in page.text and "another answer" in page.text
+        links = [link["href"] for link in page.all("a") if "0-0.html" in link["href"]]
+        assert links == ["units/net/layer4/0-0.html", "runs/other/units/net/layer4/0-0.html"]
 
 
 def test_page_names_similar_descriptions(client: TestClient):

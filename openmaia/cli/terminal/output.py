@@ -46,14 +46,19 @@ def say(line: str, *, dim: bool = False) -> None:
 
 
 def show_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, whole: Collection[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    left: int = 1,
+    whole: Collection[str] = (),
 ) -> None:
     """Prints a table.
 
     Args:
         title: The text above the table; empty for a table without a title.
         columns: The names of the columns.
-        rows: The cells of each row, whose markup is not interpreted.
+        rows: The cells of each row. Markup in strings is not interpreted.
         left: The number of leading columns that are aligned to the left; the others are aligned to the right.
         whole: The names of the columns whose cells are not wrapped.
     """
@@ -62,7 +67,7 @@ def show_table(
         justify = "left" if number < left else "right"
         table.add_column(Text(column), justify=justify, overflow="fold", no_wrap=column in whole)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console.print(table)
 
 

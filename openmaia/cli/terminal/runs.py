@@ -139,6 +139,15 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
     return table
 
 
+VERDICT_STYLES = {
+    Verdict.SUPPORTED: "green",
+    Verdict.WEAK: "yellow",
+    Verdict.NOT_SUPPORTED: "red",
+    Verdict.ABSTAINED: "dim",
+    Verdict.UNTESTED: "dim",
+    Verdict.FAILED: "bold red",
+}
+
 CONTROL_NAMES = {
     "auc": "neutral",
     "auc_against": "other units",
@@ -160,8 +169,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     """
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
-    order = {verdict: rank for rank, verdict in enumerate(Verdict)}
-    chosen = sorted(verdicts, key=lambda each: order[verdicts[each].verdict])[:SHOWN_UNITS]
+    chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
     shown = list(rows(run, state, chosen))
     columns = ("unit", "verdict", "labels", "against", "AUC", "low")
     cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
@@ -191,11 +199,12 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         say(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit")
 
 
-def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str]:
+def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
     worst = verdict.worst
+    name = row["stop"] if verdict.verdict is Verdict.UNTESTED else verdict.verdict.value
     return [
         f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
-        row["stop"] if verdict.verdict is Verdict.UNTESTED else verdict.verdict.value,
+        Text(name, style=VERDICT_STYLES[verdict.verdict]),
         "; ".join(row["labels"])[:60],
         CONTROL_NAMES[worst.key] if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",

@@ -32,7 +32,7 @@ class UnitCard:
 def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
     """Returns cards of the descriptions with the best verdicts. Records that cannot be read are left out."""
     described = [row for row in summary.rows if row.href and row.header.get("labels") and not row.damage]
-    described.sort(key=_rank)
+    described.sort(key=lambda row: row.verdict.rank)
     made: list[UnitCard] = []
     for row in described:
         if len(made) == count:
@@ -44,11 +44,6 @@ def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> 
             continue
         made.append(UnitCard(row=row, exemplars=_exemplars(record, pictures), generated=generated))
     return tuple(made)
-
-
-def _rank(row: UnitRow) -> tuple[int, float]:
-    worst = row.verdict.worst
-    return list(type(row.verdict.verdict)).index(row.verdict.verdict), -worst.low if worst else 0.0
 
 
 def _exemplars(record: Record, pictures: PagePictures) -> tuple[ImageView, ...]:

@@ -99,8 +99,6 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "place": {"values": own},
         "index": {"values": [row.unit.index for row in rows]},
         "replicate": {"values": [row.investigation.replicate for row in rows]},
-        "unit": {"values": list(range(len(rows)))},
-        "run": {"values": own},
         "labels": {"values": _ranks(rows)},
         "page": {"values": [int(bool(row.header)) for row in rows]},
         "strip": {"values": [int(strips(row)) for row in rows]},

@@ -10,6 +10,7 @@ from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.verdict import Verdict
 from openmaia.reporting.browser.agents import AgentCharts, agent_charts
 from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
+from openmaia.reporting.browser.compare import compare_page
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.rows import RunSummary, UnitRow, rows, summary
 from openmaia.reporting.browser.sheets import RunSheets, of_run
@@ -69,7 +70,8 @@ class Report:
         pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
         applications = [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages if page.endswith(".html")]  # fmt: skip
         own = [("index.html", "Descriptions"), ("run.html", "Costs, agents, reliability")]
-        return [*own, ("papers.html", "Beside the papers"), *applications]
+        several = [("compare.html", "Unit by unit")] if len(self.runs) > 1 else []
+        return [*own, *several, ("papers.html", "Beside the papers"), *applications]
 
     def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
         """Renders the first page. `summaries` replaces those of the report where a record could not be shown."""
@@ -95,6 +97,10 @@ class Report:
             pages=self.tabs,
             live=self.live,
         )
+
+    def compare_page(self) -> bytes:
+        """Renders the page that sets the descriptions of several runs side by side."""
+        return compare_page(self.summaries, self.tabs)
 
     def run_page(self) -> bytes:
         """Renders the page about costs, agents and reliability."""

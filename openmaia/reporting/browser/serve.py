@@ -21,7 +21,7 @@ from openmaia.reporting.browser.data import call, data_files
 from openmaia.reporting.browser.pages import ASSETS, assets
 from openmaia.reporting.browser.papers import papers_files
 from openmaia.reporting.browser.report import Report
-from openmaia.reporting.browser.similar import similar_files
+from openmaia.reporting.browser.similar import SimilarDescriptions
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, counts
@@ -49,7 +49,7 @@ class LiveSite:
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
         self._figures: dict[str, bytes] = {}
-        self._near: dict[str, bytes] | None = None
+        self._near: SimilarDescriptions | None = None
         self._refresh()
 
     def file(self, path: str) -> bytes | None:
@@ -71,7 +71,7 @@ class LiveSite:
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):
-            return self._similar().get(path.removeprefix("data/"))
+            return self._similar().file(path.removeprefix("data/"))
         made = self._files.get(path or "index.html")
         if made:
             return made()
@@ -91,14 +91,15 @@ class LiveSite:
             sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
             files |= {sheet.page: sheet.rendered for sheet in sheets}
             files |= {"index.html": report.index, "run.html": report.run_page}
+            if len(self._runs) > 1:
+                files["compare.html"] = report.compare_page
             self._version, self._report, self._files = version, report, files
             self._figures, self._near = {}, None
 
-    def _similar(self) -> dict[str, bytes]:
+    def _similar(self) -> SimilarDescriptions:
         with self._lock:
             if self._near is None:
-                rows = [row for one in self._report.summaries for row in one.rows]
-                self._near = dict(similar_files(rows))
+                self._near = SimilarDescriptions([row for one in self._report.summaries for row in one.rows])
             return self._near
 
     def _figure(self, path: str) -> bytes | None:

@@ -15,7 +15,7 @@ from openmaia.reporting.browser.papers import papers_files
 from openmaia.reporting.browser.report import Report, stamp
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.reporting.browser.sheets import Sheet
-from openmaia.reporting.browser.similar import similar_files
+from openmaia.reporting.browser.similar import SimilarDescriptions
 from openmaia.reporting.browser.unit.page import UnitPage, render_unit
 from openmaia.runs.files import Files
 from openmaia.runs.records import dumps
@@ -65,9 +65,14 @@ def write_report(runs: Sequence[Run]) -> Path:
         return row.page in written and written[row.page].note[1:] == [True]
 
     rows = [row for one in summaries for row in one.rows]
-    for name, data in (*data_files(summaries, "", has_strip), *similar_files(rows)):
+    for name, data in data_files(summaries, "", has_strip):
         files.write(f"report/data/{name}", data)
+    similar = SimilarDescriptions(rows)
+    for name in similar.names:
+        files.write(f"report/data/{name}", similar.file(name) or b"")
     files.write("report/run.html", report.run_page())
+    if len(runs) > 1:
+        files.write("report/compare.html", report.compare_page())
     files.write("report/index.html", report.index(summaries))
     return Path(files.path("report/index.html"))
 

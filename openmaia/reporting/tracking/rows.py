@@ -8,7 +8,7 @@ from typing import Any
 from PIL import Image
 
 from openmaia.core.text import printable
-from openmaia.evaluation.verdict import judge
+from openmaia.evaluation.verdict import Verdict, judge
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.tracking.series import plain
 from openmaia.runs.records import Record, dumps
@@ -21,7 +21,16 @@ NUMBERS = (
 )  # fmt: skip
 COST = "gpu_seconds"
 SCORES = ("positive", "neutral", "auc", "auc_other")
-VERDICT = ("verdict", "p", "q", "worst_control", "worst_auc")
+VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
+MARKS = {
+    Verdict.SUPPORTED: "🟢",
+    Verdict.WEAK: "🟡",
+    Verdict.NOT_SUPPORTED: "🔴",
+    Verdict.ABSTAINED: "⚪",
+    Verdict.UNTESTED: "⚫",
+    Verdict.FAILED: "❌",
+}
+"""The colour of each verdict. A table of W&B cannot colour its cells."""
 COLUMNS = (
     "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *VERDICT, *NUMBERS,
     COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
@@ -59,10 +68,12 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
         image: The thumbnail of the exemplars, or None.
     """
     tools: Mapping[str, int] = summary["tools"]
+    verdict = judge(summary["stop"], scores)
     values: dict[str, Any] = {
         **summary,
         **{field: scores.get(field) for field in (*SCORES, "outcome")},
-        **judge(summary["stop"], scores).columns,
+        **verdict.columns,
+        "mark": MARKS[verdict.verdict],
         "exemplars": image,
         "unit": _name(summary),
         COST: _gpu_seconds(summary),

@@ -18,6 +18,7 @@ from PIL import Image
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
+from openmaia.evaluation.verdict import judge
 from openmaia.reporting.figures.agents import RecordSummary, agents
 from openmaia.reporting.tracking import rows
 from openmaia.reporting.tracking.series import Counters, LiveSeries, plain
@@ -157,10 +158,9 @@ class Tracker:
             self._tell_table(self._run.scores())
 
     def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
-        cells = [
-            rows.table_cells(summary, scores.get(investigation, {}), self._thumbnail(investigation))
-            for investigation, summary in self._summaries.items()
-        ]
+        found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}
+        ranked = sorted(found, key=lambda each: judge(found[each][0]["stop"], found[each][1]).rank)
+        cells = [rows.table_cells(*found[each], self._thumbnail(each)) for each in ranked]
         self._wandb.log_table(rows.COLUMNS, cells)
 
     def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:

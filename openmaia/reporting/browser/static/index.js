@@ -41,6 +41,7 @@ function connectPage() {
     if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
   });
   document.addEventListener("selected", (event) => layerMap.select(event.detail));
+  layerMap.connect(document.getElementById("map"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", layerMap.draw);
   window.addEventListener("resize", () => { clearTimeout(layerMap.timer); layerMap.timer = setTimeout(layerMap.draw, 150); });
   window.addEventListener("hashchange", () => { restore(); });
@@ -68,6 +69,11 @@ async function loadTexts(version = "") {
   for (const shard of order) await openmaia.load(`data/texts-${shard}.js${version}`);
 }
 
+// Sorts by all columns while the page has nothing else to do, so that a click on a heading finds the order.
+function sortAhead([name, ...others] = Object.keys(openmaia.table.columns)) {
+  if (name) (window.requestIdleCallback ?? setTimeout)(() => { openmaia.order(name); sortAhead(others); });
+}
+
 let due = 0;
 function textsArrived() {
   clearTimeout(due);
@@ -90,6 +96,7 @@ async function start() {
   layerMap.build();
   document.dispatchEvent(new CustomEvent("selected", { detail: shown }));
   document.body.dataset.ready = "table";
+  sortAhead();
   if (sessionStorage.getItem("openmaia.search")) { sessionStorage.removeItem("openmaia.search"); search().focus(); }
   await loadTexts();
   document.body.dataset.ready = "texts";

@@ -7,6 +7,7 @@ const VERDICTS = {
 const PAGE = 25;
 const DEFAULT_SORT = { name: "unit", down: false };
 const state = { q: "", sort: DEFAULT_SORT, page: 0, cols: null };
+const visible = new Set();
 let shown = [];
 let table = null;
 
@@ -148,6 +149,7 @@ function redraw(page = 0) {
 function makeTable() {
   const columns = tableColumns(), names = columns.map((column) => column.name);
   const isVisible = (column) => (state.cols ? state.cols.includes(column.name) : column.visible);
+  columns.filter(isVisible).forEach((column) => visible.add(column.name));
   table = new DataTable("#table", {
     serverSide: true, searching: false, processing: false, autoWidth: false, pageLength: PAGE, lengthChange: false,
     deferLoading: null, displayStart: state.page * PAGE, order: [[names.indexOf(state.sort.name), state.sort.down ? "desc" : "asc"]],
@@ -156,7 +158,7 @@ function makeTable() {
     columns: columns.map((column) => ({
       title: column.title, name: column.name, orderable: column.order !== false, className: column.css ?? "", data: null,
       orderSequence: column.css === "number" ? ["desc", "asc"] : ["asc", "desc"], visible: isVisible(column),
-      render: (data, kind, { row }) => (kind === "display" ? column.render(row, column.name) : ""),
+      render: (data, kind, { row }) => (kind === "display" && visible.has(column.name) ? column.render(row, column.name) : ""),
       createdCell: (cell) => { cell.dataset.name = column.title; },
     })),
     ajax: (request, answer) => {
@@ -186,9 +188,10 @@ function addChoice(columns, isVisible) {
     const box = element("input", { type: "checkbox" });
     box.checked = isVisible(column);
     box.addEventListener("change", () => {
+      visible[box.checked ? "add" : "delete"](column.name);
       table.column(at).visible(box.checked);
-      state.cols = columns.filter((each, place) => table.column(place).visible()).map((each) => each.name);
-      writeAddress();
+      state.cols = columns.filter((each) => visible.has(each.name)).map((each) => each.name);
+      table.draw("page"); // The cells of a hidden column were not made.
     });
     list.append(element("label", {}, box, ` ${column.title}`));
   });

@@ -6,14 +6,20 @@ const openmaia = { table: null, texts: [], listeners: [] };
 openmaia.receive = (json) => {
   const data = JSON.parse(json);
   const columns = {};
-  for (const [name, column] of Object.entries(data.columns)) {
-    const values = Float64Array.from(column.values, (value) => (value === null ? NaN : value));
-    columns[name] = { ...column, values };
-  }
-  openmaia.table = { ...data, columns, size: columns.place.values.length, orders: new Map(), loaded: 0 };
+  for (const [name, column] of Object.entries(data.columns)) columns[name] = { ...column, values: typed(column.values) };
+  columns.unit = { values: columns.place.values.map((_, row) => row) };
+  columns.run = { values: columns.place.values };
+  openmaia.table = { ...data, columns, size: columns.place.values.length, orders: new Map(), excluded: new Map(), loaded: 0 };
   openmaia.texts = new Array(openmaia.table.size);
   openmaia.tell("table");
 };
+
+// A loop, because Float64Array.from with a function takes ten times as long.
+function typed(values) {
+  const made = new Float64Array(values.length);
+  for (let row = 0; row < made.length; row += 1) made[row] = values[row] ?? NaN;
+  return made;
+}
 
 openmaia.receiveTexts = (shard, json) => {
   const first = shard * openmaia.table.shard;
@@ -23,6 +29,7 @@ openmaia.receiveTexts = (shard, json) => {
     openmaia.texts[row] = { labels, description, cause, reason, search };
   }
   openmaia.table.loaded += 1;
+  openmaia.table.excluded.clear();
   openmaia.tell("texts");
 };
 
@@ -68,12 +75,38 @@ const COMPARISONS = {
 openmaia.parse = (query) => {
   const tests = [];
   for (const [, minus, quoted, plain] of query.matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
-    const test = quoted === undefined ? tokenTest(plain) : wordTest(quoted);
-    if (test) tests.push(minus ? (row) => !test(row) : test);
+    const test = quoted === undefined ? tokenTest(plain) : null;
+    if (test) tests.push({ name: `${minus}test ${plain}`, test: minus ? (row) => !test(row) : test });
+    else if (quoted ?? plain) tests.push(wordTest((quoted ?? plain).toLowerCase(), Boolean(minus)));
   }
   return tests;
 };
 
+// The rows that the tests of a query exclude. Those of each beginning of the query are kept until the texts change, because
+// typing changes its end: a row that lacks a word also lacks each longer one.
+function excludedBy(tests) {
+  const { excluded, size } = openmaia.table;
+  let key = "", rows = new Uint8Array(size);
+  for (const { name, test, shorter } of tests) {
+    const start = excluded.get(`${key}\n${shorter}`) ?? rows;
+    key = `${key}\n${name}`;
+    if (!excluded.has(key)) {
+      const found = start.slice();
+      for (let row = 0; row < size; row += 1) if (!found[row] && !test(row)) found[row] = 1;
+      if (excluded.size > 60) excluded.clear();
+      excluded.set(key, found);
+    }
+    rows = excluded.get(key);
+  }
+  return rows;
+}
+
+function wordTest(word, isMinus) {
+  if (isMinus) return { name: `-word ${word}`, test: (row) => !(openmaia.texts[row]?.search.includes(word) ?? false) };
+  return { name: `word ${word}`, shorter: `word ${word.slice(0, -1)}`, test: (row) => openmaia.texts[row]?.search.includes(word) ?? false };
+}
+
+// The test of a comparison or of a category; null if the token is a word.
 function tokenTest(token) {
   const compared = token.match(/^([a-z_ ]+)(>=|<=|>|<|=)(-?[\d.]+(?:e-?\d+)?)$/i);
   const column = compared && openmaia.table.columns[compared[1].toLowerCase()];
@@ -82,7 +115,7 @@ function tokenTest(token) {
     return (row) => compare(values[row], limit);
   }
   const named = token.match(/^([a-z]+):(.+)$/i);
-  return named ? categoryTest(named[1].toLowerCase(), named[2].toLowerCase()) ?? wordTest(token) : wordTest(token);
+  return named ? categoryTest(named[1].toLowerCase(), named[2].toLowerCase()) : null;
 }
 
 function categoryTest(name, text) {
@@ -95,12 +128,6 @@ function categoryTest(name, text) {
   if (!column?.names) return null;
   const chosen = column.names.map((each) => each.toLowerCase() === wanted);
   return (row) => chosen[column.values[row]] === true;
-}
-
-function wordTest(text) {
-  const word = text.toLowerCase();
-  if (!word) return null;
-  return (row) => openmaia.texts[row]?.search.includes(word) ?? false;
 }
 
 // -- order ----------------------------------------------------------------------------------------------------------
@@ -121,10 +148,7 @@ openmaia.order = (name) => {
 // The numbers of the rows that match the query, sorted. Rows without a value come last, whichever way the others go.
 openmaia.select = (query, name, isDescending) => {
   const { sorted, missing } = openmaia.order(name);
-  const excluded = new Uint8Array(openmaia.table.size);
-  for (const test of openmaia.parse(query)) {
-    for (let row = 0; row < excluded.length; row += 1) if (!excluded[row] && !test(row)) excluded[row] = 1;
-  }
+  const excluded = excludedBy(openmaia.parse(query));
   const rows = [];
   for (let at = 0; at < sorted.length; at += 1) {
     const row = sorted[isDescending ? sorted.length - 1 - at : at];

@@ -1,0 +1,73 @@
+"""Sets the descriptions of the same unit in several runs side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openmaia.reporting.browser.pages import render
+from openmaia.reporting.browser.rows import RunSummary, UnitRow
+from openmaia.runs.run import InvestigationId
+
+SHOWN = 500
+"""Maximum number of units on the page. Those whose runs differ most come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedUnit:
+    """An investigation that is part of several runs."""
+
+    name: str
+    rows: tuple[UnitRow | None, ...]
+    """Its row in each run, in the order of the runs; None if a run has none."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all runs come to the same verdict."""
+        return len({row.verdict.verdict for row in self._known}) == 1
+
+    @property
+    def difference(self) -> float | None:
+        """The largest AUC against the worst control minus the smallest; None if it is known in fewer than two runs."""
+        known = [row.verdict.worst.auc for row in self._known if row.verdict.worst]
+        return max(known) - min(known) if len(known) > 1 else None
+
+    @property
+    def key(self) -> tuple[bool, float]:
+        """The sort key: different verdicts first, then the largest difference of the AUC."""
+        return self.is_same, -(self.difference or 0.0)
+
+    @property
+    def _known(self) -> list[UnitRow]:
+        return [row for row in self.rows if row is not None]
+
+
+def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
+    """Returns the investigations that at least two runs contain, those with the greatest differences first."""
+    found: dict[InvestigationId, list[UnitRow | None]] = {}
+    for number, summary in enumerate(summaries):
+        for row in summary.rows:
+            found.setdefault(row.investigation, [None] * len(summaries))[number] = row
+    shared = {each: rows for each, rows in found.items() if sum(row is not None for row in rows) > 1}
+    units = [
+        ComparedUnit(name=next(row.name for row in rows if row is not None), rows=tuple(rows))
+        for _, rows in sorted(shared.items())
+    ]
+    return sorted(units, key=lambda unit: unit.key)
+
+
+def compare_page(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]]) -> bytes:
+    """Renders the page.
+
+    Args:
+        summaries: The runs.
+        tabs: Address and title of each page of the report that it links to.
+    """
+    units = compared_units(summaries)
+    return render(
+        "compare.html.j2",
+        top="",
+        pages=tabs,
+        summaries=summaries,
+        units=units[:SHOWN],
+        count=len(units),
+        same=sum(unit.is_same for unit in units),
+    )
