@@ -59,6 +59,10 @@ def test_first_screen_shows_sentence_and_labelled_cards(index: Path, tab: Tab, w
     places = tab.run(PLACES)
     assert places.pop("cards") >= 3
     assert places == {"sentence": True, "drawn": True, "inside": True, "clipped": False}
+    edges = (
+        "(one) => one.getBoundingClientRect().right <= document.querySelector('.scroll').getBoundingClientRect().right"
+    )
+    assert width > 800 or tab.run(f"[...document.querySelectorAll('#table .verdict')].every({edges})")
 
 
 def test_table_sorts_filters_and_pages(index: Path, tab: Tab):

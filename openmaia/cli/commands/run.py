@@ -75,6 +75,7 @@ def investigate(
     from openmaia.cli.terminal.conversation import ConversationView
     from openmaia.cli.terminal.output import Terminal, say
     from openmaia.config.loading import load, to_dict
+    from openmaia.evaluation.verdict import write_summary
     from openmaia.runs.files import safe
     from openmaia.runs.run import InvestigationId, Run
 
@@ -107,7 +108,7 @@ def investigate(
     )
     if result.summary is None:
         fail(f"{result.cause}\nrun the same command again to continue after the last turn", 1)
-    record_run.write_summary()
+    write_summary(record_run)
     print_report([record_run.files.root])
 
 

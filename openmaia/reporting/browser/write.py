@@ -1,5 +1,6 @@
 """Writes the report of one or several runs into the directory of the first run. Only outdated pages are written."""
 
+import gc
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -81,10 +82,12 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
     """Writes the outdated pages. Returns the results of all pages by path."""
     notes = _notes(files)
     pages = report.pages
+    gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
     with ThreadPoolExecutor(THREADS) as pool:
         results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
         written = dict(zip(pages, results, strict=True))
         list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
+    gc.unfreeze()
     now = {path: page.note for path, page in written.items() if page.note}
     now |= {sheet.page: [sheet.made_from, False] for sheet in sheets}
     if now != notes:

@@ -80,7 +80,8 @@ def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[Supp
         others = [_value(entry) for entry in measured.values() if entry.id not in own]
         yield SupportingTurn(
             turn=turn.index + 1,
-            images=tuple(viewer.measured_image(entry) for entry in about[:SUPPORTING]),
+            # Outlines cannot be seen at this size. The turn has them.
+            images=tuple(viewer.measured_image(entry, with_mask=False) for entry in about[:SUPPORTING]),
             count=len(about),
             mean=fmean(map(_value, about)),
             others=len(others),
