@@ -1,13 +1,19 @@
-"""The missing-label and extra-label tests of our metrics over the closed-form units. Writes analysis/sanity.json.
+"""The missing-label and extra-label tests of our metrics on graded, noisy closed-form units. Writes analysis/sanity.json.
 
 Oikarinen, Yan and Weng (2025) change the marks of images; we change the labels of a description, which is the input of our
 metrics. A metric passes if it falls for at least PASS of the units. Detection is tested without errors of a judge: the
 photographs are generated, and their prompts say what they show.
+
+The units are those of the development set that respond to either of two concepts, so that all take part in both tests. The
+file holds a stamp of the code that it judges (`stamp`), which a fast test compares with the code.
 """
 
+import ast
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import openmaia.evaluation.analysis
@@ -15,22 +21,60 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
-from openmaia.evaluation.analysis.sanity import METRICS, SanityResults
+from openmaia.evaluation.analysis.sanity import METRICS, TESTS, SanityResults
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.protocol import evaluate_claims
-from openmaia.evaluation.scores import flat
+from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.protocol import run_trials
+from openmaia.evaluation.scores import compare_trials, flat
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
-from openmaia.offline.closed_form import ClosedFormTarget, layers
+from openmaia.evaluation.trials import Trial
+from openmaia.offline.closed_form import ClosedFormTarget
+from openmaia.offline.closed_form.family import units as closed_form_units
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.evaluation.prompts import RulePromptWriter, unrelated_prompts, write_pairs
 from openmaia.offline.packaged.library import fetch
 from openmaia.offline.vocabulary.words import find
+from tests.conftest import REPOSITORY
 from tests.prepare import CACHE
+from tests.science import setting
 
 FILE = Path(openmaia.evaluation.analysis.__file__).parent / "sanity.json"
 PASS = 0.9
+LAYER, UNITS = "or", 64
+
+JUDGED = (
+    "openmaia/evaluation/scores.py",
+    "openmaia/evaluation/trials.py",
+    "openmaia/evaluation/controls.py",
+    "openmaia/evaluation/analysis/statistics.py",
+    "openmaia/evaluation/judging/detection.py",
+    "openmaia/offline/evaluation/prompts.py",
+    "tests/science/sanity.py",
+)
+"""The code that determines the metrics, and the tests themselves."""
 
 ScoresByUnit = Mapping[Unit, Mapping[str, float | None]]
+
+
+def stamp() -> str:
+    """Returns a digest of the JUDGED code. Comments, docstrings and the form of the code do not enter."""
+    trees = [_without_texts(ast.parse((REPOSITORY / name).read_text())) for name in JUDGED]
+    return hashlib.sha256("\n".join(map(ast.dump, trees)).encode()).hexdigest()
+
+
+def _without_texts(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [
+                each
+                for each in body
+                if not (
+                    isinstance(each, ast.Expr)
+                    and isinstance(each.value, ast.Constant)
+                    and isinstance(each.value.value, str)
+                )
+            ]
+    return tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,61 +99,87 @@ class PromptJudge:
         return [tuple(words <= self._words[image.digest] for words in wanted) for image in images]
 
 
-def units() -> list[SanityUnit]:
+def units(count: int = UNITS) -> list[SanityUnit]:
     """Returns units whose wrong labels are those of another unit of the layer that share no word with the true ones."""
+    truths = [
+        tuple(" ".join(slot) for slot in unit.truth) for unit in closed_form_units("development", LAYER, (count, 0))
+    ]
     made: list[SanityUnit] = []
-    for layer in ("mono", "or"):
-        truths = [tuple(" ".join(slot) for slot in unit.truth) for unit in layers("small")[layer]]
-        for index, truth in enumerate(truths):
-            others = [other for other in truths[index + 1 :] + truths[:index] if not {*other} & {*truth}]
-            made.append(SanityUnit(unit=Unit(target="t", layer=layer, index=index), truth=truth, wrong=others[0]))
+    for index, truth in enumerate(truths):
+        wrong = next(other for other in truths[index + 1 :] + truths[:index] if not {*other} & {*truth})
+        made.append(SanityUnit(unit=Unit(target="t", layer=LAYER, index=index), truth=truth, wrong=wrong))
     return made
 
 
-def measure(smoke: bool) -> SanityResults:
-    generator = CollageGenerator(ImageDataset.open(fetch(CACHE, print)), 224)
-    results = results_of(generator, 2 if smoke else 12, 10 if smoke else 120)
+def measure(smoke: bool) -> dict[str, object]:
+    """Runs both tests; the kinds of labels are shared out over processes."""
+    fetch(CACHE, print)
+    count, n, photographs = (8, 2, 10) if smoke else (UNITS, 10, 120)
+    jobs = [SanityJob(labels=kind, units=count, n=n, photographs=photographs) for kind in ("whole", *TESTS)]
+    whole, *changed = [_scores(trials) for trials in setting.shared_out(tried, jobs)]
+    shares = {
+        metric: {test: _share_fallen(metric, whole, scores) for test, scores in zip(TESTS, changed, strict=True)}
+        for metric in METRICS
+    }
+    results: SanityResults = {
+        metric: {test: share >= PASS for test, share in tests.items()} for metric, tests in shares.items()
+    }
+    document = {"stamp": stamp(), "units": count, "pass": PASS, "results": results, "shares": shares}
     if not smoke:
-        FILE.write_text(json.dumps(results, indent=1) + "\n")
-    return results
+        FILE.write_text(json.dumps(document, indent=1) + "\n")
+    return document
 
 
-def results_of(generator: CollageGenerator, n: int, count: int) -> SanityResults:
-    labels = sorted({label for each in units() for label in each.truth})
-    prompts = [*unrelated_prompts(count), *(pair.positive for pair in write_pairs(labels, count))]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanityJob:
+    """Descriptions of all units: their whole truth, half of it (missing_label), or as many wrong labels with it (extra_label)."""
+
+    labels: str
+    units: int
+    n: int
+    photographs: int
+
+
+def tried(job: SanityJob) -> list[Trial]:
+    """Tests the descriptions of a job."""
+    chosen = units(job.units)
+    services = _services(job.units, job.photographs)
+    design = EvaluationDesign(n=job.n, detect=4 * job.photographs, random_words=0)
+    reference = prepare_reference({LAYER}, services, design)
+    given = {
+        "whole": [each.truth for each in chosen],
+        "missing_label": [each.truth[: (len(each.truth) + 1) // 2] for each in chosen],
+        "extra_label": [each.truth + each.wrong for each in chosen],
+    }[job.labels]
+    claims = [
+        Claim(unit=each.unit, labels=labels, description="; ".join(labels))
+        for each, labels in zip(chosen, given, strict=True)
+    ]
+    return [run_trials([claim], services, design, reference)[0] for claim in claims]
+
+
+@cache
+def _services(count: int, photographs: int) -> EvaluationServices:
+    generator = CollageGenerator(ImageDataset.open(fetch(CACHE, print)), 224)
+    labels = sorted({label for each in units(count) for label in each.truth})
+    prompts = [*unrelated_prompts(photographs), *(pair.positive for pair in write_pairs(labels, photographs))]
     requests = [Generation(prompt=prompt, seed=1000 + k, split="test") for k, prompt in enumerate(prompts)]
     images = [each.image for each in generator.generate(requests)]
-    services = EvaluationServices(
+    return EvaluationServices(
         generator=generator,
-        target=ClosedFormTarget("t"),
+        target=ClosedFormTarget("t", units={LAYER: closed_form_units("development", LAYER, (count, 0))}),
         writer=RulePromptWriter(),
         judge=PromptJudge({image.digest: prompt for image, prompt in zip(images, prompts, strict=True)}),
         photographs=list({image.digest: image for image in images}.values()),
     )
-    return run_sanity_tests(units(), services, EvaluationDesign(n=n, detect=4 * count))
 
 
-def run_sanity_tests(
-    units: Sequence[SanityUnit], services: EvaluationServices, design: EvaluationDesign
-) -> SanityResults:
-    """Runs both tests; units of one label take part in the extra-label test only."""
-
-    def scores(labels: Mapping[Unit, tuple[str, ...]]) -> ScoresByUnit:
-        claims = [Claim(unit=unit, labels=each, description="; ".join(each)) for unit, each in labels.items()]
-        return {e.trial.claim.unit: flat(e.scores) for e in evaluate_claims(claims, services, design)}
-
-    several = [each for each in units if len(each.truth) > 1]
-    whole = scores({each.unit: each.truth for each in units})
-    missing = scores({each.unit: each.truth[: (len(each.truth) + 1) // 2] for each in several})
-    extra = scores({each.unit: each.truth + each.wrong for each in units})
-    return {
-        metric: {"missing_label": _falls(metric, whole, missing), "extra_label": _falls(metric, whole, extra)}
-        for metric in METRICS
-    }
+def _scores(trials: Sequence[Trial]) -> ScoresByUnit:
+    return {each.trial.claim.unit: flat(each.values) for each in compare_trials(trials)}
 
 
-def _falls(metric: str, whole: ScoresByUnit, changed: ScoresByUnit) -> bool:
-    """A metric that is undefined for a changed description has not fallen."""
+def _share_fallen(metric: str, whole: ScoresByUnit, changed: ScoresByUnit) -> float:
+    """Returns the share of units for which a metric falls. One that is undefined for a changed description has not fallen."""
     pairs = [(whole[unit].get(metric), scores.get(metric)) for unit, scores in changed.items()]
     fallen = [before is not None and after is not None and after < before - 1e-9 for before, after in pairs]
-    return sum(fallen) >= PASS * len(fallen)
+    return round(sum(fallen) / len(fallen), 4)

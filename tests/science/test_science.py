@@ -17,5 +17,5 @@ def test_the_sanity_tests_run_and_give_their_figures():
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert {"auc", "auc_worst", "top1"} <= found["sanity"].keys()
+    assert {"auc", "auc_worst", "top1"} <= found["sanity"]["results"].keys()
     assert found["made"]["sanity"]["machine"]

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 METRICS = (
     "auc", "auc_worst", "auc_unrelated", "auc_random", "difference", "z_difference", "d", "mad", "top1", "top5",
@@ -25,6 +26,11 @@ SanityResults = dict[str, dict[str, bool]]
 @cache
 def measured_results() -> SanityResults:
     """Reads the results in sanity.json, which `make science only=sanity` writes."""
+    return stored()["results"]
+
+
+def stored() -> dict[str, Any]:
+    """Reads sanity.json: the results, the share of units for which each metric fell, and the stamp of the code that was judged."""
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 

@@ -45,10 +45,16 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
             raise UsageError(f"target.family={family!r} is not known; expected small, development, held_out or biased")
 
 
-def units(family: UnitSet, mode: UnitMode) -> tuple[ClosedForm, ...]:
-    """Returns the units of one mode of a set, in the order of their hashes."""
+def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
+    """Returns the units of one mode of a set, in the order of their hashes.
+
+    Args:
+        family: The set.
+        mode: The mode.
+        counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None: COUNTS.
+    """
     chosen: list[ClosedForm] = []
-    for concepts, count in zip((INSIDE, OUTSIDE), COUNTS[family], strict=True):
+    for concepts, count in zip((INSIDE, OUTSIDE), counts or COUNTS[family], strict=True):
         variants = VARIANTS if mode == "mono" else 1
         keys = [(truth, variant) for truth in _truths(mode, tuple(concepts.values())) for variant in range(variants)]
         own = [key for key in keys if _set_of(mode, *key) == family]

@@ -14,7 +14,7 @@ from openmaia.core.units import TargetInfo
 from openmaia.models.targets.hooked import maxima, rounded
 from openmaia.models.targets.maps import Response
 from openmaia.offline.closed_form.family import EDITION, layers
-from openmaia.offline.closed_form.unit import EvidenceLookup
+from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
 
 CACHED_IMAGES = 1000
@@ -28,11 +28,19 @@ class ClosedFormTarget:
         name: The name of the target.
         family: The name of the family of units, see `family.layers`.
         shuffled: Whether to replace every image by an unrelated one, as a control.
+        units: The units by layer, in the place of those of the family.
     """
 
-    def __init__(self, name: str, *, family: str = "small", shuffled: bool = False):
+    def __init__(
+        self,
+        name: str,
+        *,
+        family: str = "small",
+        shuffled: bool = False,
+        units: Mapping[str, tuple[ClosedForm, ...]] | None = None,
+    ):
         self._name, self._family, self._shuffled = name, family, shuffled
-        self.units = layers(family)
+        self.units = units or layers(family)
         self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
 
     def info(self) -> TargetInfo:

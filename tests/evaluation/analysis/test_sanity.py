@@ -1,6 +1,7 @@
 """The stored results of the sanity tests, and the caveats that follow from them."""
 
-from openmaia.evaluation.analysis.sanity import METRICS, TESTS, measured_results, notes, warning
+from openmaia.evaluation.analysis.sanity import METRICS, TESTS, measured_results, notes, stored, warning
+from tests.science.sanity import PASS, UNITS, stamp
 
 
 def test_sanity_covers_every_metric_and_test():
@@ -17,3 +18,14 @@ def test_notes_name_every_failing_metric():
     failing = [name for name in METRICS if warning(name)]
     assert failing
     assert all(note.endswith(warning(name)) for note, name in zip(notes(METRICS), failing, strict=True))
+
+
+def test_sanity_judged_this_code():
+    assert stored()["stamp"] == stamp(), "the metrics have changed: make science only=sanity judges them again"
+
+
+def test_sanity_passes_follow_from_shares_of_enough_units():
+    found = stored()
+    assert found["units"] == UNITS >= 60
+    passes = {name: {test: share >= PASS for test, share in each.items()} for name, each in found["shares"].items()}
+    assert passes == found["results"]
