@@ -123,14 +123,13 @@ def test_damaged_index_is_named(folder: Path, text: str):
         ImageDataset.open(folder)
 
 
-def test_listed_dataset_of_1500_images_opens_at_once(tmp_path: Path):
+def test_listed_dataset_is_opened_without_reading_its_images(tmp_path: Path):
     data = save(tmp_path / "0.png", sample_image(1, (16, 16))).read_bytes()
     for number in range(1, 1500):
         (tmp_path / f"{number}.png").write_bytes(data)
-    ImageDataset.open(tmp_path)
     durations: list[float] = []
-    for _ in range(3):
-        start = time.perf_counter()
+    for _ in range(4):
+        start = time.process_time()
         ImageDataset.open(tmp_path)
-        durations.append(time.perf_counter() - start)
-    assert min(durations) < 0.3
+        durations.append(time.process_time() - start)
+    assert min(durations[1:]) < durations[0] / 2, "the first time all images are read"
