@@ -16,21 +16,35 @@ def alive() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def check_own_node() -> None:
-    """Checks that Ray still runs on the node of this process.
+ABSENT_SECONDS = 45.0
+"""How long the own node has to be absent: after a restart of the head, nodes register again one after the other."""
+
+
+class OwnNode:
+    """The node of this process, as the cluster sees it.
 
     If its raylet has died, the processes that this program started are gone, new ones cannot be started, and calls that
     wait for them would wait forever.
-
-    Raises:
-        ServiceError: If the node is not alive.
     """
-    own = ray.get_runtime_context().get_node_id()
-    if own not in {node["NodeID"] for node in alive()}:
-        raise ServiceError(
-            "Ray has ended on the node of this command, and all models and investigations with it; finished turns are "
-            "kept: run the same command again to continue"
-        )
+
+    def __init__(self) -> None:
+        self._absent_since: float | None = None
+
+    def check(self) -> None:
+        """Checks that Ray still runs on the node.
+
+        Raises:
+            ServiceError: If the node has been absent in all calls of the last ABSENT_SECONDS.
+        """
+        if ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}:
+            self._absent_since = None
+        elif self._absent_since is None:
+            self._absent_since = time.monotonic()
+        elif time.monotonic() > self._absent_since + ABSENT_SECONDS:
+            raise ServiceError(
+                "Ray has ended on the node of this command, and all models and investigations with it; finished turns "
+                "are kept: run the same command again to continue"
+            )
 
 
 def label(node: Mapping[str, Any]) -> str:

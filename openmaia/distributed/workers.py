@@ -17,7 +17,7 @@ from ray.exceptions import RayTaskError
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.failures import DEAD, last_line, resolve
-from openmaia.distributed.nodes import check_own_node
+from openmaia.distributed.nodes import OwnNode
 from openmaia.distributed.placement import held
 from openmaia.distributed.worker import SweepContext
 
@@ -113,6 +113,7 @@ class WorkerPool:
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._failed_starts = 0
         self._checked = time.monotonic()
+        self._own_node = OwnNode()
 
     def scale(self, running: int, waiting: int, suspects: int) -> None:
         """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
@@ -163,7 +164,7 @@ class WorkerPool:
             OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node.
         """
         if time.monotonic() > self._checked + CHECK_SECONDS:
-            check_own_node()
+            self._own_node.check()
             self._checked = time.monotonic()
         try:
             event = self._events.get(timeout=timeout)
