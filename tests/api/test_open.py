@@ -28,7 +28,7 @@ def test_the_record_of_a_person_holds_what_they_did(sources: list[str], capsys: 
     assert seen[0].pil().size == (224, 224)
     assert seen[0].masked.pil().size == (224, 224)
     edited, captions = tools.edit_images([images[0]], ["replace the guitar with a dog"])
-    assert captions == ["original", "replace the guitar with a dog"]
+    assert captions == ["Original Image", "Editing Prompt: replace the guitar with a dog"]
     assert system.call_neuron([edited[1]])[0][0] < activations[0]
     tools.display("a note", seen[0])
     assert "[image-4, masked]" in capsys.readouterr().out
