@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from openmaia.api.inputs import Inputs
-from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly import backbones, datasets, targets
 from openmaia.cli.assembly.single import SingleUnit, prepare
 from openmaia.config.schema import Config
 from openmaia.core.services import Backbone
@@ -45,9 +45,9 @@ def opened(
         if inputs.model is not None:
             stack.enter_context(borrowed.evaluating(inputs.model, say))
         network = _network(inputs)
-        target = hosts.target(config) if network is None else _target(config, network)
+        target = targets.target(config) if network is None else _target(config, network)
         items = inputs.images
-        dataset = hosts.library(config, say) if items is None else ImageDataset.of(MemoryImages(items), None)
+        dataset = datasets.image_dataset(config, say) if items is None else ImageDataset.of(MemoryImages(items), None)
         if network is not None and inputs.is_cached_by_content:
             _name_exemplars(config, network, dataset, say, stack)
         name = _backbone_name(config, inputs.backbone)
@@ -63,13 +63,13 @@ def _network(inputs: Inputs) -> "TargetNetwork | None":
 
     config = inputs.config
     if inputs.model is not None:
-        network = borrowed.with_preprocess(inputs.model, inputs.preprocess, hosts.given_preprocess(config))
+        network = borrowed.with_preprocess(inputs.model, inputs.preprocess, targets.given_preprocess(config))
         _record_preprocess(config, network.preprocess)
         return network
     if config.target.kind != "network":
         return None
     if inputs.preprocess is None:
-        return hosts.network(config, config.target.weights)
+        return targets.network(config, config.target.weights)
     network = borrowed.load_with(config.target.network, config.target.weights, inputs.preprocess)
     _record_preprocess(config, network.preprocess)
     return network
@@ -87,11 +87,11 @@ def _record_preprocess(config: Config, preprocess: "Preprocessing") -> None:
     config.target.mean, config.target.std = list(values.mean), list(values.std)
 
 
-def _target(config: Config, network: "TargetNetwork") -> "hosts.ReadableTarget":
+def _target(config: Config, network: "TargetNetwork") -> "targets.ReadableTarget":
     from openmaia.models.targets.borrowed import device_of
     from openmaia.models.targets.hooked import NetworkTarget
 
-    device = device_of(network) if config.target.network.startswith(hosts.PYTHON) else ""
+    device = device_of(network) if config.target.network.startswith(targets.PYTHON) else ""
     return NetworkTarget(
         config.target.name, network, config.target.layers, directions=config.target.directions, device=device
     )
@@ -121,5 +121,5 @@ def _name_exemplars(
 
 def _backbone_name(config: Config, backbone: Backbone | None) -> str:
     if backbone is None:
-        return hosts.backbone_name(config)
+        return backbones.backbone_name(config)
     return str(getattr(backbone, "name", "") or f"{type(backbone).__module__}.{type(backbone).__qualname__}")

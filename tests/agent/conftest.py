@@ -9,8 +9,7 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import exemplars
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import exemplars, investigations
 from openmaia.core.services import Generator
 from openmaia.core.units import Unit
 from openmaia.runs.journal import FolderJournal
@@ -35,10 +34,10 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Investigate:
         **options: Any,
     ) -> Record:
         config = configured(pictures, exemplars_folder, tmp_path, replies, tuple(overrides))
-        services = build.services(config, exemplars.make(config, [UNIT.layer]))
+        services = investigations.services(config, exemplars.make(config, [UNIT.layer]))
         if generator is not None:
             services = replace(services, generator=generator)
-        settings = replace(build.options(config), **options)
+        settings = replace(investigations.options(config), **options)
         return investigate(unit, load_task(config.task.name), services, settings, journal=journal)
 
     return go

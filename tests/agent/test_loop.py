@@ -6,7 +6,7 @@ import pytest
 
 from openmaia.agent.hints import REPEATED
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
 from openmaia.core.messages import assistant, system, user
@@ -116,8 +116,8 @@ def test_text_of_a_turn_takes_a_quarter_of_the_context(run: Investigate):
     """Printed and displayed text together; the agent is told of both. Of a backbone without a context, the output counts."""
     long = code("print('P' * 500_000)\ntools.display('D' * 500_000)")
     served = ("backbone.kind=openai", "backbone.model=m", "backbone.context_tokens=8192")
-    limit = build.options(load(["name=x", "units=all", "target.name=t", *served])).sandbox.output_bytes
-    assert 2 * limit == 8192 * build.TURN_SHARE * build.BYTES_PER_TOKEN
+    limit = investigations.options(load(["name=x", "units=all", "target.name=t", *served])).sandbox.output_bytes
+    assert 2 * limit == 8192 * investigations.TURN_SHARE * investigations.BYTES_PER_TOKEN
     record = run(long, ANSWER, overrides=(f"sandbox.output_bytes={limit}",))
     text = said(record, 0)
     assert (text.count("P"), text.count("D")) == (limit, limit)
@@ -126,13 +126,13 @@ def test_text_of_a_turn_takes_a_quarter_of_the_context(run: Investigate):
         [system("x"), user("y"), assistant(long), user(text), assistant(long), user(text)],
         room=8192 - 2048,
         images=1,
-        text_tokens=lambda part: len(part) // build.BYTES_PER_TOKEN,
+        text_tokens=lambda part: len(part) // investigations.BYTES_PER_TOKEN,
         image_tokens=lambda image: 0,
     )
     assert tokens.left_out == "", "two such turns fit beside a reply of 2048 tokens, and nothing is shortened"
     small = ["name=x", "units=all", "target.name=t", *served, "sandbox.output_bytes=100"]
-    assert build.options(load(small)).sandbox.output_bytes == 100
-    assert build.options(load(["name=x", "units=all", "target.name=t"])).sandbox.output_bytes == 64_000
+    assert investigations.options(load(small)).sandbox.output_bytes == 100
+    assert investigations.options(load(["name=x", "units=all", "target.name=t"])).sandbox.output_bytes == 64_000
 
 
 def test_timeout_replays_completed_experiments(run: Investigate):
@@ -207,7 +207,7 @@ def test_user_tool_is_described_and_callable(run: Investigate):
 def test_two_tools_of_one_name_are_refused():
     for names in (["tests.helpers.networks:brightest"] * 2, ["os.path:join", "posixpath:join"]):
         with pytest.raises(UsageError, match="another tool named"):
-            build.user_tools(names)
+            investigations.user_tools(names)
 
 
 def test_withheld_tool_cannot_be_called(run: Investigate):

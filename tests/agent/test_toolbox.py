@@ -14,7 +14,7 @@ from openmaia.agent.tasks.task import load as load_task
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.api_text import api_text
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, upsample
@@ -95,7 +95,7 @@ def toolbox(library: ImageDataset, exemplars: UnitExemplars, viewer: Viewer) -> 
         editor=CollageEditor(library, 224),
         backbone=viewer,
     )
-    options = build.options(load([str(REPOSITORY / "configs/closed-form.yaml")]))
+    options = investigations.options(load([str(REPOSITORY / "configs/closed-form.yaml")]))
     user_tools = {"brightness": brightness, "brightest": brightest}
     return Toolbox(
         InvestigationContext(

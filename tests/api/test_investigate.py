@@ -174,10 +174,10 @@ def test_normalised_dataset_is_refused(places: dict[str, Any], photos: list[Path
 
 
 def test_saved_config_names_what_no_command_can_build(result: openmaia.UnitResult, tmp_path: Path):
-    from openmaia.cli.assembly import hosts
+    from openmaia.cli.assembly import targets
     from openmaia.config.loading import restore
 
     result.save(tmp_path / "mine")
     config = restore(openmaia.load(tmp_path / "mine").run.config(), "mine")
     with pytest.raises(UsageError, match=r"target.network stands for an object.*package.module:function"):
-        hosts.target(config)
+        targets.target(config)

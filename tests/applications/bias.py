@@ -21,7 +21,7 @@ from openmaia.agent.tasks.task import load
 from openmaia.apps.bias.effects import ContextEffect, verdicts
 from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.run import BiasDesign, claim
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import investigations
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.evaluation.analysis.statistics import proportion
@@ -108,7 +108,7 @@ def _answered(job: Job) -> Answer:
     unit = Unit(target=TARGET, layer=OUTPUT, index=job.index)
     own = classifiers()[job.index]
     began = process_time()
-    record = investigate(unit, load("bias"), services, build.options(setting.config("demo", job.overrides)))
+    record = investigate(unit, load("bias"), services, investigations.options(setting.config("demo", job.overrides)))
     asked = process_time()
     matcher = Matcher(generator=services.generator, target=services.target, knows_class=is_exact_name)
     design = BiasDesign(pairs=job.pairs)

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.cli.assembly import ConfigAssembly, targets
 from openmaia.cli.assembly import exemplars as assembled
-from openmaia.cli.assembly import hosts as build
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import Pixels, upsample
@@ -145,7 +144,7 @@ def by_layer(settings: Config, items: list[exemplars.DatasetImage], k: int, out:
     """Per layer: a pass for each unit's top k and quantile over all positions, a pass for the masked pictures of those."""
     for layer in list(settings.target.layers):
         settings.target.layers = [layer]
-        target = build.target(settings)
+        target = targets.target(settings)
         maxima: list[np.ndarray] = []
         sketch = Sketch(target.info().layers[layer])
         for pixels in decoded(items):

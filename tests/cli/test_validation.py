@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly import targets
 from openmaia.cli.assembly.validation import target_outline, validate, validate_units
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
@@ -88,4 +88,4 @@ def test_survey_names_layers_and_what_is_none():
 def test_units_of_the_closed_form_target_are_those_of_the_loaded_one():
     config = load([str(REPOSITORY / "configs/closed-form.yaml")])
     outline = target_outline(config)
-    assert outline is not None and outline.layers == hosts.target(config).info().layers
+    assert outline is not None and outline.layers == targets.target(config).info().layers

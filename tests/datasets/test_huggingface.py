@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from openmaia.cli.assembly.hosts import library
+from openmaia.cli.assembly.datasets import image_dataset
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.datasets import huggingface
@@ -39,7 +39,7 @@ def opened(tmp_path: Path):
 
     def open_dataset(kind: str, data: Path | str, *overrides: str) -> ImageDataset:
         sources = ["name=x", "units=all", "target.name=net", f"paths.cache={tmp_path / 'cache'}", "pictures.kind=hf"]
-        return library(load([*sources, f"pictures.dataset={kind}", f"pictures.data='{data}'", *overrides]))
+        return image_dataset(load([*sources, f"pictures.dataset={kind}", f"pictures.data='{data}'", *overrides]))
 
     return open_dataset
 

@@ -8,8 +8,7 @@ import pytest
 
 from openmaia.agent.loop import investigate_and_publish
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import ConfigAssembly, exemplars
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import ConfigAssembly, datasets, exemplars, investigations, targets
 from openmaia.cli.assembly.evaluation import design, evaluation_services
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
@@ -29,16 +28,20 @@ class Quiet:
 
 
 def in_process(config: Config) -> Run:
-    target = build.target(config)
+    target = targets.target(config)
     run = Run.create(config)
     run.set_plan(select(config.units, target.info()).units, 1)
     units = [investigation.unit for investigation in run.plan()]
     store = exemplars.make(config, [unit.layer for unit in units])
-    services = build.services(config, store)
+    services = investigations.services(config, store)
     for investigation in run.plan():
-        result = investigate_and_publish(investigation, load_task("description"), services, build.options(config), run)
+        result = investigate_and_publish(
+            investigation, load_task("description"), services, investigations.options(config), run
+        )
         assert result.summary is not None, result.cause
-    found = evaluation_services(config, services.generator, services.target, store=store, dataset=build.library(config))
+    found = evaluation_services(
+        config, services.generator, services.target, store=store, dataset=datasets.image_dataset(config)
+    )
     evaluate_run(run, found, design(config))
     return run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly import generators, hosts
 from openmaia.cli.assembly.evaluation import design, in_process
 from openmaia.config.loading import load
 from openmaia.config.schema import Config, pool_roles
@@ -50,7 +50,7 @@ def test_test_images_come_from_the_second_generator(config: Config):
     services = in_process(config)
     trial = evaluate_claims([claim], services, design(config))[0].trial
     assert trial.generator == config.evaluate.generator.diffusion.model
-    other = hosts.generator(config)
+    other = generators.generator(config)
     for stimulus in trial.stimuli[:2]:
         assert stimulus.digest != other.generate([Generation(prompt=stimulus.prompt, seed=0)])[0].image.digest
     assert distance(services.generator.generate(REQUESTS), other.generate(REQUESTS)) > 5

@@ -15,7 +15,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from openmaia.cli.assembly.hosts import target
+from openmaia.cli.assembly.targets import target
 from openmaia.config.loading import load
 from openmaia.core.selection import select
 from tests.conftest import REPOSITORY

@@ -8,7 +8,7 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import investigations
 from openmaia.cli.assembly.exemplars import make
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import LayerProbe, Probe
@@ -79,8 +79,8 @@ def test_agents_see_the_logit(pictures: Path, exemplars_folder: Path, tmp_path: 
     )
     given = ("target.family=biased", "target.name=biased", "target.layers=[output]")
     config = configured(pictures, exemplars_folder, tmp_path, (look, "[BIAS]: NONE"), given)
-    services = build.services(config, make(config, [OUTPUT]))
+    services = investigations.services(config, make(config, [OUTPUT]))
     unit = Unit(target="biased", layer=OUTPUT, index=0)
-    record = investigate(unit, load("bias"), services, build.options(config))
+    record = investigate(unit, load("bias"), services, investigations.options(config))
     assert said(record, 0) == "True\n"
     assert f"The class is: {EVERY[0].name}\n" in record.prompts[1]

@@ -6,7 +6,7 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import investigations, targets
 from openmaia.cli.assembly.exemplars import make
 from openmaia.config.loading import load
 from openmaia.core.selection import select
@@ -22,11 +22,11 @@ FEW = ["pictures.limit=150", "exemplars.k=8", "exemplars.dataset=few", "units=mo
 def matches(settings: list[str], *overrides: str) -> int:
     """Counts the units whose labels name exactly the concepts of the truth."""
     config = load([str(REPOSITORY / "configs/closed-form.yaml"), *settings, *FEW, *overrides])
-    units = select(config.units, build.target(config).info()).units
-    services = build.services(config, make(config, [unit.layer for unit in units]))
+    units = select(config.units, targets.target(config).info()).units
+    services = investigations.services(config, make(config, [unit.layer for unit in units]))
     count = 0
     for unit in units:
-        record = investigate(unit, load_task("description"), services, build.options(config))
+        record = investigate(unit, load_task("description"), services, investigations.options(config))
         named = {word.name for label in record.labels for word in find(label)}
         count += named == {name for slot in SMALL[unit.layer][unit.index].truth for name in slot}
     return count

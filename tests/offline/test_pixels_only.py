@@ -10,7 +10,7 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import datasets, investigations, targets
 from openmaia.cli.assembly.exemplars import make
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage, flatten
@@ -69,9 +69,9 @@ def shown(item: DatasetImage) -> EncodedImage:
 
 def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Config], tmp_path: Path):
     config = small("units=_conv_head=66")
-    target = build.target(config)
+    target = targets.target(config)
     units = select(config.units, target.info()).units
-    items = exemplar_images(config, build.library(config))
+    items = exemplar_images(config, datasets.image_dataset(config))
     (tmp_path / "scrambled").mkdir()
     other = scrambled(items, tmp_path / "scrambled")
     found = dissect(
@@ -86,8 +86,8 @@ def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Co
     store.claim({})
     store.write("_conv_head", found)
 
-    services = build.services(config, make(config, [unit.layer for unit in units]))
-    options, task = build.options(config), load_task("description")
+    services = investigations.services(config, make(config, [unit.layer for unit in units]))
+    options, task = investigations.options(config), load_task("description")
     plain = investigate(units[0], task, services, options)
     backbone = Scrambling(services.backbone)
     changed = dataclasses.replace(services, exemplars=store, backbone=backbone)

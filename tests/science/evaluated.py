@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import datasets
 from openmaia.cli.assembly.evaluation import evaluation_services
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
@@ -59,7 +59,7 @@ def _services(job: Job) -> EvaluationServices:
     settings = setting.config(job.config, overrides)
     services = setting.services(job.config, job.overrides)
     store = ExemplarStore.at(settings.paths.exemplars, settings.target.name, settings.exemplars.dataset)
-    dataset = build.library(settings)
+    dataset = datasets.image_dataset(settings)
     return evaluation_services(settings, services.generator, services.target, store=store, dataset=dataset)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import datasets, investigations
 from openmaia.core.images import EncodedImage, flatten
 from openmaia.core.units import Unit
 from openmaia.exemplars.compute import exemplar_images
@@ -42,7 +42,7 @@ class Answer:
 
 def investigated(job: Job) -> Answer:
     began = time.process_time()
-    options = build.options(setting.config(job.config, job.overrides))
+    options = investigations.options(setting.config(job.config, job.overrides))
     record = investigate(job.unit, load_task("description"), setting.services(job.config, job.overrides), options)
     spent = time.process_time() - began
     return Answer(unit=job.unit, labels=record.labels, images=_images(record), seconds=spent)
@@ -72,7 +72,7 @@ def _pictures(key: str) -> tuple[EncodedImage, ...]:
     config, *overrides = json.loads(key)
     settings = setting.config(config, tuple(overrides))
     found: list[EncodedImage] = []
-    for item in exemplar_images(settings, build.library(settings)):
+    for item in exemplar_images(settings, datasets.image_dataset(settings)):
         image = item.load()
         image.thumbnail((LARGEST, LARGEST))
         found.append(EncodedImage.of(np.asarray(flatten(image))))

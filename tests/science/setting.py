@@ -15,8 +15,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
-from openmaia.cli.assembly import exemplars
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import exemplars, investigations
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.selection import select
@@ -102,7 +101,7 @@ def ready(settings: Config, layers: Sequence[str]) -> None:
 def services(name: str, overrides: tuple[str, ...] = ()) -> Services:
     """Of this process; built once. Units of interest are those that the config names."""
     settings = config(name, overrides)
-    found = build.services(settings, exemplars.make(settings, []))
+    found = investigations.services(settings, exemplars.make(settings, []))
     units = select(settings.units, found.target.info()).units
     return replace(
         found,

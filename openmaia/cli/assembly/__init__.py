@@ -54,15 +54,15 @@ class ConfigAssembly:
 
     def dataset(self, config: "Config", say: Callable[[str], None] = lambda line: None) -> "ImageDataset":
         """Returns the image dataset of the config. The first call may download it; `say` receives messages."""
-        from openmaia.cli.assembly import hosts
+        from openmaia.cli.assembly import datasets
 
-        return hosts.library(config, say)
+        return datasets.image_dataset(config, say)
 
     def options(self, config: "Config") -> "InvestigationOptions":
         """Returns the limits and settings of the investigations of the config."""
-        from openmaia.cli.assembly import hosts
+        from openmaia.cli.assembly import investigations
 
-        return hosts.options(config)
+        return investigations.options(config)
 
     def evaluation(
         self,

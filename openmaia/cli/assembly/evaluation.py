@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.core.units import Unit
@@ -29,9 +29,9 @@ def in_process(config: Config) -> EvaluationServices:
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
-    dataset = build.library(config) if config.evaluate.pictures else None
+    dataset = datasets.image_dataset(config) if config.evaluate.pictures else None
     return evaluation_services(
-        config, build.host("test_generator", config), build.target(config), store=store, dataset=dataset
+        config, hosts.host("test_generator", config), targets.target(config), store=store, dataset=dataset
     )
 
 
@@ -80,7 +80,7 @@ def known_truths(config: Config) -> KnownTruths:
     if config.target.kind == "synthetic":
         from openmaia.models.targets.synthetic import units
 
-        listed = build.synthetic_units(config) or units.read(config.target.units)
+        listed = targets.synthetic_units(config) or units.read(config.target.units)
         return {
             Unit(target=name, layer=layer, index=index): units.slots(layer, concepts)
             for layer, several in listed.items()
@@ -108,7 +108,7 @@ def design(config: Config) -> EvaluationDesign:
         random=settings.n,
         detect=settings.detect,
         random_words=settings.random_words,
-        generator=build.generator_name(test_generator(config)),
+        generator=generators.generator_name(test_generator(config)),
     )
 
 
@@ -122,8 +122,8 @@ def language_model(config: Config, backbone: Backbone | None = None) -> Language
         return None
     settings = replace(config, backbone=writer)
     if backbone is None or writer is not config.backbone:
-        backbone = build.backbone(settings)
-    return LanguageModel(backbone, build.backbone_name(settings))
+        backbone = backbones.backbone(settings)
+    return LanguageModel(backbone, backbones.backbone_name(settings))
 
 
 def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:
@@ -202,7 +202,7 @@ def trainer(config: Config) -> "ClassifierTrainer":
     from openmaia.models.training import ClassifierTrainer, Recipe
 
     def network(weights: str) -> "Trainable":
-        built = build.network(config, weights)
+        built = targets.network(config, weights)
         return built.module, lambda pixels: built.preprocess.tensor(built.preprocess.view(pixels)[0])
 
     settings = config.spurious

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly import datasets, targets
 from openmaia.config.schema import Config
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_exemplars
@@ -12,14 +12,14 @@ from openmaia.exemplars.store import ExemplarStore
 def worker(
     config: Config,
     say: Callable[[str], None] = lambda line: None,
-    target: "hosts.ReadableTarget | None" = None,
+    target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarWorker:
     """Returns a worker that computes exemplars. Loads the target and the images if they are not given.
 
     See `make` for the arguments.
     """
-    return ExemplarWorker(config, target or hosts.target(config), dataset or hosts.library(config, say))
+    return ExemplarWorker(config, target or targets.target(config), dataset or datasets.image_dataset(config, say))
 
 
 def make(
@@ -27,7 +27,7 @@ def make(
     layers: Sequence[str],
     say: Callable[[str], None] = lambda line: None,
     progress: ProgressCallback = lambda done, total: None,
-    target: "hosts.ReadableTarget | None" = None,
+    target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarStore:
     """Computes exemplars where they are missing, and returns the store of exemplars.

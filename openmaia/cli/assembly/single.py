@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import exemplars, hosts
+from openmaia.cli.assembly import datasets, exemplars, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
@@ -72,7 +72,7 @@ def prepare(
     say: Callable[[str], None] = lambda line: None,
     progress: "ProgressCallback" = lambda done, total: None,
     *,
-    target: "hosts.ReadableTarget | None" = None,
+    target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
     backbone: Backbone | None = None,
 ) -> SingleUnit:
@@ -91,20 +91,20 @@ def prepare(
         UsageError: The specification does not name exactly one unit, or something that the config names is missing.
     """
     task = load_task(config.task.name)
-    target = target or hosts.target(config)
+    target = target or targets.target(config)
     info = target.info()
     unit = one_unit(spec, info, task.scope)
     if info.preprocessing:
         say(f"preprocessing of {info.name}: {info.preprocessing}")
-    dataset = dataset or hosts.library(config, say)
+    dataset = dataset or datasets.image_dataset(config, say)
     layers = list(info.layers) if unit.scope is Scope.NETWORK else [unit.layer]
     store = exemplars.make(config, layers, say, progress, target, dataset)
     return SingleUnit(
         config=config,
         unit=unit,
         task=task,
-        services=hosts.services(config, store, measured=target, agent=backbone),
-        options=replace(hosts.options(config), preprocessing=info.preprocessing),
+        services=investigations.services(config, store, measured=target, agent=backbone),
+        options=replace(investigations.options(config), preprocessing=info.preprocessing),
         store=store,
         dataset=dataset,
     )

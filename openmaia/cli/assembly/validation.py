@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly import investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
@@ -17,7 +17,7 @@ def validate(config: Config) -> None:
         UsageError: The task, a file, a function, a layer or a unit that the config names does not exist.
     """
     _check_files(config)
-    hosts.user_tools(config.tools)
+    investigations.user_tools(config.tools)
     validate_units(config)
 
 
@@ -49,11 +49,11 @@ def target_outline(config: Config) -> TargetInfo | None:
         case "synthetic":
             from openmaia.models.targets.synthetic import units
 
-            listed = hosts.synthetic_units(config) or units.read(target.units)
+            listed = targets.synthetic_units(config) or units.read(target.units)
             counts = {mode: len(concepts) for mode, concepts in listed.items()}
             return TargetInfo(name=target.name, layers=counts, digest="", input_size=(0, 0))
         case _:
-            return hosts.target(config).info()
+            return targets.target(config).info()
 
 
 def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
@@ -71,7 +71,7 @@ def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
     from openmaia.models.targets.survey import survey
 
     _check_network(config)
-    found = survey(skeleton(config.target.network) or hosts.network(config, config.target.weights))
+    found = survey(skeleton(config.target.network) or targets.network(config, config.target.weights))
     return dict(found.units), dict(found.unusable)
 
 

@@ -69,7 +69,7 @@ def investigate(
     """
     from openmaia.agent.loop import investigate_and_publish
     from openmaia.agent.tasks.task import load as load_task
-    from openmaia.cli.assembly import hosts
+    from openmaia.cli.assembly import targets
     from openmaia.cli.assembly.single import one_unit, prepare
     from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.conversation import ConversationView
@@ -82,7 +82,7 @@ def investigate(
     settings = load([*config, f"units={unit}"])
     validate(settings)
     say("loading the network")
-    target = hosts.target(settings)
+    target = targets.target(settings)
     chosen = one_unit(unit, target.info(), load_task(settings.task.name).scope)
     settings.name = safe(f"{settings.name}-{str(chosen).partition('/')[2].replace('/', '-') or 'network'}")
     record_run = Run.create(settings)
@@ -132,8 +132,8 @@ def exemplars(
     from openmaia.config.loading import load
 
     settings = load(config)
-    from openmaia.cli.assembly.hosts import synthetic_units
     from openmaia.cli.assembly.sweeps import compute_exemplars
+    from openmaia.cli.assembly.targets import synthetic_units
     from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_exemplars

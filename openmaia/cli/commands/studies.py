@@ -28,7 +28,7 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
 
     Example: openmaia ablate configs/demo.yaml --sets full,exemplars-only
     """
-    from openmaia.cli.assembly.hosts import generator_name
+    from openmaia.cli.assembly.generators import generator_name
     from openmaia.cli.assembly.sweeps import run_ablation
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.scores import show_ablation
@@ -158,7 +158,7 @@ def spurious(config: ConfigSources) -> None:
     from openmaia.apps.spurious.page import write
     from openmaia.apps.spurious.study import StudyServices, conduct
     from openmaia.apps.spurious.table import table
-    from openmaia.cli.assembly import hosts
+    from openmaia.cli.assembly import backbones, generators, targets
     from openmaia.cli.assembly.evaluation import trainer
     from openmaia.cli.assembly.sweeps import run_sweeps
     from openmaia.cli.terminal.applications import show_spurious
@@ -178,18 +178,18 @@ def spurious(config: ConfigSources) -> None:
         root = Path(study.folder).expanduser()
         if not study.folder:
             root = folder(settings)
-            draw(Files(str(root)), study, hosts.generator(settings), partial(terminal.progress, "drawing"))
+            draw(Files(str(root)), study, generators.generator(settings), partial(terminal.progress, "drawing"))
         services = StudyServices(
             trainer=trainer(settings),
             investigate=investigate,
-            target=hosts.target,
-            generator=lambda: hosts.generator(settings),
+            target=targets.target,
+            generator=lambda: generators.generator(settings),
             progress=terminal.progress,
         )
         results = [conduct(settings, root, seed, services) for seed in range(study.seeds)]
         rows = table(results, study.units)
     files = Files(f"{settings.paths.runs}/{settings.name}")
-    page = write(files, settings, rows, results, hosts.backbone_name(settings))
+    page = write(files, settings, rows, results, backbones.backbone_name(settings))
     show_spurious(rows)
     print(f"report: {page}")
     if failed := sum(len(result.verdicts.failed) for result in results):

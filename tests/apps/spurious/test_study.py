@@ -12,7 +12,7 @@ from openmaia.agent.loop import investigate_and_publish
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.apps.spurious import layout
 from openmaia.apps.spurious.study import StudyResult, StudyServices, conduct
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import generators, investigations, targets
 from openmaia.cli.assembly.evaluation import trainer
 from openmaia.cli.assembly.exemplars import make
 from openmaia.config.loading import load
@@ -42,8 +42,8 @@ class Study:
         self.services = StudyServices(
             trainer=trainer(self.config),
             investigate=self.investigate,
-            target=build.target,
-            generator=lambda: build.generator(self.config),
+            target=targets.target,
+            generator=lambda: generators.generator(self.config),
         )
 
     def conduct(self) -> StudyResult:
@@ -53,12 +53,16 @@ class Study:
         """Hides the data set while the agents work."""
         away = self.tree.rename(self.tree.with_name("away"))
         run = Run.create(config)
-        target = build.target(config)
+        target = targets.target(config)
         run.set_plan(select(config.units, target.info()).units, 1)
         store = make(config, config.target.layers)
         for investigation in run.pending():
             investigate_and_publish(
-                investigation, load_task(config.task.name), build.services(config, store), build.options(config), run
+                investigation,
+                load_task(config.task.name),
+                investigations.services(config, store),
+                investigations.options(config),
+                run,
             )
         away.rename(self.tree)
         return run

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ray
 
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import targets
 from openmaia.config.loading import load
 from openmaia.config.machine import PoolConfig
 from openmaia.config.schema import Config
@@ -53,7 +53,7 @@ RED, GREEN, BLUE = plain(255, 0, 0), plain(0, 255, 0), plain(0, 0, 255)
 
 
 def test_a_request_that_kills_its_replica_fails_alone(served: Pools):
-    expected = build.target(config()).probe(GREYS)
+    expected = targets.target(config()).probe(GREYS)
     with ThreadPoolExecutor(8) as callers:
         answers = [callers.submit(served.target("test").probe, [probe]) for probe in GREYS]
         deadly = callers.submit(served.target("test").probe, [RED])
@@ -74,7 +74,7 @@ def test_an_exception_in_the_host_is_the_callers_alone(served: Pools):
 
 
 def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_cluster: None):
-    expected = [answer.value for answer in build.target(config()).probe(GREYS)]
+    expected = [answer.value for answer in targets.target(config()).probe(GREYS)]
     with pools(config("pools.target.deadline=12", "pools.target.min_replicas=1")) as made:
         target = made.target("test")
         target.info()
@@ -88,7 +88,7 @@ def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_clust
 
 
 def test_a_dispatcher_that_is_killed_comes_back_and_everybody_is_answered(served: Pools):
-    expected = [answer.value for answer in build.target(config()).probe(GREYS)]
+    expected = [answer.value for answer in targets.target(config()).probe(GREYS)]
     target = served.target("test")
     target.info()
     with ThreadPoolExecutor(8) as callers:
@@ -126,7 +126,7 @@ def test_a_service_that_cannot_be_built_names_the_users_mistake(ray_cluster: Non
 
 
 def test_answers_come_in_the_order_of_the_requests(served: Pools):
-    expected = [answer.value for answer in build.target(config()).probe(GREYS)]
+    expected = [answer.value for answer in targets.target(config()).probe(GREYS)]
     assert len(set(expected)) > 20
     assert [answer.value for answer in served.target("test").probe(GREYS)] == expected
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from openmaia.cli.assembly import hosts
+from openmaia.cli.assembly import generators
 from openmaia.config.loading import load
 from openmaia.config.models import ImagesApiConfig
 from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
@@ -247,8 +247,8 @@ def test_the_shipped_config_makes_both_services(server: tuple[Server, str]):
     handler, address = server
     overrides = [f"{role}.api.base_url={address}" for role in ("generator", "editor")]
     given = load([str(CONFIG), "name=x", "units=all", "target.name=t", "target.kind=closed_form", *overrides])
-    [made] = hosts.generator(given).generate(prompts("a cat"))
-    hosts.editor(given).edit([Edit(image=made.image, instruction="add a hat", seed=1)])
+    [made] = generators.generator(given).generate(prompts("a cat"))
+    generators.editor(given).edit([Edit(image=made.image, instruction="add a hat", seed=1)])
     assert [asked["path"] for asked in handler.asked] == ["/v1/images/generations", "/v1/images/edits"]
     assert made.image.pixels.shape == (512, 512, 3)
 

