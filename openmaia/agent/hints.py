@@ -57,9 +57,10 @@ HINTS = (
 
 
 def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """Returns whether the experiment of a turn repeats an earlier one, with the same output except for ids of images.
+    """Returns whether an experiment has the code and the output of an earlier one, apart from the ids of images.
 
-    One that generates images measures new ones, and one that did not end well may be worth another try.
+    Experiments that generate or edit images do not count, because they measure new images. Experiments that did not end
+    normally do not count either, because another try may succeed.
     """
     if not turn.code or turn.status != "ok" or any(call.name in WRITTEN for call in turn.calls):
         return False

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A config, and the objects of the caller that take the place of what it names. None: the config names it."""
+    """A config, and objects of the caller that replace what the config names. A field is None if it replaces nothing."""
 
     config: Config
     spec: str

@@ -51,7 +51,7 @@ class UnitResult:
 
     @property
     def verdict(self) -> "UnitVerdict":
-        """Whether the description holds, and why. Of one unit alone there are no other descriptions to compare with."""
+        """Whether the description holds, and why. It is not compared with descriptions of other units."""
         from openmaia.evaluation.verdict import judge
 
         return judge(self.record.stop.value, self.scores, self.record.cause)

@@ -26,7 +26,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def end_on_signals() -> None:
-    """Installs the signal handlers. Call it once, in the main thread of a command."""
+    """Lets the signals of SIGNALS end this process. Call it once, in the main thread of a command."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     # The interpreter writes to this pipe when a signal arrives, even while the main thread is inside a library.

@@ -76,11 +76,11 @@ class Chat:
     seed: int
     max_tokens: int
     answer: AnswerFormat | None = None
-    """The format of answers if the reply is a turn of an investigation, otherwise None."""
+    """The format of answers if a turn of an investigation is requested, otherwise None."""
 
     @property
     def is_turn(self) -> bool:
-        """Whether the reply is a turn of an investigation.
+        """Whether a turn of an investigation is requested, and not the answer to an isolated question.
 
         A turn ends with its first experiment (a block of code that calls tools). Text after that is cut off.
         """

@@ -2,13 +2,15 @@
 
 
 def printable(text: str, *, keep: str = "", replacement: str = " ") -> str:
-    """Replaces the characters that act and are not seen: control characters (ANSI and OSC sequences begin with one),
-    overrides of the writing direction, zero-width characters, and lone surrogates.
+    """Replaces the characters that are invisible but have an effect.
+
+    These are control characters (ANSI and OSC sequences begin with one), overrides of the writing direction, zero-width
+    characters, and lone surrogates.
 
     Args:
         text: Any text.
         keep: Characters that are kept although they are not printable, such as "\\n".
-        replacement: What stands for each replaced character.
+        replacement: The text that replaces each of these characters.
     """
     if text.isprintable():
         return text
@@ -16,6 +18,6 @@ def printable(text: str, *, keep: str = "", replacement: str = " ") -> str:
 
 
 def first_line(text: str, limit: int = 1000) -> str:
-    """Returns the first line of a text, cut to `limit` characters and without characters that act."""
+    """Returns the first line of a text as `printable` text, cut to `limit` characters."""
     line, *_ = text.strip().splitlines() or [""]
     return printable(line if len(line) <= limit else f"{line[:limit]}…")

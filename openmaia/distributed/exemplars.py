@@ -67,7 +67,7 @@ class ExemplarTeam:
         return self._lead("info")
 
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
-        """Computes the exemplars of those of the layers that the store lacks, and returns the store."""
+        """Computes the exemplars that the store lacks for these layers, and returns the store."""
         missing: list[str] = self._lead("missing", layers)
         if missing:
             self._compute(missing, progress)

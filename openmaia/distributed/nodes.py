@@ -62,9 +62,9 @@ def run_on(
 
     Args:
         nodes: The nodes, as `ray.nodes` describes them.
-        function: The function. It needs no CPUs of Ray's.
+        function: The function. It reserves no CPUs.
         arguments: Returns the arguments of the function for a node.
-        seconds: Time until the results are given up.
+        seconds: Longest wait for all results.
 
     Yields:
         (node, result, problem) in the order of the nodes. `problem` says why there is no result; empty if there is one.

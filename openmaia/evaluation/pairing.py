@@ -34,7 +34,7 @@ def write_paired(
     """Writes the prompts of the claims of several methods about one unit.
 
     Args:
-        claims: The claims. A claim that says nothing gets no prompts and leads to none.
+        claims: The claims. An abstention gets no prompts, and adds none to those of the other claims.
         model: Writes and rates the prompts.
         run_seed: The seed of the run.
         explored: Folded prompts that must not be used.
@@ -72,9 +72,9 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
 
 
 def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
-    """Returns the positions of the n highest and of the n lowest ratings. Of equal ratings, the earlier position is chosen.
+    """Returns the positions of the n highest and of the n lowest ratings, which have no position in common.
 
-    The two have no position in common: of fewer than 2 n ratings, the lower ones are halved.
+    If there are fewer than 2 n ratings, n is half their number. Of equal ratings, the earlier position is chosen.
     """
     n = min(n, len(ratings) // 2)
     most = heapq.nlargest(n, range(len(ratings)), key=lambda position: ratings[position])

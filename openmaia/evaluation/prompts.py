@@ -65,7 +65,7 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words that it can write prompts about, of which descriptions of random words are made."""
+        """Words about which it can write prompts. Control descriptions are drawn from them at random."""
         ...
 
     def write(

@@ -94,7 +94,7 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
 
 
 def check_version(header: dict[str, Any]) -> None:
-    """Raises StoreError if a header is that of a trial or an evaluation of another version."""
+    """Raises StoreError if the header of a trial or an evaluation has another version than this program writes."""
     if header.get("version") != VERSION:
         raise StoreError(
             f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "

@@ -185,7 +185,7 @@ class ExemplarStore:
         self.files.write(f"{safe(layer)}.units.parquet", data)
 
     def read(self, unit: Unit) -> UnitExemplars:
-        """Returns the exemplars of a unit. Little more than its own rows and images is read from a local disk.
+        """Returns the exemplars of a unit. From a local disk, hardly more is read than the unit's own rows and images.
 
         Raises:
             StoreError: The unit has no exemplars, or a file is damaged or has another version.

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 
 def image_model(service: Mapping[str, Any]) -> str:
-    """Returns the name of a generator or an editor, and whether its images cannot be reproduced.
+    """Returns the name of a generator or an editor, with a remark if its images cannot be reproduced.
 
     Args:
         service: The section `generator` or `editor` of a config.

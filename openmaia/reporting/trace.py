@@ -44,7 +44,7 @@ def _events(record: Record, number: int, processes: dict[str, int]) -> Iterator[
 
 
 def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
-    """Yields the slices of one investigation. A thread shows what it did, the next one how long services made it wait.
+    """Yields the slices of one investigation on two threads: its work, and its waiting times for services.
 
     Threads and processes are rows of the timeline, not those of the operating system.
 

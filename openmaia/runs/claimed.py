@@ -19,7 +19,7 @@ CLAIMS = "claims"
 
 
 def claim_runs(run: Run) -> list[Run]:
-    """Returns the run directories of the other methods whose descriptions were given for a run, sorted by name."""
+    """Returns the run directories that hold the descriptions of other methods for a run's units, sorted by name."""
     found = [Run(Files(f"{run.files.root.rstrip('/')}/{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
     return [each for each in found if each.files.exists("config.yaml")]
 
@@ -53,7 +53,7 @@ def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
     """Stores the descriptions of a method, and returns its run directory.
 
     Args:
-        run: The run whose test the descriptions get.
+        run: The run with whose settings and control images the descriptions are tested.
         method: The name of the method.
         records: A record for each unit.
 

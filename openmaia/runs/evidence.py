@@ -150,7 +150,7 @@ class Confirmation:
 
 
 def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
-    """Converts the value to JSON types, without images. Returns None for None."""
+    """Converts evidence or a confirmation to JSON types, without images. Returns None for None."""
     if value is None:
         return None
     if isinstance(value, Confirmation):

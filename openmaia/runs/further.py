@@ -9,7 +9,13 @@ from openmaia.runs.run import TESTED, Run
 
 
 def further_evaluation(run: Run, name: str) -> Run:
-    """Returns the further evaluation of a run that has a name. It need not exist.
+    """Returns the directory for a further evaluation of a run, one with other settings than the run's config.
+
+    The directory need not exist.
+
+    Args:
+        run: The run.
+        name: The name of the further evaluation.
 
     Raises:
         UsageError: The name cannot be the name of a folder, or the run is a further evaluation itself.

@@ -17,7 +17,7 @@ class Journal(Protocol):
         ...
 
     def damage(self, readable: int) -> str:
-        """Returns a remark if more turns are stored than these, which can be read; empty otherwise."""
+        """Returns a message if not all stored turns could be read, otherwise an empty text. `readable` counts those read."""
         ...
 
     def append(self, turn: Turn) -> None:
@@ -71,7 +71,7 @@ class FolderJournal:
         return list(hydrated(turns))
 
     def damage(self, readable: int) -> str:
-        """Returns a remark if more turns are stored than these, which can be read; empty otherwise."""
+        """Returns a message if not all stored turns could be read, otherwise an empty text. `readable` counts those read."""
         if readable == len(self.files.names(self.folder)):
             return ""
         return f"turn {readable + 1} of the journal was damaged or missing: it and what followed were repeated"

@@ -149,7 +149,7 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
 
 
 def check_version(header: dict[str, Any]) -> None:
-    """Raises StoreError if a header is that of a record or a turn of another version."""
+    """Raises StoreError if the header of a record or a turn has another version than this program writes."""
     if header.get("version") != VERSION:
         raise StoreError(f"a record has version {header.get('version')}; this OpenMAIA reads version {VERSION}")
 

@@ -36,7 +36,7 @@ class RunResults:
 
     @property
     def investigations(self) -> Files:
-        """The directory that holds plan, records, journals and failures. It is another one for a further evaluation."""
+        """The directory that holds plan, records, journals and failures. A further evaluation uses that of its run."""
         return self.source or self.files
 
     @property
@@ -95,8 +95,8 @@ class RunResults:
             investigations: The investigations; None for all. Those without an evaluation, or with a damaged one, are left out.
 
         Returns:
-            The stored scores of each evaluation, and from SIGNIFICANCE its `p` and `q`, which are missing before all
-            trials of the run are scored.
+            The stored scores of each evaluation, with the p-values `p` and `q` of `significance`. These are missing until
+            all trials of the run are scored.
         """
         chosen = sorted(self.evaluated()) if investigations is None else list(investigations)
         significance = self.significance()

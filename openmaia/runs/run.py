@@ -162,9 +162,12 @@ class Run(RunResults):
             self.journal(investigation).clear()
 
     def add(self, record: Record) -> InvestigationId:
-        """Writes a record that the plan need not contain, as the next replicate of its unit. Replaces no record.
+        """Adds a record as the next replicate of its unit, and extends the plan by it. No record is replaced.
 
-        The plan becomes that of all records and of what was planned before.
+        Records that the plan lacks are added to it as well.
+
+        Returns:
+            The id under which the record was added.
         """
         with self._adding():
             done = self.done()

@@ -48,7 +48,7 @@ Step = tuple[int, int, int, int]
 
 
 def program(machine: str, *, forks: bool) -> bytes:
-    """Returns the filter as a BPF program.
+    """Returns the seccomp filter of system calls as a BPF program.
 
     Args:
         machine: One of MACHINES.

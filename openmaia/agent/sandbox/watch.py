@@ -31,7 +31,7 @@ def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | Non
 
 
 def lingers(pid: int) -> bool:
-    """Returns whether the child has other threads or processes than its main thread."""
+    """Returns whether the child has threads besides its main thread, or processes of its own."""
     return _count(f"/proc/{pid}/task") > 1 or len(family(pid)) > 1
 
 

@@ -139,13 +139,15 @@ class Task:
         )
 
     def has_example(self, prompt: str, *, is_whole: bool = True) -> bool:
-        """Returns whether a prompt of at least three words is a prompt of the example, or the beginning of one.
+        """Returns whether the agent copied a prompt from the worked example in its instructions.
 
-        Small models copy the example, and would take their answer from it.
+        Small models copy the example, and would take their answer from it. A prompt counts as copied if it has at least
+        three words and is a prompt of the example or the beginning of one. Nothing is copied if the instructions do not
+        contain the example.
 
         Args:
             prompt: A prompt that the agent wrote.
-            is_whole: As for `instructions`, which leave the example out otherwise, as does a task without a place for it.
+            is_whole: Whether the agent can call every tool. If not, `instructions` leaves out the example.
         """
         is_shown = is_whole and "{example}" in self.system
         return is_shown and len(prompt.split()) >= 3 and f'"{prompt}' in self.example

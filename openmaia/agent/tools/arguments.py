@@ -26,21 +26,29 @@ def brief(value: Any) -> str:
 
 
 def list_of(values: Any) -> list[Any]:
-    """Returns the value, which must be a list."""
+    """Returns the value if it is a list. Raises ToolError otherwise."""
     if not isinstance(values, list):
         raise ToolError(f"expected a list, not {type(values).__name__}")
     return cast(list[Any], values)
 
 
 def named_values(values: Any) -> dict[str, Any]:
-    """Returns the value, which must be a dict of keyword arguments."""
+    """Returns the value if it is a dict of keyword arguments. Raises ToolError otherwise."""
     if not isinstance(values, dict):
         raise ToolError(f"expected arguments by name, not {type(values).__name__}")
     return cast(dict[str, Any], values)
 
 
 def texts(values: list[Any], tool: str) -> list[str]:
-    """Returns a list of at least one text, each of 1 to MAX_TEXT characters. The error message names the `tool`."""
+    """Returns the texts of a list.
+
+    Args:
+        values: The list.
+        tool: The name of the tool, for messages.
+
+    Raises:
+        ToolError: The list is empty, or an item is not a text as `text` requires, or holds a placeholder for a text.
+    """
     if not values:
         raise ToolError(f"{tool}: an empty list; give at least one text")
     given = [text(value) for value in values]
@@ -51,7 +59,7 @@ def texts(values: list[Any], tool: str) -> list[str]:
 
 
 def text(value: Any) -> str:
-    """Returns the value, which must be a text of 1 to MAX_TEXT characters that is not blank."""
+    """Returns the value if it is a text of 1 to MAX_TEXT characters that is not blank. Raises ToolError otherwise."""
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
         raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {brief(value)}")
     return value
@@ -74,7 +82,7 @@ def hypotheses(given: Any, count: int) -> list[str]:
 
 
 def view(name: Any) -> str:
-    """Returns the name of a rendering: `original`, `masked`, or an empty string for the default."""
+    """Returns the value if it is `original`, `masked`, or empty (the default rendering). Raises ToolError otherwise."""
     if name not in ("", "original", "masked"):
         raise ToolError(f"view {brief(name)}; expected original or masked")
     return name

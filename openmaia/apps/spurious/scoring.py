@@ -61,15 +61,15 @@ def unbalanced(
     agent: Sequence[int],
     probe: Sequence[int],
 ) -> dict[str, SelectionScore]:
-    """Returns the rows of the table for which units are chosen without images in which class and place are independent.
+    """Returns the rows of the table whose units are chosen without balanced images, by the names in ROWS.
 
-    The result has a score for each way to choose units, by the names in ROWS. A row without units is left out.
+    In balanced images class and place are independent. A row without units is left out.
 
     Args:
         settings: The settings of the study.
         validation: The images on which the rows are fitted.
         test: The images on which they are scored.
-        units: The units that l1 selected.
+        units: The units that the L1-regularised logistic regression selected.
         agent: The units that the agent found selective.
         probe: The units that the factorial probe found selective.
     """

@@ -60,12 +60,13 @@ def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tol
 
 
 def with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
-    """Fits a model of `count` units with the strongest l1 at which at least so many units have a weight (solver saga).
+    """Fits an L1-regularised model of exactly `count` units (solver saga).
 
-    If more units have a weight, only those with the largest weights keep it.
+    The regularisation is the strongest that leaves at least `count` units with a weight other than 0. If it leaves more,
+    only those with the largest weights keep them.
 
     Raises:
-        UsageError: At no strength that was tried so many units have a weight.
+        UsageError: No regularisation that was tried leaves so many units with a weight.
     """
     path = _RegularisationPath(features, labels, tolerance)
     below = strength = path.first
@@ -97,9 +98,9 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
 def tuned(
     features: FeatureArray, labels: ClassLabels, splits: int, tolerance: float, rng: np.random.Generator
 ) -> SparseModel:
-    """Fits a model with l1, whose strength is the best of ten by the mean accuracy on held-out halves of the images.
+    """Fits an L1-regularised model with the best of ten strengths by mean accuracy on held-out halves of the images.
 
-    Ties are resolved in favour of stronger l1.
+    Of equally good strengths, the strongest regularisation is chosen.
 
     Args:
         features: The standardised features.

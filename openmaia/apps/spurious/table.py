@@ -113,7 +113,12 @@ class SpuriousTable:
 
 
 def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
-    """Computes the table from the results of all classifiers. `units` is the number of units that l1 selected."""
+    """Computes the table from the results of all classifiers.
+
+    Args:
+        results: The results of the study for each classifier.
+        units: The number of units in the row `l1`, which an L1-regularised logistic regression selects.
+    """
     rows = tuple(_row(name, results, units) for name in ROWS)
     by_name = {row.name: row.by_seed for row in rows}
     differences: dict[str, SeedEstimate] = {}

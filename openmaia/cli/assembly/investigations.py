@@ -89,10 +89,10 @@ def options(config: Config) -> InvestigationOptions:
 
 
 def output_bytes(config: Config) -> int:
-    """Returns how many bytes of text an experiment may print, and as many it may display.
+    """Returns the largest number of bytes of text that an experiment may print. It may display as many.
 
-    With a language model, both together take at most about the share TURN_SHARE of its context, so that one turn cannot push
-    the others out.
+    If the backbone is a language model, both together fill at most about the share TURN_SHARE of its context, so that one
+    turn cannot displace the others.
     """
     if config.backbone.kind not in SERVED:
         return config.sandbox.output_bytes

@@ -66,7 +66,10 @@ def show_supported(run: Run, scores: PooledScores) -> None:
 
 
 def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
-    """Prints how the labels of runs match what their units are known to respond to. Nothing if that is not known."""
+    """Prints how the labels of runs match what their units are known to respond to.
+
+    Prints nothing if it is not known what any unit responds to.
+    """
     cells = [
         (
             name,

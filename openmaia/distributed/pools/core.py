@@ -86,10 +86,10 @@ class PoolCore:
 
         Raises:
             UsageError: If no replica of the pool can be loaded.
-            ServiceError: If `leave` was called for the caller before. A process on a node that was cut off may ask
-                when the network is back, although its work has been given to another process meanwhile. It would not
-                live to release the lease.
+            ServiceError: If `leave` was called for the caller before.
         """
+        # A process on a node that was cut off may call this when the network is back, although its work has been given
+        # to another process meanwhile. It ends before it could release a lease.
         self._refuse_if_broken()
         if caller in self._ended:
             raise ServiceError(f"{caller} has been given up, and gets no lease")

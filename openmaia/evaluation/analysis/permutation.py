@@ -28,7 +28,7 @@ NORMAL_MAD = 1.4826
 
 
 def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating]) -> FloatArray:
-    """Returns T of all units for one description.
+    """Returns the test statistic T, an AUC, of all units for one description.
 
     Args:
         positive: Responses to its positive images, (n, units).
@@ -48,7 +48,7 @@ def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectTable:
-    """T of the tested units of one layer for all descriptions of the layer."""
+    """The test statistic T, an AUC, of the tested units of a layer for all descriptions of the layer."""
 
     values: FloatArray
     """(units, descriptions)"""

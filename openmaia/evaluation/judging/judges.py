@@ -98,7 +98,7 @@ class BoxMasker(Protocol):
 
 
 class DetectorJudge:
-    """Asks an open-vocabulary detector: an image shows a label if there is a box for it. No verdict is None."""
+    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. It never abstains."""
 
     def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
         """Combines a detector and a segmenter; images are resized to squares of `size` pixels for both."""

@@ -92,11 +92,11 @@ def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
     """Returns the description of a failed request. The result does not refer to the exception, which may hold the key.
 
     Args:
-        sdk: The client library, the module `openai` or `anthropic`. In a header of the request it counts its retries.
+        sdk: The client library: the module `openai` or `anthropic`.
         error: Its exception: APIStatusError, APITimeoutError or APIConnectionError.
         timeout: The time limit of the request in seconds, for messages.
     """
-    tries = int(error.request.headers.get("x-stainless-retry-count", "0")) + 1
+    tries = int(error.request.headers.get("x-stainless-retry-count", "0")) + 1  # both libraries set this header
     if isinstance(error, sdk.APIStatusError):
         wait = error.response.headers.get("retry-after", "")
         return Failure(status=error.status_code, body=error.response.text, tries=tries, wait=wait)

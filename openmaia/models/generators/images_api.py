@@ -160,7 +160,7 @@ class ApiGenerator:
         self._api, self._size = ImagesApi(config, "generator"), size
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns an image for each request. That of a refused prompt is grey, and all of the prompt is missing in it.
+        """Returns an image for each request. It is grey, with REFUSED as missing term, if the server refuses the prompt.
 
         Raises:
             ServiceError: The server failed for good. See `ImagesApi.draw`.
@@ -184,7 +184,9 @@ class ApiEditor:
         self._api = ImagesApi(config, "editor")
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Returns an edited image for each request. For a refused instruction it is the original, and all is missing.
+        """Returns an edited image for each request.
+
+        If the server refuses an instruction, it is the original with REFUSED as missing term.
 
         Raises:
             ServiceError: The server failed for good. See `ImagesApi.draw`.

@@ -124,5 +124,5 @@ def is_model(value: object) -> bool:
 
 
 def is_known(preprocess: Preprocessing) -> bool:
-    """Returns whether the description of a preprocessing says all that it does."""
+    """Returns whether every step of a preprocessing is known, and not only the name of the function that does it."""
     return isinstance(preprocess, Preprocess)

@@ -169,8 +169,8 @@ class GivenPreprocess:
             network: The network, for messages.
 
         Raises:
-            UsageError: The size or the normalisation is not given. Nothing is assumed, because a network that gets
-                inputs of another kind than in its training has other units.
+            UsageError: The size or the normalisation is not given. There is no default, because a network responds
+                differently to inputs that are normalised otherwise than in its training.
         """
         if not (self.size and self.mean and self.std):
             raise UsageError(

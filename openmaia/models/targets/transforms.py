@@ -39,7 +39,7 @@ image to whole pixels, which shifts a texture by up to one pixel of the input.""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPreprocess:
-    """A transform that is called as it is. Masks assume that the input shows the whole image."""
+    """Calls a transform whose steps are not known. Masks assume that the input shows the whole image."""
 
     transform: Transform
     size: tuple[int, int]
@@ -59,7 +59,9 @@ class TransformPreprocess:
 
 
 def from_transform(transform: Transform) -> Preprocessing:
-    """Returns the preprocessing that a transform does.
+    """Converts a transform of the user to a preprocessing.
+
+    It is a `Preprocess` if that gives the same inputs on test images, and otherwise a `TransformPreprocess`.
 
     Raises:
         UsageError: The transform fails, returns something else than a float tensor of shape (channels, height, width),

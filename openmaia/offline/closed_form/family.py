@@ -46,11 +46,11 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
 
 
 def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
-    """Returns the units of one mode of a set, in the order of their hashes.
+    """Returns the units of a family that have the given mode, in the order of their hashes.
 
     Args:
-        family: The set.
-        mode: The mode.
+        family: The family.
+        mode: How the concepts of a unit are combined.
         counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None: COUNTS.
     """
     chosen: list[ClosedForm] = []

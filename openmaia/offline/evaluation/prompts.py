@@ -44,8 +44,10 @@ class RulePromptWriter:
     ) -> list[StimulusPrompt]:
         """Returns n positive prompts, then the n neutral prompts that match them.
 
-        There are fewer if the rules have no other prompts than those in `explored`, and UnansweredQuestion is raised if
-        they have none.
+        There are fewer if the rules yield too few prompts that are not in `explored`.
+
+        Raises:
+            UnansweredQuestion: The rules yield no such prompt.
         """
         pairs = write_pairs(claim.statements, n, run_seed, explored)
         if not pairs:

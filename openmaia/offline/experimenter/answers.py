@@ -82,8 +82,8 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
 def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
     """Removes a result for a property (colour, pattern, shape) if the images of a remaining object or scene show it.
 
-    The activation is then attributed to the object or scene. Its height is clearly greater than that of the property,
-    because otherwise `answer` would have removed the object or scene instead.
+    The activation is then attributed to the object or scene. This is safe because `answer` has removed objects and scenes
+    that do not excite the unit clearly more than their properties.
     """
     things = [r for r in results if _is_thing(r)]
     return [r for r in results if r in things or not any(_shows(thing, r, beside) for thing in things)]

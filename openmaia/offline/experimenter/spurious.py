@@ -56,7 +56,7 @@ UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.\
 
 
 def is_task(messages: Sequence[Message]) -> bool:
-    """Returns whether the messages contain the question of this task."""
+    """Returns whether the messages contain the question of the task `spurious`."""
     return any("[LABEL]: SELECTIVE or SPURIOUS" in message.text for message in messages[1:2])
 
 

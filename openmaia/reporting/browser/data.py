@@ -142,6 +142,11 @@ def _rounded(value: float | int | None) -> float | int | None:
 
 
 def call(function: str, text: str) -> bytes:
-    """Returns a script that calls a function of `openmaia` with a text, after the arguments that `function` may hold."""
+    """Returns a script that calls a JavaScript function of the object `openmaia`.
+
+    Args:
+        function: The name of the function, optionally with its first arguments, such as `receiveTexts(3, `.
+        text: The last argument.
+    """
     opening = function if "(" in function else f"{function}("
     return f"openmaia.{opening}{json.dumps(text)});\n".encode()

@@ -18,7 +18,7 @@ FOLDER = "papers/"
 def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
     """Returns papers.html, and each figure as SVG, CSV and LaTeX, by name. Only `openmaia figures` makes PNG.
 
-    The other methods whose claims were tested for a run stand beside it.
+    The runs of other methods whose claims were tested for a run follow it.
 
     Args:
         runs: The runs, each with its name in this report.

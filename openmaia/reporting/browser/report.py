@@ -26,7 +26,7 @@ SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "map.js", "index.js")
 
 
 class Report:
-    """The report of runs, as they are when it is made. The first run holds the pages of applications.
+    """The report of runs in the state at its construction. The first run holds the pages of applications.
 
     Args:
         runs: The runs. Raises ValueError if there are none.
@@ -74,7 +74,7 @@ class Report:
         return [*own, *several, ("papers.html", "Beside the papers"), *applications]
 
     def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
-        """Renders the first page. `summaries` replaces those of the report where a record could not be shown."""
+        """Renders the first page. `summaries`, if given, replace those of the report: they tell which pages failed."""
         shown = summaries or self.summaries
         several = len(shown) > 1
         pictures = PagePictures(INDEX_BYTES)

@@ -41,7 +41,7 @@ HEADERS = {
 
 
 class LiveSite:
-    """The files of a report that follows its runs: they are those of the runs as they are when they are asked for."""
+    """Makes the files of a report when they are requested, from the state of the runs at that time."""
 
     def __init__(self, runs: Sequence[Run]):
         self._runs = runs

@@ -19,7 +19,7 @@ SIDE = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarTile:
-    """An exemplar."""
+    """One image of a contact sheet: an exemplar, and the activation of the unit on it."""
 
     activation: float
     picture: Picture

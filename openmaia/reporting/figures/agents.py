@@ -81,7 +81,7 @@ def lengths_table(statistics: AgentStatistics) -> DataTable:
 
 
 def convergence_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table with a row for each turn of convergence, and one without turn for labels that are in no list."""
+    """Returns how many investigations converged in each turn. The last row, without a turn, counts those that did not."""
     rows = (*statistics.converged.items(), (None, statistics.unlisted))
     return DataTable(columns=("turn", "investigations"), rows=rows)
 

@@ -97,7 +97,7 @@ def truth(layer: str, concepts: Concepts) -> str:
 
 
 def slots(layer: str, concepts: Concepts) -> tuple[str, ...]:
-    """Returns what excites a unit with the given concepts: a text for each alternative, of which `or` units have two."""
+    """Returns a text for each alternative that excites a unit. Units of the mode `or` have an alternative per concept."""
     match layer:
         case "or":
             return concepts
