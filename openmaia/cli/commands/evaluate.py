@@ -1,4 +1,4 @@
-"""`openmaia evaluate`: the scores of descriptions, and forced choices by people or by a model."""
+"""`openmaia evaluate`: the scores of descriptions, claims of other methods, and the options of the forced choices."""
 
 import re
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmaia.cli.commands.choices import ask_model, score_files, write_page
 from openmaia.cli.commands.common import RepeatFlag, print_damage, repeat_damaged
 from openmaia.core.errors import UsageError
 
@@ -129,6 +130,7 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
 
 def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str] = ()) -> None:
     from openmaia.cli.assembly.evaluation import in_process
+    from openmaia.reporting.browser.report import named
     from openmaia.runs.run import Run
 
     given = [Run.open(path) for path in paths]
@@ -147,7 +149,7 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: boo
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
         _score_run(run, settings, services or in_process(settings))
-    opened = _named([run for run, _ in evaluated])
+    opened = list(named([run for run, _ in evaluated]))
     _show_together(opened, bool(claims))
     damaged = [run for run, _ in opened if print_damage(run)]
     if damaged:
@@ -174,7 +176,8 @@ def _show_together(opened: "Sequence[tuple[Run, str]]", methods: bool) -> None:
     resamples = min(run.config()["evaluate"]["bootstrap"] for run, _ in opened)
     if methods:
         show_methods(opened, resamples)
-    show_comparison(compare_runs(opened, resamples))
+    else:
+        show_comparison(compare_runs(opened, resamples))
 
 
 def _measure_together(
@@ -228,123 +231,3 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     show_truth([(run, run.name)])
     if run.source is not None:
         print(f"evaluation: {run.files.root}")
-
-
-def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
-    """Writes an HTML page on which people choose between two labels for each unit (two-alternative forced choice).
-
-    The answer key, which says where each label comes from, is written into the directory of the first run.
-
-    Args:
-        runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
-            of other units.
-        page: The file to write.
-        truth: A table of true labels, or an imported labels.jsonl. People compare with these labels, and not with exemplars.
-
-    Raises:
-        UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
-    """
-    from openmaia.evaluation.choice.page import render_page
-    from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
-
-    if page.exists():
-        raise UsageError(f"{page} exists, and people may be answering it; give another name for the page")
-    opened = _opened(runs)
-    pairs = choice_pairs(opened, _truths(opened, truth))
-    questions, key = make_blind(pairs)
-    key_path = write_key(opened[0][0], key)
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_bytes(render_page(questions, key.name))
-    except OSError as error:
-        raise UsageError(f"{page} cannot be written ({error.strerror}); give another place for the page") from error
-    print(f"{len(pairs.pairs)} units, {len(questions)} questions: {page}\nits key, not to be handed out: {key_path}")
-    for reason, count in pairs.left_out.items():
-        print(f"left out: {count} {reason}")
-
-
-def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
-    """Reads the answers that people gave on one page of `write_page`, and prints how often each method was preferred.
-
-    Args:
-        runs: Run directories. The first one holds the answer key of the page.
-        paths: The files that the page saved, one per person.
-
-    Raises:
-        UsageError: A file cannot be read, or the answers belong to different pages or to a page of another run.
-    """
-    from openmaia.cli.terminal.scores import show_choice
-    from openmaia.evaluation.choice.answers import read_answers, score_answers
-    from openmaia.evaluation.choice.questions import read_key
-
-    run = _opened(runs)[0][0]
-    answers = [read_answers(_bytes(path), path.name) for path in paths]
-    pages = sorted({each.page for each in answers})
-    if len(pages) > 1:
-        raise UsageError(f"these are answers to {len(pages)} different pages; give those to one page at a time")
-    key = read_key(run, pages[0])
-    if key is None:
-        raise UsageError(
-            f"{run.files.root} made no page {pages[0][:40]!r}; give the run that --2afc-page was called with"
-        )
-    show_choice(score_answers(answers, key, run.config()["evaluate"]["bootstrap"]))
-
-
-def ask_model(runs: Sequence[str], truth: str = "") -> None:
-    """Asks a language model the questions of the page of `write_page`, and prints how often each method was preferred.
-
-    The model is the one that writes the test prompts in the config of the first run.
-
-    Raises:
-        UsageError: That config names no language model, or the model answers no question.
-    """
-    from openmaia.cli.assembly.evaluation import language_model
-    from openmaia.cli.terminal.scores import show_choice
-    from openmaia.config.loading import restore
-    from openmaia.evaluation.choice import answers
-    from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
-
-    opened = _opened(runs)
-    settings = restore(opened[0][0].config(), runs[0])
-    model = language_model(settings)
-    if model is None:
-        raise UsageError(
-            "a forced choice by a model needs a language model that sees, and neither backbone nor evaluate.writer is one; "
-            "set evaluate.writer.kind and evaluate.writer.model in the run's config, or export a page for people (--2afc-page)"
-        )
-    questions, key = make_blind(choice_pairs(opened, _truths(opened, truth)))
-    given = answers.ask_model(questions, key.name, model)
-    write_key(opened[0][0], key)
-    if not given.chosen:
-        raise UsageError(
-            f"{model.name} answered none of {len(questions)} questions: {given.cause}; try another evaluate.writer"
-        )
-    show_choice(answers.score_answers([given], key, settings.evaluate.bootstrap), model.name)
-    if given.cause:
-        print(f"{len(questions) - len(given.chosen)} questions have no answer: {given.cause}")
-
-
-def _truths(runs: "Sequence[tuple[Run, str]]", path: str) -> dict[tuple[str, int], str] | None:
-    from openmaia.interop.label_backbone import read_truths
-
-    return read_truths(path, str(runs[0][0].config()["target"]["name"]), "--2afc-truth") if path else None
-
-
-def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
-    """Opens the runs, each with a name that tells it from the others."""
-    from openmaia.runs.run import Run
-
-    return _named([Run.open(path) for path in paths])
-
-
-def _named(runs: "Sequence[Run]") -> "list[tuple[Run, str]]":
-    from openmaia.reporting.browser.report import named
-
-    return list(named(runs))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); give a file that the page saved") from error

@@ -16,10 +16,9 @@ from rich.text import Text
 
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.output import console, say, show_table
-from openmaia.cli.terminal.scores import show_comparison, show_methods, show_reliability, show_truth
+from openmaia.cli.terminal.scores import show_methods, show_reliability, show_truth
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.comparison import compare_runs
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.verdict import UnitVerdict, Verdict, run_verdicts, sentence
@@ -57,7 +56,6 @@ def show_state(run: Run, resamples: int) -> None:
     show_truth(together)
     if len(together) > 1:
         show_methods(together, resamples)
-        show_comparison(compare_runs(together, resamples))
     for further in further_evaluations(run):
         say(f"further evaluation: openmaia show {further.files.root}")
 

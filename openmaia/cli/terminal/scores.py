@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
 from openmaia.evaluation.analysis.ablation import ToolSetResult
-from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, RunComparison
+from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, RunComparison, compare_runs
 from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
@@ -88,36 +88,28 @@ def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
 
 
 def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
-    """Prints the mean activations of each method's images by layer, with the columns of the MAIA paper's Table A3 and AUCs.
+    """Prints each method's mean activations by layer, as in Table A3 of the MAIA paper, and the paired differences.
 
     Args:
         runs: The run of each method with its name.
         resamples: The number of bootstrap resamples.
     """
-    scores = {name: run_scores(run, resamples) for run, name in runs}
-    layers = sorted({layer for each in scores.values() for layer in each.activations.layers})
-    cells = [
-        (
-            layer,
-            name,
-            str(len(each.activations.units[layer])),
-            *(format_interval(each.activations.layers[layer][role], ".3g") for role in ("positive", "neutral")),
-        )
+    found = {name: run_scores(run, resamples).activations for run, name in runs}
+    layers = sorted({layer for each in found.values() for layer in each.layers})
+    rows = [
+        (layer, name, len(each.units[layer]), each.layers[layer])
         for layer in layers
-        for name, each in scores.items()
-        if layer in each.activations.layers
+        for name, each in found.items()
+        if layer in each.layers
     ]
-    cells += [
-        (
-            "average",
-            name,
-            str(sum(map(len, each.activations.units.values()))),
-            *(format_interval(each.activations.whole[role], ".3g") for role in ("positive", "neutral")),
-        )
-        for name, each in scores.items()
+    rows += [("average", name, sum(map(len, each.units.values())), each.whole) for name, each in found.items()]
+    cells = [
+        (layer, name, str(units), *(format_interval(means[role], ".3g") for role in ("positive", "neutral")))
+        for layer, name, units, means in rows
     ]
     columns = ("layer", "method", "units", "positive", "neutral")
     show_table("mean activations, as in Table A3 of the MAIA paper", columns, cells, left=2)
+    show_comparison(compare_runs(runs, resamples))
 
 
 def show_comparison(comparisons: Sequence[RunComparison]) -> None:

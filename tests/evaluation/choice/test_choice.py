@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 from scipy import stats
 
+from openmaia.cli.commands.choices import score_files, write_page
 from openmaia.cli.commands.evaluate import evaluate as command
-from openmaia.cli.commands.evaluate import score_files, write_page
 from openmaia.cli.terminal.scores import show_choice
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
