@@ -1,4 +1,4 @@
-"""Runs a function on each node of the cluster."""
+"""The nodes of the cluster: whether the own one is alive, and how a function runs on each."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

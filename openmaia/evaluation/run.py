@@ -41,14 +41,18 @@ def evaluate_run(
         score_trials(run, unevaluated)
         measure_run(run, services)
     elif services.truths and not has_truth(run):
-        write_truth(run, match_truth(read_claims(run), services.truths, services.similarities))
+        _measure_truth(run, services)
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
     """Computes and stores what is known of a scored run as a whole: its reliability, and how its labels match truths."""
     write_reliability(run, measure_reliability(run, services.similarities))
     if services.truths:
-        write_truth(run, match_truth(read_claims(run), services.truths, services.similarities))
+        _measure_truth(run, services)
+
+
+def _measure_truth(run: Run, services: EvaluationServices) -> None:
+    write_truth(run, match_truth(read_claims(run), services.truths, services.similarities))
 
 
 def measure_together(
@@ -81,9 +85,8 @@ def measure_together(
     if not wanted:
         return
     reference = prepare_run(runs[0], layers, services, design)
-    for words in sorted(
-        runs[0].artifacts(RANDOM_WORDS), reverse=True
-    ):  # the first description of a layer is written last
+    # The first description of a layer is written last, as in `prepare_run`.
+    for words in sorted(runs[0].artifacts(RANDOM_WORDS), reverse=True):
         for run in runs[1:]:
             run.write_artifact(RANDOM_WORDS, words, runs[0].artifact(RANDOM_WORDS, words) or b"")
     for done, investigation in enumerate(wanted, start=1):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from openmaia.config.loading import restore, to_dict, to_yaml
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
-from openmaia.runs.files import Files, safe
+from openmaia.runs.files import safe
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
 
@@ -20,7 +20,7 @@ CLAIMS = "claims"
 
 def claim_runs(run: Run) -> list[Run]:
     """Returns the run directories that hold the descriptions of other methods for a run's units, sorted by name."""
-    found = [Run(Files(f"{run.files.root.rstrip('/')}/{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
+    found = [Run(run.files.inside(f"{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
     return [each for each in found if each.files.exists("config.yaml")]
 
 
@@ -60,8 +60,7 @@ def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
     Raises:
         UsageError: The directory holds another description of one of the units.
     """
-    folder = f"{CLAIMS}/{safe(method)}"
-    made = Run(Files(f"{run.files.root.rstrip('/')}/{folder}"))
+    made = Run(run.files.inside(f"{CLAIMS}/{safe(method)}"))
     made.files.create()
     config = replace(restore(run.config(), run.files.root), name=safe(method))
     made.files.write("config.yaml", to_yaml(config).encode())

@@ -64,6 +64,10 @@ class Files:
         """Returns the full path of a file, for messages and for programs on the same file system."""
         return f"{self._base}/{name}" if name else self._base
 
+    def inside(self, name: str) -> "Files":
+        """Returns the files of a folder in this one, which need not exist."""
+        return Files(f"{self.root.rstrip('/')}/{name}")
+
     def create(self) -> None:
         """Creates the root and writes a test file to it.
 

@@ -3,7 +3,7 @@
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.runs.files import Files, safe
+from openmaia.runs.files import safe
 from openmaia.runs.results import EVALUATIONS
 from openmaia.runs.run import TESTED, Run
 
@@ -26,7 +26,7 @@ def further_evaluation(run: Run, name: str) -> Run:
         )
     if not name.strip() or safe(name) != name:
         raise UsageError(f"--as {name!r}: expected a name of letters, digits, - and _, such as --as n60")
-    return Run(Files(f"{run.files.root.rstrip('/')}/{EVALUATIONS}/{name}"), run.files)
+    return Run(run.files.inside(f"{EVALUATIONS}/{name}"), run.files)
 
 
 def further_evaluations(run: Run) -> list[Run]:

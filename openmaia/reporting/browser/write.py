@@ -83,11 +83,13 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
     notes = _notes(files)
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
-    with ThreadPoolExecutor(THREADS) as pool:
-        results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
-        written = dict(zip(pages, results, strict=True))
-        list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
-    gc.unfreeze()
+    try:
+        with ThreadPoolExecutor(THREADS) as pool:
+            results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
+            written = dict(zip(pages, results, strict=True))
+            list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
+    finally:
+        gc.unfreeze()
     now = {path: page.note for path, page in written.items() if page.note}
     now |= {sheet.page: [sheet.made_from, False] for sheet in sheets}
     if now != notes:

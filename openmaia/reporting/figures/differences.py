@@ -19,14 +19,14 @@ def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
         for pair in comparisons
         for each in pair.differences
     )  # fmt: skip
-    blind = {each.measure for pair in comparisons for each in pair.differences}
+    compared = {each.measure for pair in comparisons for each in pair.differences}
     notes = (
         "Means over the units that both have, and differences paired by unit, with 95 % bootstrap intervals over prompts and "
         "units; p: Wilcoxon's signed-rank test over units, adjusted for the false discovery rate over all rows.",
         *(
             f"By our sanity tests, {MEASURES[name]}: {warning(name)}."
             for name in MEASURES
-            if name in blind and warning(name)
+            if name in compared and warning(name)
         ),
     )
     return DataTable(caption="Paired differences between methods", columns=COLUMNS, rows=rows, notes=notes)
