@@ -139,11 +139,14 @@ def test_runs_with_different_tests_are_not_paired(tmp_path: Path):
 
 
 def test_command_tests_runs_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """The recorded writer gives the same seven prompts for each role and description, and their ratings when it is asked again."""
+    """The recorded writer gives the same seven prompts for each role and description, and their ratings when it is asked again.
+
+    Asked a third time, it says that the label is not what the unit is known to respond to.
+    """
     said = "\n".join(
         f"{n}. a {colour} square" for n, colour in enumerate(("red", "blue", "teal", "pink", "grey", "tan", "lime"), 1)
     )
-    replies = [said, "\n".join(f"{n}: {100 - 10 * n}" for n in range(1, 8))]
+    replies = [said, "\n".join(f"{n}: {100 - 10 * n}" for n in range(1, 8)), "no"]
     (tmp_path / "history.json").write_text(json.dumps([{"role": "assistant", "content": text} for text in replies]))
     save(tmp_path / "pictures" / "0.png", sample_image(0, (40, 40)))
     own = [

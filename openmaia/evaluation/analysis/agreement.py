@@ -84,7 +84,11 @@ class ModelSimilarity:
 
 
 def _statement(claim: Claim) -> str:
-    return "; ".join((claim.description, *claim.labels)) if not claim.is_abstention else "(nothing can be said)"
+    return (
+        "; ".join(filter(None, (claim.description, *claim.labels)))
+        if not claim.is_abstention
+        else "(nothing can be said)"
+    )
 
 
 def _parse_yes(answer: str) -> float:
