@@ -9,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.dataset import ParquetFileFormat
 
 from openmaia.core.errors import StoreError
 from openmaia.runs.files import Files
@@ -95,6 +94,8 @@ def header(files: Files, name: str) -> TableRow:
     Raises:
         StoreError: The file is damaged or has no header of OpenMAIA.
     """
+    from pyarrow.dataset import ParquetFileFormat  # It imports pandas, which takes most of a second.
+
     try:
         with files.open(name) as stream:
             # `pq.read_schema` also makes a map of all columns, which takes longer than the reading.
