@@ -39,7 +39,7 @@ lint: setup
 # What `make test` does first. .ci/run runs the linters beside the tests: LINT=setup.
 LINT ?= lint
 
-# What protects a user from a wrong or a lost result, in about ten minutes. `make test-all` adds whole sweeps, faults of
+# What protects a user from a wrong or a lost result, in about twenty minutes. `make test-all` adds whole sweeps, faults of
 # processes and nodes, real engines together, and a small run of each measurement; CI runs that.
 test: $(LINT)
 	@$(BIN)/python -m tests.prepare
