@@ -4,7 +4,7 @@
     experiment.html    the same conversation as a page
     description.txt    the first line of the answer
     label.txt          a label; rarely present
-    eval_results.json  scores of the published evaluation
+    eval_results.json  prompts, activations and their means of the published evaluation
 
 The part <agent> may consist of several nested folders.
 """
@@ -31,6 +31,7 @@ NOTE_BYTES = 1_000_000
 SCORE_KIND = "mean activation on its own images"
 
 T = TypeVar("T")
+Tested = tuple[tuple[str, float], ...]
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
@@ -42,8 +43,8 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
         target: Replaces the name of the model unless it is empty.
 
     Returns:
-        The answer as a `Label` with the mean activation of the published evaluation as its score, and one message for
-        each file that could not be read.
+        The answer as a `Label` with the prompts and activations of the published evaluation and their mean as its score,
+        and one message for each file that could not be read.
 
     Raises:
         Refused: The folder's name is not the number of a unit, or the folder holds no answer.
@@ -66,7 +67,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
         labels = tuple(filter(None, (attempt("label.txt", _line, ""), description)))[:1]
     if not labels:
         raise Refused("; ".join(problems) or "holds no answer")
-    score = attempt("eval_results.json", _score, None)
+    score, positive, negative = attempt("eval_results.json", _evaluation, (None, (), ()))
     layer, model = folder.parent, folder.parent.parent
     label = Label(
         method="/".join(map(unsafe, folder.relative_to(root).parts[:-3])) or unsafe(model.parent.name) or "unknown",
@@ -77,6 +78,8 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
         description=description,
         score=score,
         score_kind="" if score is None else SCORE_KIND,
+        positive=positive,
+        negative=negative,
         source=str(folder.relative_to(root)),
     )
     return label, problems
@@ -119,11 +122,24 @@ def _line(path: Path) -> str:
     return " ".join(reading.text(path, NOTE_BYTES).split())
 
 
-def _score(path: Path) -> float:
+def _evaluation(path: Path) -> tuple[float | None, Tested, Tested]:
+    """Returns the mean activation on the images of the labels, and both sides' prompts with their activations."""
+    data = reading.json_data(path)
     try:
-        score = float(reading.json_data(path)["average_positive_score"])
+        score = float(data["average_positive_score"])
     except (KeyError, TypeError, ValueError) as error:
         raise Refused(f"has no average_positive_score ({error})") from error
     if not math.isfinite(score):
         raise Refused("has an average_positive_score that is not finite")
-    return score
+    return score, _tested(data, "positive"), _tested(data, "negative")
+
+
+def _tested(data: dict[str, Any], side: str) -> Tested:
+    prompts, scores = data.get(f"{side}_prompts", []), data.get(f"{side}_scores", [])
+    try:
+        tested = tuple((str(prompt), float(score)) for prompt, score in zip(prompts, scores, strict=True))
+    except (TypeError, ValueError) as error:
+        raise Refused(f"has {side}_prompts and {side}_scores that do not match ({error})") from error
+    if not all(math.isfinite(activation) for _, activation in tested):
+        raise Refused(f"has a score in {side}_scores that is not finite")
+    return tested

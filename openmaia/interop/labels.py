@@ -1,7 +1,7 @@
 """Stores the labels that other methods gave to units in a file `labels.jsonl` with one JSON object per line.
 
     {"method": "MILAN", "target": "resnet152", "layer": "layer4", "unit": 122, "labels": ["bow ties"], "description": "",
-     "score": 0.31, "score_kind": "similarity", "source": "milan/resnet152.csv"}
+     "score": 0.31, "score_kind": "similarity", "positive": [], "negative": [], "source": "milan/resnet152.csv"}
 
 There is one line for each combination of method, target, layer and unit. The lines are sorted by these values.
 """
@@ -33,6 +33,10 @@ class Label:
     """The method's own score, None if unknown. Scores of different kinds are not comparable."""
     score_kind: str = ""
     """Name of the score. Empty without a score."""
+    positive: tuple[tuple[str, float], ...] = ()
+    """Prompt and activation of each image that the method drew of its labels. Empty if it drew none."""
+    negative: tuple[tuple[str, float], ...] = ()
+    """The same of its neutral images."""
     source: str = ""
     """Path of the imported file relative to the imported folder."""
 
@@ -81,4 +85,6 @@ def add(files: Files, labels: Iterable[Label]) -> None:
 def _label(data: Any) -> Label:
     fields = cast(dict[str, Any], data)
     fields["labels"] = tuple(fields["labels"])
+    for side in ("positive", "negative"):
+        fields[side] = tuple((prompt, activation) for prompt, activation in fields[side])
     return Label(**fields)

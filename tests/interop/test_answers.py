@@ -34,6 +34,8 @@ def test_answer_becomes_label(tmp_path: Path):
         description="The unit fires for bow ties, worn around a neck.",
         score=8.0,
         score_kind=answers.SCORE_KIND,
+        positive=(("a bow tie", 7.0), ("a man in a bow tie", 9.0)),
+        negative=(("a lake", 1.0), ("a wall", 2.0)),
         source="claude/resnet152/layer4/122",
     )
     assert problems == []
@@ -115,7 +117,15 @@ def test_damaged_files_are_reported_and_the_others_used(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "3", json.dumps(SCORES | {"average_positive_score": float("nan")})])
+DAMAGES: list[dict[str, Any]] = [
+    {"average_positive_score": float("nan")},
+    {"positive_prompts": ["a bow tie"]},
+    {"negative_scores": 3},
+    {"negative_scores": [1.0, float("inf")]},
+]
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "3", *(json.dumps(SCORES | damage) for damage in DAMAGES)])
 def test_damaged_scores_are_reported(tmp_path: Path, text: str):
     label, problems = read(tmp_path, eval_results_json=text)
     assert label.score is None

@@ -41,6 +41,11 @@ def test_run_is_the_same_after_export_and_import(tmp_path: Path):
         assert (label.method, label.target, label.layer) == (record.backbone, record.unit.target, record.unit.layer)
         assert (label.labels, label.text) == ((answer,), record.description)
         assert label.score == pytest.approx((9.0 + 4.0) / 2 if label.unit else (1.0 + 4.0) / 2)
+        results = json.loads((tmp_path / "out" / label.source / "eval_results.json").read_text())
+        for side, tested in (("positive", label.positive), ("negative", label.negative)):
+            assert [prompt for prompt, _ in tested] == results[f"{side}_prompts"]
+            assert [activation for _, activation in tested] == results[f"{side}_scores"]
+            assert len(tested) == 2
     assert (found, report.refused) == ({}, [])
 
 

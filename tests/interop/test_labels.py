@@ -86,7 +86,7 @@ def test_later_labels_replace_earlier_ones(tmp_path: Path):
     lines = (tmp_path / "labels.jsonl").read_text().splitlines()
     assert json.loads(lines[1]) == {
         "method": "MILAN", "target": "net", "layer": "layer4", "unit": 0, "labels": ["dögs"], "description": "",
-        "score": 0.5, "score_kind": "AUC", "source": "a.csv",
+        "score": 0.5, "score_kind": "AUC", "positive": [], "negative": [], "source": "a.csv",
     }  # fmt: skip
 
 
