@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := .venv/bin
 
-.PHONY: setup demo docs test test-all lint bench faults agent science applications gpu audit screenshots cluster-test clean
+.PHONY: setup demo docs test test-all nightly lint bench faults agent science applications gpu audit screenshots cluster-test clean
 
 setup: .venv/.ready
 
@@ -39,15 +39,20 @@ lint: setup
 # What `make test` does first. .ci/run runs the linters beside the tests: LINT=setup.
 LINT ?= lint
 
-# What protects a user from a wrong or a lost result, in about twenty minutes. `make test-all` adds whole sweeps, faults of
-# processes and nodes, real engines together, and a small run of each measurement; CI runs that.
+# What protects a user from a wrong or a lost result. `make test-all` adds whole sweeps, faults of processes and nodes, and
+# real engines; CI runs that. `make nightly` runs what is too long for CI: further faults, engines and measurements.
 test: $(LINT)
 	@$(BIN)/python -m tests.prepare
 	$(BIN)/pytest -m "not cluster and not slow" -n 2 --dist loadfile --no-loadscope-reorder -rs
 
 test-all: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster" -n 2 --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest -m "not cluster and not nightly" -n 2 --dist loadfile --no-loadscope-reorder -rs
+
+nightly: setup
+	@$(BIN)/python -m tests.prepare
+	$(BIN)/pytest -m "nightly and not cluster" -n 2 --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest tests/cluster -m "nightly and cluster" -rs
 
 # By hand: minutes to hours, on a quiet machine. Commit the figures beside what made them.
 # `make bench only=pool` runs one part.
@@ -87,11 +92,11 @@ audit: setup
 	@$(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
 	@timeout 300 build/audit/bin/pip-audit --disable-pip --no-deps --require-hashes -r cluster/requirements.lock || true
 
-# SLURM and hosts in network namespaces, with all faults: 13 minutes, root, and what .ci/run installs. CI runs it behind
-# `make test`; what is missing is said, and its tests are skipped.
+# SLURM and hosts in network namespaces: root, and what .ci/run installs. CI runs it behind `make test-all`; what is missing is
+# said, and its tests are skipped.
 cluster-test: setup
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest tests/cluster -m cluster -rs --durations=0
+	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -rs --durations=0
 
 clean:
 	rm -rf .venv build runs exemplars/*/

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("settings")
 def test_bias_measurement_runs():

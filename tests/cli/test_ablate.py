@@ -11,7 +11,7 @@ from openmaia.evaluation.analysis.ablation import FULL, OTHER, ablation_results
 from openmaia.runs.run import Run
 from tests.helpers.sweeping import sources
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.mark.timeout(300)

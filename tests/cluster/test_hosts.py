@@ -145,6 +145,7 @@ def _alive(cluster: Cluster) -> int:
     return int(said.split()[1]) if said.startswith("error:") else 0
 
 
+@pytest.mark.nightly
 def test_a_raylet_that_is_killed(cluster: Cluster, sweep: Sweep):
     driver = under_way(cluster, sweep)
     (raylet,) = cluster.raylets("h2")
@@ -154,6 +155,7 @@ def test_a_raylet_that_is_killed(cluster: Cluster, sweep: Sweep):
     cluster.wait(3)
 
 
+@pytest.mark.nightly
 def test_a_head_that_is_switched_off_and_on_again_with_its_storage(cluster: Cluster, sweep: Sweep):
     driver = under_way(cluster, sweep)
     cluster.network.power_off("h0")

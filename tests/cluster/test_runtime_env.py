@@ -119,7 +119,7 @@ def test_a_head_without_our_packages_runs_nothing_of_ours(
     assert "No module named" in follow(head, bare, done.stdout.split()[3])
 
 
-@pytest.mark.parametrize("key", ["pip", "py_executable"])
+@pytest.mark.parametrize("key", ["pip", pytest.param("py_executable", marks=pytest.mark.nightly)])
 def test_a_runtime_environment_brings_our_packages(
     key: str, head: dict[str, str], bare: Path, sweeps: Sweeps, tmp_path: Path
 ):
@@ -143,6 +143,7 @@ def test_the_submitter_of_kuberay_ends_well_when_the_driver_fails(code: int, hea
     assert _submitter(head, bare, f"exit {code}").wait(120) == 0
 
 
+@pytest.mark.nightly
 def test_the_submitter_of_kuberay_fails_when_the_head_is_lost(tmp_path: Path, bare: Path):
     environment = {"PATH": f"{bare.parent}:/usr/bin:/bin", "PYTHONPATH": ""}
     with ray_head(tmp_path, [str(bare), "-m", "ray.scripts.scripts"], environment) as head:

@@ -85,6 +85,7 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
     assert not list(folder.glob(".ray-*")), "tokens are gone"
 
 
+@pytest.mark.nightly
 def test_all_gpus_of_all_nodes_and_an_exit_code_of_the_jobs_own(cluster: Slurm, folder: Path, sweeps: Sweeps):
     """With everything that Ray starts by default. More GPUs are asked for than one node has."""
     more = {"OPENMAIA_JOB": "tests.cluster.job_exits_with_3", "OPENMAIA_HEAD_OPTIONS": "", "OPENMAIA_MIN_NODES": "2"}
@@ -94,6 +95,7 @@ def test_all_gpus_of_all_nodes_and_an_exit_code_of_the_jobs_own(cluster: Slurm, 
     assert_gone(cluster, job)
 
 
+@pytest.mark.nightly
 def test_a_job_that_ends_while_a_node_is_still_joining_leaves_nothing(cluster: Slurm, folder: Path, sweeps: Sweeps):
     job = submit(
         cluster,
@@ -107,6 +109,7 @@ def test_a_job_that_ends_while_a_node_is_still_joining_leaves_nothing(cluster: S
     assert_gone(cluster, job)
 
 
+@pytest.mark.nightly
 def test_a_signal_before_it_has_begun_a_preemption_and_the_end_of_its_ray_requeue_a_job(
     cluster: Slurm, folder: Path, sweeps: Sweeps
 ):
@@ -197,6 +200,7 @@ def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, f
     assert_gone(cluster, job)
 
 
+@pytest.mark.nightly
 def test_with_no_kill_a_sweep_goes_on_with_the_nodes_that_are_left(cluster: Slurm, folder: Path, sweeps: Sweeps):
     sweep = sweeps.make("unkilled")
     sweep.meeting.hold_after(3)
@@ -220,6 +224,7 @@ def _forget_what_a_dead_host_left(cluster: Slurm) -> None:
         shutil.rmtree(path)
 
 
+@pytest.mark.nightly
 def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
     sweep = sweeps.make("grown")
     sweep.meeting.hold_after(2)
@@ -243,6 +248,7 @@ def test_a_node_joins_a_running_sweep_and_leaves_it_again(cluster: Slurm, folder
     assert_gone(cluster, job)
 
 
+@pytest.mark.nightly
 def test_a_sweep_survives_an_investigation_that_takes_all_memory(cluster: Slurm, folder: Path, sweeps: Sweeps):
     if not cluster.cgroups:
         pytest.skip("memory limits need cgroups of version 1")

@@ -57,6 +57,18 @@ def config(engines: list[str], settings: list[str], tmp_path_factory: pytest.Tem
     return load([*small_sources(settings, tmp_path_factory.mktemp("runs")), "units=_conv_head=66", *engines])
 
 
+def test_a_whole_investigation_with_real_engines_ends_in_order(config: Config, ray_cluster: None):
+    outcome = run_sweep(config, ConfigAssembly(), Quiet())
+    assert outcome.failed == {}
+    assert outcome.done == 1
+    for investigation in outcome.run.done():
+        record = outcome.run.record(investigation)
+        assert record.stop in (Stop.LIMIT, Stop.ANSWER)
+        assert record.turns
+        assert all(turn.prompt_tokens and turn.generated_tokens for turn in record.turns)
+        assert Path(record.backbone.split(" (")[0]).name == "gemma"
+
+
 def chats(count: int) -> list[Chat]:
     random = np.random.default_rng(0)
     return [
@@ -92,6 +104,7 @@ def test_16_chats_at_once_are_answered_as_each_is_alone(served: Pools):
     assert all(reply.prompt_tokens and reply.generated_tokens for reply in together)
 
 
+@pytest.mark.nightly
 def test_a_backbone_killed_in_the_middle_loses_no_answer(served: Pools):
     expected = [reply.text for reply in asked(served, chats(16))]
     # Of all replicas the engine's alone has a process of its own.
@@ -106,15 +119,3 @@ def test_a_backbone_killed_in_the_middle_loses_no_answer(served: Pools):
         owners[0].kill()
         assert [reply.text for reply in answers.result(timeout=400)] == expected
     assert served.statistics()["backbone"].deaths == 1
-
-
-def test_a_whole_investigation_with_real_engines_ends_in_order(config: Config, ray_cluster: None):
-    outcome = run_sweep(config, ConfigAssembly(), Quiet())
-    assert outcome.failed == {}
-    assert outcome.done == 1
-    for investigation in outcome.run.done():
-        record = outcome.run.record(investigation)
-        assert record.stop in (Stop.LIMIT, Stop.ANSWER)
-        assert record.turns
-        assert all(turn.prompt_tokens and turn.generated_tokens for turn in record.turns)
-        assert Path(record.backbone.split(" (")[0]).name == "gemma"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 NO_GPU = "''"
 

@@ -76,7 +76,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectSto
         yield started
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.nightly)])
 def runs(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The folder of the runs, on this machine or on an object store."""
     return str(tmp_path / "runs") if request.param == "local" else request.getfixturevalue("store").url
@@ -141,8 +141,10 @@ def marked(mark: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("signals", "gives_lease_back"),
-    [([signal.SIGTERM], True), ([signal.SIGINT, signal.SIGINT], False)],
-    ids=["SIGTERM", "Ctrl-C twice"],
+    [
+        pytest.param([signal.SIGTERM], True, id="SIGTERM"),
+        pytest.param([signal.SIGINT, signal.SIGINT], False, id="Ctrl-C twice", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_signal_ends_everything_in_time_and_the_same_command_goes_on(
     sources: list[str], tmp_path: Path, signals: list[signal.Signals], gives_lease_back: bool

@@ -215,6 +215,7 @@ def test_a_node_that_joins_late_is_waited_for(found: dict[str, dict[str, object]
     assert "waiting up to 60 s for nodes: no room for 1 of the target's replicas" in str(found["late"]["said"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -229,21 +230,25 @@ def test_what_is_short_is_named(found: dict[str, dict[str, object]], case: str, 
     assert all(word in refused for word in words), refused
 
 
+@pytest.mark.slow
 def test_it_waits_for_nodes_before_it_refuses(found: dict[str, dict[str, object]]):
     assert 2 <= float(str(found["too wide"]["seconds"])) < 20
     assert "waiting up to 2 s" in str(found["too wide"]["said"])
 
 
+@pytest.mark.slow
 def test_a_cluster_that_grows_is_not_compared(found: dict[str, dict[str, object]]):
     assert found["growing"]["refused"] == ""
 
 
+@pytest.mark.slow
 def test_fewer_investigations_at_once_than_wished_are_a_word_and_no_refusal(found: dict[str, dict[str, object]]):
     assert found["some at once"] | {"seconds": 0} == {
         "refused": "", "said": ["room for 2 of ray.investigations=5 at once"], "seconds": 0
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -257,6 +262,7 @@ def test_a_node_that_does_not_share_a_folder_is_named_with_the_reason(found: dic
     assert words in str(found["covered"]["refused"])
 
 
+@pytest.mark.slow
 def test_no_canary_is_left_behind(found: dict[str, list[str]]):
     assert found["left"] == []
 

@@ -56,6 +56,7 @@ def test_test_images_come_from_the_second_generator(config: Config):
     assert distance(services.generator.generate(REQUESTS), other.generate(REQUESTS)) > 5
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_pools_have_a_second_generator(config: Config, ray_cluster: None):
     with pools(config) as made:

@@ -19,6 +19,7 @@ def test_more_than_the_turn_in_progress_is_too_much(counts: dict[str, int], is_w
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_worker_costs_the_turn_in_progress():
     done = trial("worker killed", DISTURBANCES["worker killed"], 0, undisturbed())
     assert done.was_there and not done.problem, done

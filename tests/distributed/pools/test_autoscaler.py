@@ -14,6 +14,7 @@ from tests.helpers.autoscaled import PORT, head
 from tests.helpers.loading import FLAWLESS
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_autoscaler_brings_the_node_that_a_growing_pool_wants(tmp_path: Path):
