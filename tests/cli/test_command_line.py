@@ -123,6 +123,7 @@ def test_a_missing_config():
     assert "neither a file nor key=value" in refused("run", "configs/nonesuch.yaml")
 
 
+@pytest.mark.slow
 def test_a_failing_unit_is_one_failed_unit_and_exit_code_1(tmp_path: Path):
     given = sweeping.sources(tmp_path, ["[CODE]:\n```python\nprint(1)\n```"])
     message = run("run", *given, "units=mono=1", code=1)

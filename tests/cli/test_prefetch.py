@@ -75,6 +75,7 @@ def test_config_without_weights_says_so(address: str, tmp_path: Path):
     assert (done.returncode, done.stdout) == (0, "this config names no weights that could be downloaded\n")
 
 
+@pytest.mark.slow
 def test_each_node_fetches_into_its_own_cache(address: str, tmp_path: Path):
     config = [*CONFIG, "generator.diffusion.model=maker/small"]
     done = run(address, "tests.helpers.prefetching", str(tmp_path), *config, home=tmp_path / "driver")

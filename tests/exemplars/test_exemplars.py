@@ -172,6 +172,7 @@ def compute_on_ray(settings: Config) -> None:
         workers.compute(LAYERS, lambda done, total: None)
 
 
+@pytest.mark.slow
 def test_dead_worker_on_ray_changes_no_byte(folder: Path, reference: Path, tmp_path: Path, ray_cluster: None):
     grave = tmp_path / "grave"
     settings = config(folder, tmp_path / "made", "ray.exemplar_workers=2", "ray.save_seconds=0")
@@ -200,6 +201,7 @@ def computing(folder: Path, exemplars: Path) -> list[str]:
     return [sys.executable, "-c", SCRIPT.format(layers=LAYERS), *sources]
 
 
+@pytest.mark.slow
 def test_killed_ten_times_at_random_the_store_is_the_same_in_the_end(folder: Path, reference: Path, tmp_path: Path):
     command = computing(folder, tmp_path)
     lot = random.Random(7)
@@ -257,6 +259,7 @@ def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
         worker.first(job.first[0])
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_what_was_saved_is_used_again(folder: Path, reference: Path, tmp_path: Path):
     command = computing(folder, tmp_path)
     # No file may grow beyond 16 kB: summaries fit, the pictures do not.

@@ -11,6 +11,8 @@ from openmaia.core.errors import UsageError
 from openmaia.distributed.pools import kept
 from tests.conftest import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:

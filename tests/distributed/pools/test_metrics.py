@@ -17,6 +17,8 @@ from openmaia.core.errors import ServiceError
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import Sleeping, pool
 
+pytestmark = pytest.mark.slow
+
 DASHBOARD = REPOSITORY / "cluster/grafana/openmaia.json"
 BATCH_SECONDS = 0.05
 RUN = "metrics"

@@ -18,6 +18,8 @@ READ_TWICE = r"""
 import json, os
 from openmaia.distributed.pools.output import OutputReader
 
+pytestmark = pytest.mark.slow
+
 os.write(1, b"before\n")
 reader = OutputReader()
 os.write(1, b"one\n\n:task_name:load\ntwo\n")

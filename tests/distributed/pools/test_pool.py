@@ -21,6 +21,8 @@ from tests.conftest import REPOSITORY
 from tests.helpers.run_pools import pools
 from tests.helpers.sleeping import Sleeping, pool
 
+pytestmark = pytest.mark.slow
+
 UNIT = Unit(target="deadly", layer="conv", index=1)
 
 

@@ -13,6 +13,8 @@ from openmaia.distributed.pools.cache import CacheSpec
 from openmaia.distributed.pools.handles import PooledGenerator
 from tests.helpers.sleeping import Drawing, SleepingPool, drawn, killed_dispatcher, pool
 
+pytestmark = pytest.mark.slow
+
 POOL = PoolConfig(max_batch=4)
 FIVE = [Generation(prompt="a forest", seed=seed) for seed in range(5)]
 

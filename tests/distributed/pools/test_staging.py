@@ -14,6 +14,8 @@ from openmaia.config.machine import PoolConfig
 from openmaia.distributed.pools.replica_set import Staging
 from tests.helpers.sleeping import Sleeping, pool
 
+pytestmark = pytest.mark.slow
+
 REPLICAS = 4
 
 
