@@ -1,5 +1,7 @@
 """What needs no weights is checked before Ray starts and models are loaded."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -50,6 +52,15 @@ def test_shipped_config_is_valid(name: str):
 )
 def test_wrong_value_is_named(given: list[str], said: str):
     with pytest.raises(UsageError, match=said):
+        validate(load([DEMO, *given]))
+
+
+def test_table_without_labels_of_the_method_is_refused(tmp_path: Path):
+    (tmp_path / "labels.csv").write_text("layer,unit,description\n_conv_head,66,a cat\n")
+    given = ["backbone.kind=labels", f"backbone.record={tmp_path}/labels.csv", "backbone.model=guess"]
+    with pytest.raises(
+        UsageError, match=r"holds no labels by guess of efficientnet_lite0.*: MILAN of efficientnet_lite0"
+    ):
         validate(load([DEMO, *given]))
 
 

@@ -1,9 +1,10 @@
 """Checks a config before Ray starts and models are loaded: the task, files and functions of the user, layers and units."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import investigations, targets
+from openmaia.cli.assembly import backbones, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
@@ -14,9 +15,12 @@ def validate(config: Config) -> None:
     """Checks what a run needs on this machine.
 
     Raises:
-        UsageError: The task, a file, a function, a layer or a unit that the config names does not exist.
+        UsageError: The task, a file, a function, a layer or a unit that the config names does not exist, or a file of
+            labels or histories holds none for this run.
     """
     _check_files(config)
+    if config.backbone.kind in ("replay", "labels"):  # these read a file, and load no model
+        backbones.backbone(replace(config, backbone=replace(config.backbone, sees="images")))
     investigations.user_tools(config.tools)
     validate_units(config)
 
