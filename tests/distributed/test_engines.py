@@ -97,6 +97,7 @@ def asked(served: Pools, questions: list[Chat]) -> list[Reply]:
         return [answer.result(timeout=300)[0] for answer in answers]
 
 
+@pytest.mark.nightly
 def test_16_chats_at_once_are_answered_as_each_is_alone(served: Pools):
     together = asked(served, chats(16))
     alone = [asked(served, [chat])[0] for chat in chats(16)[:4]]

@@ -14,11 +14,11 @@ from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import UsageError
 from tests.helpers.sleeping import Sleeping, pool
 
+pytestmark = pytest.mark.slow
+
 READ_TWICE = r"""
 import json, os
 from openmaia.distributed.pools.output import OutputReader
-
-pytestmark = pytest.mark.slow
 
 os.write(1, b"before\n")
 reader = OutputReader()
