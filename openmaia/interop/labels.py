@@ -16,6 +16,9 @@ from openmaia.runs.files import Files
 
 NAME = "labels.jsonl"
 
+TestedPrompts = tuple[tuple[str, float], ...]
+"""Prompts of images, each with the activation of the unit on its image."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
@@ -33,10 +36,10 @@ class Label:
     """The method's own score, None if unknown. Scores of different kinds are not comparable."""
     score_kind: str = ""
     """Name of the score. Empty without a score."""
-    positive: tuple[tuple[str, float], ...] = ()
-    """Prompt and activation of each image that the method drew of its labels. Empty if it drew none."""
-    negative: tuple[tuple[str, float], ...] = ()
-    """The same of its neutral images."""
+    positive: TestedPrompts = ()
+    """The images with which the method tested its labels. Empty if it did not, or if this is not known."""
+    negative: TestedPrompts = ()
+    """The neutral images of that test."""
     source: str = ""
     """Path of the imported file relative to the imported folder."""
 

@@ -12,7 +12,8 @@ from tests.conftest import REPOSITORY
 BY_HAND = ("affinity", "miniature", "sweep", "exemplars")
 """Take minutes even at the smallest scale: `python -m tests.benchmarks only=affinity,miniature,sweep,exemplars smoke=1`."""
 
-OFTEN = [pytest.param(p, marks=pytest.mark.nightly) if p == "pool" else p for p in PARTS if p not in BY_HAND]
+AUTOMATIC = [pytest.param(p, marks=pytest.mark.nightly) if p == "pool" else p for p in PARTS if p not in BY_HAND]
+"""The others. The pools take too long for CI."""
 
 
 def numbers(value: object) -> list[float]:
@@ -23,7 +24,7 @@ def numbers(value: object) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize("part", OFTEN)
+@pytest.mark.parametrize("part", AUTOMATIC)
 def test_a_benchmark_runs_and_prints_its_figures(part: str):
     command = [sys.executable, "-m", "tests.benchmarks", f"only={part}", "smoke=1"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)

@@ -197,7 +197,7 @@ def outcome(folder: Path, address: str, environment: dict[str, str]) -> dict[str
         "some at once": [seen, "ray.cpus_per_investigation=1", "ray.investigations=5"],
         "covered": [f"paths.runs={folder}/frozen", f"paths.exemplars={folder}/hidden/exemplars"],
     }
-    until = time.monotonic() + 240  # a busy machine takes minutes to start a Ray
+    until = time.monotonic() + 240  # more than a minute was seen on a busy machine
     while True:
         done = subprocess.run(
             [sys.executable, "-c", DRIVER, json.dumps([str(folder), least, cases])],

@@ -19,7 +19,7 @@ def validate(config: Config) -> None:
             labels or histories holds none for this run.
     """
     _check_files(config)
-    if config.backbone.kind in ("replay", "labels"):  # these read a file, and load no model
+    if config.backbone.kind in ("replay", "labels"):  # These only read a file. A viewer would load a model.
         backbones.backbone(replace(config, backbone=replace(config.backbone, sees="images")))
     investigations.user_tools(config.tools)
     validate_units(config)
