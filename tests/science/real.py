@@ -1,50 +1,91 @@
-"""The scripted experimenter on EfficientNet-Lite0: what its descriptions predict, beside baselines on equal terms."""
+"""The scripted experimenter on EfficientNet-Lite0: what its descriptions predict, beside baselines on equal terms, and how many
+wrong descriptions pass as supported. The run and the tests of all methods are those of `openmaia run` and `openmaia evaluate
+--claims`. Writes real.csv, a row per unit and method.
+"""
 
+import csv
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from openmaia.core.selection import select
 from openmaia.core.units import Unit
-from tests.science import evaluated, setting
+from openmaia.evaluation.analysis.comparison import compare_runs
+from openmaia.evaluation.analysis.statistics import proportion
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.significance import supported_shares
+from openmaia.evaluation.verdict import Verdict, run_verdicts
+from openmaia.runs.claimed import claim_runs
+from openmaia.runs.records import Record
+from openmaia.runs.run import Run
+from tests.conftest import REPOSITORY
+from tests.science import setting
 from tests.science.baselines import BASELINES
-from tests.science.investigated import Job, investigated, means
+from tests.science.evaluated import RESAMPLES, rounded
+from tests.science.investigated import means
 
 CONFIG = "demo"
-LAYERS = {"_blocks.2": 24, "_blocks.10": 38, "_conv_head": 38}
+LAYERS = {"_blocks.2": 24, "_blocks.10": 60, "_conv_head": 60}
 """Units of each layer, drawn by a hash of the weights; the first layer has no more."""
 
 OWN = "scripted experimenter"
+CSV = Path(__file__).with_name("real.csv")
+MEASURES = ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_random", "top1", "top5", "chance")
 
 
 def measure(smoke: bool) -> dict[str, Any]:
     given = overrides(smoke)
-    wanted = list(select(setting.config(CONFIG, given).units, setting.services(CONFIG, given).target.info()).units)
-    setting.ready(setting.config(CONFIG, given), list(LAYERS))
-    found = setting.shared_out(investigated, [Job(config=CONFIG, overrides=given, unit=unit) for unit in wanted])
-    budget = round(mean(one.images for one in found))
-    named = ("exemplars only",) if smoke else tuple(BASELINES)
-    said = setting.shared_out(
-        labelled, [BaselineJob(overrides=given, unit=unit, names=named, budget=budget) for unit in wanted]
+    runs = setting.CACHE / "science" / "runs"
+    name = "real-few" if smoke else "real"
+    command(
+        "run", f"configs/{CONFIG}.yaml", f"name={name}", f"paths.runs={runs}", f"paths.cache={setting.CACHE}", *given
     )
-    labels: dict[str, dict[Unit, tuple[str, ...]]] = {OWN: {one.unit: one.labels for one in found}}
-    labels |= {name: {unit: one[name] for unit, one in zip(wanted, said, strict=True)} for name in named}
-    scores = {name: evaluated.evaluated(CONFIG, given, one, 2 if smoke else 10) for name, one in labels.items()}
-    against = {name: evaluated.paired(scores[OWN], scores[name]) for name in named}
-    return evaluated.figures(scores[OWN]) | {
-        "units": len(wanted),
-        "abstained": sum(not one.labels for one in found),
-        "baselines": {name: evaluated.figures(scores[name])["auc"] for name in named},
-        "baselines_difference": {name: evaluated.figures(scores[name])["difference"] for name in named},
-        "difference_to_baselines": against,
+    run = Run.open(str(runs / name))
+    records = list(run.records(sorted(run.done())))
+    budget = round(mean(map(images, records)))
+    units = [record.unit for record in records]
+    named = ("exemplars only",) if smoke else tuple(BASELINES)
+    jobs = [BaselineJob(overrides=given, unit=unit, names=named, budget=budget) for unit in units]
+    setting.ready(setting.config(CONFIG, given), list(LAYERS))
+    found = setting.shared_out(labelled, jobs)
+    table = write_claims(runs / f"{name}.csv", units, found)
+    command("evaluate", str(run.files.root), "--claims", str(table))
+    methods = [(run, OWN), *((each, each.name) for each in claim_runs(run))]
+    if not smoke:
+        write_units(methods)
+    return {
+        "units": len(units),
         "images": budget,
-        "cpu_s_per_unit": round(mean(one.seconds for one in found), 2),
+        "methods": {method: of_method(each, units) for each, method in methods},
+        "differences": {
+            pair.other: {
+                each.measure: [*rounded(each.difference), each.units]
+                for each in pair.differences
+                if each.measure == "auc"
+            }
+            for pair in compare_runs(methods, RESAMPLES)
+            if pair.one == OWN
+        },
     }
 
 
 def overrides(smoke: bool) -> tuple[str, ...]:
-    units = ":".join(f"{layer}=random:{1 if smoke else count}" for layer, count in LAYERS.items())
+    units = ":".join(f"{layer}=random:{2 if smoke else count}" for layer, count in LAYERS.items())
     return (*setting.few(smoke), f"units={units}", f"exemplars.dataset={'few' if smoke else 'packages'}")
+
+
+def command(*arguments: str) -> None:
+    """Runs openmaia, and shows on standard error what it prints.
+
+    A run is continued, and claims that it holds are not tested again.
+    """
+    subprocess.run(
+        [sys.executable, "-m", "openmaia.cli.main", *arguments], cwd=REPOSITORY, stdout=sys.stderr.fileno(), check=True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +99,55 @@ class BaselineJob:
 def labelled(job: BaselineJob) -> dict[str, tuple[str, ...]]:
     own = means(CONFIG, job.overrides)
     return {name: BASELINES[name](job.unit, own, job.budget).labels for name in job.names}
+
+
+def images(record: Record) -> int:
+    """The images that the unit was shown beyond its exemplars."""
+    return sum(len(call.entries) for turn in record.turns for call in turn.calls if call.name == "call_neuron")
+
+
+def write_claims(path: Path, units: Sequence[Unit], found: Sequence[dict[str, tuple[str, ...]]]) -> Path:
+    """Writes the labels of the baselines as a table of claims. Who gave no label claims nothing."""
+    with path.open("w", newline="") as out:
+        table = csv.writer(out)
+        table.writerow(("layer", "unit", "method", "labels"))
+        for unit, answers in zip(units, found, strict=True):
+            table.writerows(
+                (unit.layer, unit.index, name, ";".join(labels)) for name, labels in answers.items() if labels
+            )
+    return path
+
+
+def of_method(run: Run, units: Sequence[Unit]) -> dict[str, Any]:
+    """A method's scores, its verdicts, and how many of its descriptions are supported: as they are, of all units, and
+    given to other units; and of random words."""
+    verdicts = Counter(each.verdict for each in run_verdicts(run).values())
+    scores = run_scores(run, RESAMPLES)
+    return {
+        "outcomes": scores.outcomes,
+        "verdicts": {verdict.value: count for verdict, count in verdicts.items()},
+        "supported_of_all": proportion([n < verdicts[Verdict.SUPPORTED] for n in range(len(units))]),
+        "supported": {name: [round(each, 4) for each in share] for name, share in supported_shares(run).items()},
+        **{name: rounded(scores.measures[name]) for name in MEASURES},
+    }
+
+
+def write_units(methods: Sequence[tuple[Run, str]]) -> None:
+    with CSV.open("w", newline="") as out:
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow("method layer unit verdict p q auc auc_other auc_words auc_random worst_control labels".split())
+        for run, method in methods:
+            scores = run.scores()
+            for investigation, verdict in sorted(run_verdicts(run).items()):
+                own = scores.get(investigation, {})
+                numbers = (
+                    verdict.p,
+                    verdict.q,
+                    *(own.get(key) for key in ("auc", "auc_other", "auc_words", "auc_random")),
+                )
+                labels = (run.summary(investigation) or {}).get("labels") or ()
+                table.writerow([
+                    method, investigation.unit.layer, investigation.unit.index, verdict.verdict.value,
+                    *("" if value is None else f"{value:.4g}" for value in numbers),
+                    verdict.worst.name if verdict.worst else "", "; ".join(labels),
+                ])  # fmt: skip

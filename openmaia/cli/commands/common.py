@@ -15,11 +15,22 @@ from openmaia.core.text import first_line, printable
 
 if TYPE_CHECKING:
     from openmaia.distributed.sweep import SweepOutcome
+    from openmaia.models.text_embedding import TextEmbedding
     from openmaia.runs.run import Run
 
 ConfigSources = Annotated[list[str], typer.Argument(help="YAML files and key=value overrides. Later ones win.")]
 RunPaths = Annotated[list[str], typer.Argument(help="Run directories, such as runs/demo.")]
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, such as runs/demo.")]
+
+EmbeddingOption = Annotated[
+    str,
+    typer.Option(
+        "--embedding",
+        metavar="MODEL",
+        help="Find similar descriptions by this model of sentence-transformers, a name on the hub or a folder. Without it "
+        "they are found by their words.",
+    ),
+]
 
 SHOWN_FAILURES = 20
 
@@ -45,13 +56,26 @@ def fail(message: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def print_report(paths: Sequence[str]) -> None:
-    """Writes the HTML report about these run directories into the first one, and prints the path of the report."""
+def print_report(paths: Sequence[str], embedding: str = "") -> None:
+    """Writes the HTML report about these run directories into the first one, and prints the path of the report.
+
+    Args:
+        paths: The run directories.
+        embedding: The model that finds similar descriptions. If empty, they are found by their words.
+    """
     from openmaia.reporting.browser import write_report
     from openmaia.runs.run import Run
 
-    page: Path = write_report([Run.open(path) for path in paths])
+    runs = [Run.open(path) for path in paths]
+    page: Path = write_report(runs, text_embedding(embedding))
     print(f"report: {page}")
+
+
+def text_embedding(model: str) -> "TextEmbedding | None":
+    """Loads the model of the option --embedding; None if there is none."""
+    from openmaia.models.text_embedding import load_text_embedding
+
+    return load_text_embedding(model) if model else None
 
 
 def print_failures(outcome: "SweepOutcome") -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from openmaia.cli.commands.common import RunPaths
+from openmaia.cli.commands.common import EmbeddingOption, RunPaths, text_embedding
 
 
 def view(
@@ -12,6 +12,7 @@ def view(
     port: Annotated[
         int, typer.Option(help="The port on this machine; 0 for any that is free.", min=0, max=65535)
     ] = 8764,
+    embedding: EmbeddingOption = "",
 ) -> None:
     """Shows runs in the browser by a server on this machine. It follows running sweeps and writes nothing.
 
@@ -25,7 +26,7 @@ def view(
     from openmaia.reporting.browser.serve import application
     from openmaia.runs.run import Run
 
-    served = application([Run.open(path) for path in runs])
+    served = application([Run.open(path) for path in runs], text_embedding(embedding))
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

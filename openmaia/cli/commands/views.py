@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from openmaia.cli.commands.common import RunPath, RunPaths, print_damage, print_report
+from openmaia.cli.commands.common import EmbeddingOption, RunPath, RunPaths, print_damage, print_report
 
 
 def show(
@@ -56,14 +56,18 @@ def show(
         print_damage(run)
 
 
-def report(runs: RunPaths) -> None:
+def report(runs: RunPaths, embedding: EmbeddingOption = "") -> None:
     """Writes the experiment browser of one or several runs into the directory of the first one.
 
-    Example: openmaia report runs/demo
+    Examples:
+
+    openmaia report runs/demo
+
+    openmaia report runs/demo --embedding sentence-transformers/all-MiniLM-L6-v2
     """
     from openmaia.runs.run import Run
 
-    print_report(runs)
+    print_report(runs, embedding)
     for path in runs:
         print_damage(Run.open(path))
 

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from openmaia.core.errors import OpenMaiaError
+from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.agents import chart_files
 from openmaia.reporting.browser.data import call, data_files
 from openmaia.reporting.browser.pages import ASSETS, assets
@@ -43,8 +44,8 @@ HEADERS = {
 class LiveSite:
     """Makes the files of a report when they are requested, from the state of the runs at that time."""
 
-    def __init__(self, runs: Sequence[Run]):
-        self._runs = runs
+    def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None):
+        self._runs, self._embed = runs, embed
         self._lock = threading.Lock()
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
@@ -99,7 +100,8 @@ class LiveSite:
     def _similar(self) -> SimilarDescriptions:
         with self._lock:
             if self._near is None:
-                self._near = SimilarDescriptions([row for one in self._report.summaries for row in one.rows])
+                rows = [row for one in self._report.summaries for row in one.rows]
+                self._near = SimilarDescriptions(rows, self._embed)
             return self._near
 
     def _figure(self, path: str) -> bytes | None:
@@ -127,13 +129,17 @@ def _state_hash(found: Sequence[RunCounts]) -> str:
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 
 
-def application(runs: Sequence[Run]) -> Starlette:
+def application(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Starlette:
     """Returns the ASGI application that serves the report of runs. It only reads.
+
+    Args:
+        runs: The runs.
+        embed: Embeds the texts that are compared; None: by their words.
 
     Raises:
         ValueError: There are no runs.
     """
-    site = LiveSite(runs)
+    site = LiveSite(runs, embed)
 
     def answer(request: Request) -> Response:
         path: str = request.path_params["path"]

@@ -1,4 +1,4 @@
-"""Finds units with similar descriptions, by the words of labels and descriptions."""
+"""Finds units with similar descriptions, by an embedding of labels and descriptions, or by their words."""
 
 import zlib
 from collections import defaultdict
@@ -10,12 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
+from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.data import call
 from openmaia.reporting.browser.rows import UnitRow
 from openmaia.runs.records import dumps
 
-NEIGHBOURS, LEAST = 5, 0.2
-"""Maximum number of similar descriptions of a unit, and the least cosine of their TF-IDF vectors."""
+NEIGHBOURS = 5
+"""Maximum number of similar descriptions of a unit."""
+LEAST_OF_WORDS, LEAST_OF_EMBEDDINGS = 0.2, 0.5
+"""The least cosine of similar descriptions: of their TF-IDF vectors, which are 0 for texts without a common word, and of
+embeddings, which are seldom 0."""
 SHARD = 400
 """Approximate number of units in a data file."""
 CHUNK = 200
@@ -34,9 +38,15 @@ def similar_file(page: str, count: int) -> str:
 
 
 class SimilarDescriptions:
-    """The data files with the similar descriptions of each page. Each is made when it is asked for."""
+    """The data files with the similar descriptions of each page. Each is made when it is asked for.
 
-    def __init__(self, rows: Sequence[UnitRow]):
+    Args:
+        rows: The units.
+        embed: Embeds the texts. Without it they are compared by their words (cosine of TF-IDF vectors).
+    """
+
+    def __init__(self, rows: Sequence[UnitRow], embed: TextEmbedding | None = None):
+        self._embed = embed
         self._described = [row for row in rows if row.href and row.header.get("labels")]
         self._positions = {row.page: position for position, row in enumerate(self._described)}
         self._pages: dict[str, list[str]] = defaultdict(list)
@@ -67,10 +77,16 @@ class SimilarDescriptions:
 
     @cached_property
     def _vectors(self) -> Any:
-        """The vectors of all texts as a sparse matrix; None if no text has a word."""
+        """The vectors of all texts, as a sparse matrix or an array; None if no text has a word."""
+        texts = list(map(_text, self._described))
+        if not texts:
+            return None
+        if self._embed:
+            distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+            return self._embed(list(distinct))[[distinct[text] for text in texts]]
         vectorizer: Any = cast(Any, TfidfVectorizer)(stop_words="english", dtype=np.float32)
         try:
-            return vectorizer.fit_transform(map(_text, self._described)) if self._described else None
+            return vectorizer.fit_transform(texts)
         except ValueError:
             return None
 
@@ -79,14 +95,24 @@ class SimilarDescriptions:
         if self._vectors is None:
             yield from ([] for _ in positions)
             return
-        products: Any = (self._vectors[positions] @ self._vectors.T).tocsr()
+        products: Any = self._vectors[positions] @ self._vectors.T
         for line, position in enumerate(positions):
-            start, end = products.indptr[line : line + 2]
-            columns: npt.NDArray[np.int64] = np.asarray(products.indices[start:end], np.int64)
-            values: npt.NDArray[np.float32] = np.asarray(products.data[start:end], np.float32)
-            kept = np.flatnonzero((values >= LEAST) & (columns != position))
+            columns, values = self._cosines(products, line)
+            kept = np.flatnonzero((values >= self._least) & (columns != position))
             best = kept[np.lexsort((columns[kept], -values[kept]))[:NEIGHBOURS]]
             yield columns[best].tolist()
+
+    @property
+    def _least(self) -> float:
+        return LEAST_OF_EMBEDDINGS if self._embed else LEAST_OF_WORDS
+
+    def _cosines(self, products: Any, line: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Returns the positions of texts and their similarities to a text. Texts that are left out have similarity 0."""
+        if self._embed:
+            values = np.asarray(products[line], np.float32)
+            return np.arange(len(values)), values
+        start, end = products.indptr[line : line + 2]
+        return np.asarray(products.indices[start:end], np.int64), np.asarray(products.data[start:end], np.float32)
 
 
 def _text(row: UnitRow) -> str:

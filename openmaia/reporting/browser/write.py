@@ -9,6 +9,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.agents import chart_files
 from openmaia.reporting.browser.data import data_files
 from openmaia.reporting.browser.pages import ASSETS, assets, design
@@ -42,8 +43,12 @@ class WrittenPage:
     """The reason why the page does not show the record; empty if it does."""
 
 
-def write_report(runs: Sequence[Run]) -> Path:
+def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Path:
     """Writes report/index.html and a page for each finished unit into the directory of the first run.
+
+    Args:
+        runs: The runs.
+        embed: Embeds the texts to find similar descriptions; None: by their words.
 
     Returns:
         The path of the index.
@@ -68,7 +73,7 @@ def write_report(runs: Sequence[Run]) -> Path:
     rows = [row for one in summaries for row in one.rows]
     for name, data in data_files(summaries, "", has_strip):
         files.write(f"report/data/{name}", data)
-    similar = SimilarDescriptions(rows)
+    similar = SimilarDescriptions(rows, embed)
     for name in similar.names:
         files.write(f"report/data/{name}", similar.file(name) or b"")
     files.write("report/run.html", report.run_page())

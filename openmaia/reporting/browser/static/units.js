@@ -139,11 +139,23 @@ openmaia.order = (name) => {
     const { values } = columns[name];
     const known = [], missing = [];
     for (let row = 0; row < size; row += 1) (Number.isNaN(values[row]) ? missing : known).push(row);
-    const sorted = Uint32Array.from(known).sort((a, b) => values[a] - values[b] || a - b);
-    orders.set(name, { sorted, missing });
+    orders.set(name, { sorted: ascending(known, values, size), missing });
   }
   return orders.get(name);
 };
+
+// Rows in ascending order of their values, and of their numbers where values are equal. Small whole numbers, such as the ranks
+// of labels, are counted instead of compared.
+function ascending(rows, values, size) {
+  if (!rows.every((row) => values[row] >= 0 && values[row] < size && Number.isInteger(values[row]))) {
+    return Uint32Array.from(rows).sort((a, b) => values[a] - values[b] || a - b);
+  }
+  const places = new Uint32Array(size + 1), sorted = new Uint32Array(rows.length);
+  for (const row of rows) places[values[row] + 1] += 1;
+  for (let value = 1; value < size; value += 1) places[value] += places[value - 1];
+  for (const row of rows) sorted[places[values[row]]++] = row;
+  return sorted;
+}
 
 // The numbers of the rows that match the query, sorted. Rows without a value come last, whichever way the others go.
 openmaia.select = (query, name, isDescending) => {
