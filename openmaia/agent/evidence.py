@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import StoppingRule, Task
 from openmaia.agent.tools.notes import read_copied, read_not_drawn
-from openmaia.core.messages import AnswerFormat
+from openmaia.core.messages import AnswerFormat, Part
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
@@ -20,6 +20,7 @@ MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
 COMPLETED = ("ok", "lost")
 """How experiments end without an exception, see `Turn.status`. Of a lost one it is not known."""
+IMAGE_ID = re.compile(r"image-\d+")
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -31,7 +32,7 @@ FUNCTION_WORDS = frozenset(
     ["a", "an", "and", "any", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"]
 )
 
-MEASURED = "experiments that measured images and ended without an exception"
+MEASURED = "different experiments that measured images and ended without an exception"
 UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
 UNLISTED = "the answer does not list the hypotheses that survive"
 
@@ -88,14 +89,33 @@ def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
 
 
 def experiments_that_measured(turns: Sequence[Turn]) -> int:
-    """Counts the experiments that measured at least one image and ended without an exception.
+    """Counts the different experiments that measured at least one image and ended without an exception.
 
     Images of prompts that were copied from the example in the instructions do not count.
     """
     copied = _copied_images(turns)
     return sum(
-        turn.status in COMPLETED and any(_measured_own_image(call, copied) for call in turn.calls) for turn in turns
+        turn.status in COMPLETED
+        and any(_measured_own_image(call, copied) for call in turn.calls)
+        and not repeats(turn, turns[:number])
+        for number, turn in enumerate(turns)
     )
+
+
+def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
+    """Returns whether an experiment has the code and the output of an earlier one, apart from the ids of images.
+
+    Experiments that generate or edit images are no repetitions, because they measure new images. Those that did not end
+    normally are none either, because another try may succeed.
+    """
+    if not turn.code or turn.status != "ok" or any(call.name in WRITTEN for call in turn.calls):
+        return False
+    same = [other for other in earlier if other.code.strip() == turn.code.strip()]
+    return any(_seen(other) == _seen(turn) for other in same)
+
+
+def _seen(turn: Turn) -> list[Part]:
+    return [IMAGE_ID.sub("", part) if isinstance(part, str) else part for part in turn.observation]
 
 
 def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:

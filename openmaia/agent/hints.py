@@ -3,8 +3,6 @@
 import re
 from collections.abc import Sequence
 
-from openmaia.agent.evidence import WRITTEN
-from openmaia.core.messages import Part
 from openmaia.runs.records import Turn
 
 PAIRS = "tools.dataset_exemplars(system) returns a list of pairs: for activation, image in tools.dataset_exemplars(system): …"
@@ -19,12 +17,20 @@ ON_TOOLS = (
 )
 ON_SYSTEM = "images are measured with system.call_neuron(images)"
 
-IMAGE_ID = re.compile(r"image-\d+")
-
 REPEATED = (
-    "\nHint: this experiment repeats an earlier one and tells nothing new. Test what the strongest images have in common on "
-    "other images, with and without it, and print their activations.\n"
+    "This experiment and its output are the same as before, so that the output is not shown again. Write a different "
+    "experiment: find what the strongest images have in common, and measure new images with it and without it.\n"
 )
+GENERATE = """For example, with your own words in place of those in angle brackets:
+prompts = ["<with it>", "<with it in another scene>", "<the first scene without it>"]
+activations, images = system.call_neuron(tools.text2image(prompts))
+for prompt, activation in zip(prompts, activations):
+    print(prompt, activation)
+"""
+
+PRINTED = re.compile(r"<image image-\d+>")
+"""How a printed image looks."""
+DISPLAY = "a printed image shows its name alone; tools.display(activation, image) shows what is in it"
 
 HINTS = (
     (r"'System' object has no attribute", r"", ON_TOOLS),
@@ -56,24 +62,17 @@ HINTS = (
 """Rows of (pattern of the error message, pattern of the code, hint). The first row of which both match is used."""
 
 
-def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """Returns whether an experiment has the code and the output of an earlier one, apart from the ids of images.
-
-    Experiments that generate or edit images do not count, because they measure new images. Experiments that did not end
-    normally do not count either, because another try may succeed.
-    """
-    if not turn.code or turn.status != "ok" or any(call.name in WRITTEN for call in turn.calls):
-        return False
-    same = [other for other in earlier if other.code.strip() == turn.code.strip()]
-    return any(_seen(other) == _seen(turn) for other in same)
-
-
-def _seen(turn: Turn) -> list[Part]:
-    return [IMAGE_ID.sub("", part) if isinstance(part, str) else part for part in turn.observation]
+def repeated(without: Sequence[str]) -> str:
+    """Returns what the agent is told in place of the output of a repeated experiment. `without` names the missing tools."""
+    return REPEATED if "text2image" in without else f"{REPEATED}{GENERATE}"
 
 
 def hint(turn: Turn) -> str:
-    """Returns a hint for a turn whose experiment ended with an exception; empty if no hint applies."""
+    """Returns a hint about the experiment of a turn; empty if no hint applies."""
+    if turn.status != "error":
+        printed = any(isinstance(part, str) and PRINTED.search(part) for part in turn.observation)
+        is_shown = any(call.name == "display" for call in turn.calls)
+        return f"\nHint: {DISPLAY}.\n" if printed and not is_shown else ""
     error = "".join(part for part in turn.observation[-1:] if isinstance(part, str))[-2000:]
     for in_error, in_code, advice in HINTS:
         if re.search(in_error, error) and re.search(in_code, turn.code, re.MULTILINE):

@@ -14,10 +14,11 @@ from openmaia.agent.evidence import (
     assess,
     experiments_that_measured,
     missing_evidence,
+    repeats,
     words_not_drawn,
 )
 from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
-from openmaia.agent.hints import REPEATED, hint, repeats
+from openmaia.agent.hints import hint, repeated
 from openmaia.agent.sandbox import Json, Sandbox
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tools import api, values
@@ -25,7 +26,7 @@ from openmaia.agent.tools.api_text import api_text
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import UsageError
-from openmaia.core.messages import Chat, Cut, Message, Part, assistant, system, user
+from openmaia.core.messages import Chat, Cut, Message, Part, TurnKind, assistant, system, user
 from openmaia.core.services import Services
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.runs.evidence import Confirmation
@@ -108,6 +109,7 @@ class Investigation:
             seed=seed(self.context.run_seed, "explore", self.conversation, len(self.turns)),
             max_tokens=self.options.reply_tokens,
             answer=self.task.answer,
+            expected=self._expected(),
         )
         reply = self.context.services.backbone.reply([chat])[0]
         backbone_seconds = time.monotonic() - started
@@ -137,6 +139,14 @@ class Investigation:
         self.experiments.completed(turn)
         self.journal.append(turn)
         return turn
+
+    def _expected(self) -> TurnKind:
+        """Returns what the next turn may be, as far as an answer would not be accepted yet, or has to come now."""
+        count = len(self.turns)
+        if not self._has_experiments(count):
+            return TurnKind.EXPERIMENT
+        is_last = count + 1 >= self.options.turns or self._is_due(count)
+        return TurnKind.ANSWER if is_last else TurnKind.ANY
 
     def _experiment_in(self, parsed: ParsedReply) -> tuple[str, tuple[str, ...]]:
         """Returns the code to run, and notes for the record about a reply with both an experiment and an answer.
@@ -249,6 +259,7 @@ class Investigation:
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
         """Yields the texts and images of the message to the agent after a turn."""
+        is_repeated = repeats(turn, self.turns[: turn.index])
         if refusal := self._refusal(turn.index + 1):
             yield refusal
         elif CUT in turn.forgiven and not turn.code:
@@ -256,13 +267,13 @@ class Investigation:
         elif not turn.code:
             problem = parse(turn.reply, self.task.answer).problem
             yield f"{problem}\n{self.task.no_code}" if problem else self.task.no_code
+        elif is_repeated:
+            yield repeated(self.options.without)
         elif not turn.observation:
             yield "The experiment printed nothing and displayed nothing. Print the activations, or call tools.display.\n"
-        yield from (part for part in turn.observation if isinstance(part, str) or self.options.sees_images)
-        if turn.status == "error" and (advice := hint(turn)):
-            yield advice
-        if repeats(turn, self.turns[: turn.index]):
-            yield REPEATED
+        if not is_repeated:
+            yield from (part for part in turn.observation if isinstance(part, str) or self.options.sees_images)
+            yield from filter(None, [hint(turn)])
         if SET_ASIDE in turn.forgiven:
             yield self.task.set_aside
         # Without the demanded experiments, the answer that this message asks for would be sent back.

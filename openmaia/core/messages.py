@@ -64,6 +64,19 @@ class AnswerFormat:
     answers."""
     choices: tuple[str, ...] = ()
     """The valid labels in capitals; if empty, every label is valid."""
+    placeholders: tuple[str, ...] = ()
+    """The texts in angle brackets with which the question shows the form, without the brackets. A section that repeats one
+    is empty."""
+
+
+class TurnKind(StrEnum):
+    """What a turn of an investigation may be. Only backbones that constrain what a model generates enforce it."""
+
+    ANY = "any"
+    EXPERIMENT = "experiment"
+    """No answer, because none would be accepted yet."""
+    ANSWER = "answer"
+    """No experiment, because the experiments are used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +90,8 @@ class Chat:
     max_tokens: int
     answer: AnswerFormat | None = None
     """The format of answers if a turn of an investigation is requested, otherwise None."""
+    expected: TurnKind = TurnKind.ANY
+    """What the turn may be."""
 
     @property
     def is_turn(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import exemplars, investigations
-from openmaia.core.services import Generator
+from openmaia.core.services import Backbone, Generator
 from openmaia.core.units import Unit
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.records import Record
@@ -31,12 +31,12 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Investigate:
         unit: Unit = UNIT,
         journal: FolderJournal | None = None,
         generator: Generator | None = None,
+        backbone: Callable[[Backbone], Backbone] = lambda own: own,
         **options: Any,
     ) -> Record:
         config = configured(pictures, exemplars_folder, tmp_path, replies, tuple(overrides))
         services = investigations.services(config, exemplars.make(config, [UNIT.layer]))
-        if generator is not None:
-            services = replace(services, generator=generator)
+        services = replace(services, generator=generator or services.generator, backbone=backbone(services.backbone))
         settings = replace(investigations.options(config), **options)
         return investigate(unit, load_task(config.task.name), services, settings, journal=journal)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.agent.evidence import assess
+from openmaia.agent.evidence import assess, experiments_that_measured
 from openmaia.agent.hints import hint
 from openmaia.agent.tasks.grammar import DESCRIBED
 from openmaia.agent.tasks.task import StoppingRule
@@ -36,7 +36,7 @@ def test_prompt_states_only_what_is_required(run: Investigate):
     question = run(ANSWER, overrides=("task.evidence.experiments=3", "limits.soft_turns=1", "limits.turns=1")).prompts[
         1
     ]
-    assert "at least 3 experiments" in question
+    assert "at least 3 different experiments" in question
     assert "negative controls of each" not in question
     assert "{" not in question
     assert 'hypothesis="H1"' not in question
@@ -79,6 +79,16 @@ def test_default_rule_demands_two_measured_experiments(run: Investigate, answer:
     record = run(answer, first, answer, second, answer, overrides=DEFAULT)
     assert (len(record.turns), record.evidence.sent_back) == (5, 2)
     assert record.stop is (Stop.ANSWER if "red" in answer else Stop.ABSTAIN)
+
+
+def test_repeated_experiment_is_no_further_evidence(run: Investigate):
+    looking = code(
+        "images = [image for _, image in tools.dataset_exemplars(system)]\nprint(system.call_neuron(images)[0])"
+    )
+    drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
+    record = run(looking, looking, ANSWER, drawing, drawing, ANSWER, overrides=("task.evidence.experiments=3",))
+    assert [experiments_that_measured(record.turns[:count]) for count in range(1, 6)] == [1, 1, 1, 2, 3]
+    assert record.stop is Stop.ANSWER and record.evidence.sent_back == 1
 
 
 def test_experiments_with_an_exception_are_no_evidence(run: Investigate):

@@ -6,6 +6,8 @@ import pytest
 
 from openmaia.agent.tasks.ending import cut
 from openmaia.agent.tasks.grammar import parse
+from openmaia.agent.tasks.task import load as load_task
+from openmaia.core.messages import AnswerFormat
 
 CODE = "tools.display(tools.text2image(['a dog']))"
 
@@ -184,6 +186,31 @@ def test_placeholder_is_no_answer(text: str):
     parsed = parse(f"[DESCRIPTION]: {text}\n{fenced()}")
     assert parsed.description is None
     assert parsed.code == CODE
+
+
+FORM = AnswerFormat(placeholders=("what the unit responds to, in one or two sentences", "a concept"))
+
+
+@pytest.mark.parametrize(
+    "text", ["<what the unit responds to, in one or two sentences>", "<What the unit responds to>", "<...>"]
+)
+def test_text_of_the_form_is_no_answer(text: str):
+    assert parse(f"[DESCRIPTION]: {text}\n[LABEL 1]: dog", FORM).description is None
+
+
+def test_answer_in_the_brackets_of_the_form_counts():
+    parsed = parse(
+        "[HYPOTHESIS LIST]:\n1. <a concept>\n2. dogs\n\n[DESCRIPTION]: <dogs on grass>.\n[LABEL 1]: <dog>\n[LABEL 2]: <a concept>",
+        FORM,
+    )
+    assert (parsed.description, parsed.labels, parsed.hypotheses) == ("dogs on grass", ("dog",), ("dogs",))
+    assert "a text in angle brackets" in parsed.forgiven
+
+
+def test_form_of_the_shipped_question_is_known():
+    shown = load_task("description").answer.placeholders
+    assert "what the unit responds to, in one or two sentences" in shown
+    assert parse(f"[DESCRIPTION]: <{shown[-1]}>", load_task("description").answer).description is None
 
 
 @pytest.mark.parametrize("text", ["NONE", "None.", "`NONE`", "**none**", "N/A", "NONE\nNothing held up."])

@@ -1,15 +1,17 @@
 """The loop on a closed-form unit, driven by recorded replies: limits, errors of the agent, stopped experiments."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from openmaia.agent.hints import REPEATED
+from openmaia.agent.hints import DISPLAY, repeated
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
-from openmaia.core.messages import assistant, system, user
+from openmaia.core.messages import Chat, Reply, TurnKind, assistant, system, user
+from openmaia.core.services import Backbone
 from openmaia.models.backbones.context import fit
 from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
@@ -67,11 +69,28 @@ def test_answer_is_asked_for_only_with_the_demanded_experiments(run: Investigate
     assert record.stop is Stop.ANSWER
 
 
-def test_repeated_experiment_gets_a_hint_unless_it_draws_new_images(run: Investigate):
+@pytest.mark.parametrize("without", [(), ("without=[text2image]",)])
+def test_agent_is_told_that_it_repeats_an_experiment_instead_of_its_output(run: Investigate, without: tuple[str, ...]):
     looking = code("print(tools.dataset_exemplars(system)[0][0])")
+    record = run(looking, looking, ANSWER, overrides=without)
+    told = repeated(["text2image"] if without else []).split()
+    assert ("text2image(prompts)" in " ".join(told)) is not without
+    assert [heard_more(record, turn) for turn in range(2)] == [0, len(told) - len(said(record, 1).split())]
+
+
+def test_experiment_that_draws_new_images_is_no_repetition(run: Investigate):
     drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
-    record = run(looking, looking, drawing, drawing, ANSWER)
-    assert [heard_more(record, turn) for turn in range(4)] == [0, len(REPEATED.split()), 0, 0]
+    record = run(drawing, drawing, ANSWER)
+    assert [heard_more(record, turn) for turn in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [("print(images[0])", True), ("print(images[0])\ntools.display(images[0])", False), ("print(activations)", False)],
+)
+def test_agent_that_prints_an_image_is_told_how_to_see_it(run: Investigate, text: str, is_told: bool):
+    record = run(code(f"activations, images = system.call_neuron(['a red circle'])\n{text}"), ANSWER)
+    assert heard_more(record, 0) == (len(f"Hint: {DISPLAY}.".split()) if is_told else 0)
 
 
 def test_same_code_with_another_output_or_another_end_is_no_repetition(run: Investigate):
@@ -79,6 +98,34 @@ def test_same_code_with_another_output_or_another_end_is_no_repetition(run: Inve
     record = run(showing, showing, failing, failing, ANSWER, overrides=("sandbox.seconds=4",))
     assert [turn.status for turn in record.turns[:4]] == ["ok", "ok", "timeout", "timeout"]
     assert [heard_more(record, turn) for turn in range(4)] == [0] * 4
+
+
+class Recorder:
+    """The same backbone, which keeps what was expected of it."""
+
+    def __init__(self, backbone: Backbone):
+        self._backbone = backbone
+        self.expected: list[TurnKind] = []
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        self.expected += [chat.expected for chat in chats if chat.is_turn]
+        return self._backbone.reply(chats)
+
+
+def test_answer_is_expected_after_the_demanded_experiments_and_at_the_end_nothing_else(run: Investigate):
+    made: list[Recorder] = []
+
+    def recorder(backbone: Backbone) -> Backbone:
+        made.append(Recorder(backbone))
+        return made[-1]
+
+    first, second = (code(f"print(system.call_neuron(['a red {shape}'])[0])") for shape in ("circle", "star"))
+    looking = code("print(1)")
+    rule = ("task.evidence.experiments=2", "limits.soft_turns=5", "limits.turns=9")
+    run(looking, first, second, looking, looking, ANSWER, overrides=rule, backbone=recorder)
+    assert made[0].expected == [*["experiment"] * 3, "any", "any", "answer"]
+    run(looking, looking, ANSWER, overrides=("limits.soft_turns=1", "limits.turns=3"), backbone=recorder)
+    assert made[1].expected == ["any", "answer", "answer"]
 
 
 def test_reply_without_code_gets_a_hint(run: Investigate):

@@ -44,7 +44,10 @@ ONE_LINE = re.compile(
 CALL = re.compile(r"\b(?:system|tools)\.")
 """A call of an instrument."""
 DASHES = "-*•"
-PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|<[^<>]*>|\(?to be determined\)?)\.?$", re.IGNORECASE)
+PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|\(?to be determined\)?)\.?$", re.IGNORECASE)
+"""What stands for a text that is not there yet."""
+BRACKETED = re.compile(r"^<(?P<text>[^<>]*)>\.?$")
+"""A whole text in angle brackets: a placeholder of the form that was shown, or a text that was put in its place."""
 BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
 """What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
 NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
@@ -80,16 +83,17 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
     sections = _sections(prose, forgiven, answer)
     labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
     if not answer.choices:
-        labels = [label for label in labels if not (PLACEHOLDER.match(label) or ABSTENTION.match(label))]
+        labels = [_unbracketed(label, forgiven) for label in labels if not _is_placeholder(label, answer)]
+        labels = [label for label in labels if not ABSTENTION.match(label)]
     labels, problem = _chosen(labels, answer)
-    description = _description(sections, labels, answer)
+    description = _description(sections, labels, forgiven, answer)
     if description and not labels:
         forgiven.append("no label: the description serves as one")
         labels = [description]
     listed = sections.get("HYPOTHESIS LIST") or sections.get("HYPOTHESES") or sections.get("HYPOTHESIS") or ""
     return ParsedReply(
         code=code,
-        hypotheses=tuple(_items(listed)),
+        hypotheses=tuple(entry for entry in _items(listed) if not _is_placeholder(entry, answer)),
         description=description,
         labels=tuple(labels) if description else (),
         sections=sections,
@@ -191,12 +195,30 @@ def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str
     return texts
 
 
-def _description(sections: dict[str, str], labels: list[str], answer: AnswerFormat) -> str | None:
+def _is_placeholder(text: str, answer: AnswerFormat) -> bool:
+    """Returns whether a text stands for one that is not there yet, such as "…" or the beginning of a text of the form."""
+    if PLACEHOLDER.match(text):
+        return True
+    inside = BRACKETED.match(text)
+    words = inside["text"].casefold().strip(" .…") if inside else ""
+    return bool(inside) and any(shown.casefold().startswith(words) for shown in answer.placeholders or (words,))
+
+
+def _unbracketed(text: str, forgiven: list[str]) -> str:
+    """Returns a text without the angle brackets around it."""
+    inside = BRACKETED.match(text)
+    if inside:
+        forgiven.append("a text in angle brackets")
+    return inside["text"].strip() if inside else text
+
+
+def _description(sections: dict[str, str], labels: list[str], forgiven: list[str], answer: AnswerFormat) -> str | None:
     """Returns the description of the answer in a reply.
 
     Args:
         sections: The text of each section of the reply, by heading.
         labels: The valid labels of the reply.
+        forgiven: Receives deviations from the format.
         answer: The format of answers.
 
     Returns:
@@ -206,8 +228,9 @@ def _description(sections: dict[str, str], labels: list[str], answer: AnswerForm
     text = sections.get(answer.text, "")
     if answer.decided_by == answer.labels:
         return (" ".join(text.split()) or labels[0]) if labels else None
-    if not text or PLACEHOLDER.match(text):
+    if not text or _is_placeholder(text, answer):
         return None
+    text = _unbracketed(text, forgiven)
     return "" if ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
 
 
@@ -241,4 +264,4 @@ def _items(text: str) -> list[str]:
                 break
         if is_entry and not (is_numbered and line[0] in DASHES):
             entries.append(BULLET.sub("", line))
-    return [entry for entry in entries if entry and not PLACEHOLDER.match(entry)]
+    return [entry for entry in entries if entry]

@@ -190,9 +190,10 @@ def load(name: str) -> Task:
         raise UsageError(f"task.name={name!r} is neither a task of OpenMAIA ({known}) nor a folder with a user.md")
     file = folder / "task.yaml"
     settings = _settings(file)
+    question = _read(folder, shipped / "description", "user.md")
     return Task(
         name=folder.name,
-        answer=_answer_format(settings.answer, file),
+        answer=_answer_format(settings.answer, question, file),
         rule=_rule(settings.evidence, file),
         scope=_member(Scope, settings.scope, f"{file}: scope"),
         rendering=_member(Rendering, settings.rendering, f"{file}: rendering"),
@@ -215,12 +216,14 @@ def _settings(path: Path) -> _TaskFile:
     return settings
 
 
-def _answer_format(given: AnswerFormat, path: Path) -> AnswerFormat:
+def _answer_format(given: AnswerFormat, question: str, path: Path) -> AnswerFormat:
+    """Returns the format of answers in capitals. `question` is the prompt that shows it."""
     answer = AnswerFormat(
         text=given.text.upper(),
         labels=given.labels.upper(),
         decided_by=given.decided_by.upper(),
         choices=tuple(choice.upper() for choice in given.choices),
+        placeholders=tuple(dict.fromkeys((*given.placeholders, *re.findall(r"<([^<>\n]+)>", question)))),
     )
     if answer.decided_by not in (answer.text, answer.labels):
         raise UsageError(f"{path}: answer.decided_by={answer.decided_by!r}; expected {answer.text} or {answer.labels}")

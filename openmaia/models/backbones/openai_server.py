@@ -61,16 +61,16 @@ class OpenAiBackbone(Endpoint):
         }
 
     def _constraints(self, chat: Chat) -> dict[str, Any]:
-        """Returns the request parameters that force the reply to be a turn, that is an experiment or an answer.
+        """Returns the request parameters that force the reply to be a turn, of the kind that is expected.
 
         They are a grammar or the functions to call. Empty if the reply is no turn, or if the config demands neither.
         """
         if chat.answer is None or self._config.protocol == "text":
             return {}
         if self._config.protocol == "tools":
-            return {"tools": functions(chat.answer), "tool_choice": "required"}
+            return {"tools": functions(chat.answer, chat.expected), "tool_choice": "required"}
         # The first is read by llama.cpp, the second by vLLM. Both ignore the other.
-        grammar = turn_grammar(chat.answer)
+        grammar = turn_grammar(chat.answer, chat.expected)
         return {"grammar": grammar, "structured_outputs": {"grammar": grammar}}
 
     def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:

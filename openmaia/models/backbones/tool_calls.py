@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from openmaia.agent.tasks.grammar import parse
-from openmaia.core.messages import AnswerFormat, Message, Role
+from openmaia.core.messages import AnswerFormat, Message, Role, TurnKind
 
 EXPERIMENT, ANSWER = "run_experiment", "answer"
 INSTRUCTION = f"""
@@ -21,12 +21,18 @@ OUTPUT_FOLLOWS = "The output is in the next message."
 Json = dict[str, Any]
 
 
-def functions(answer: AnswerFormat) -> list[Json]:
-    """Returns the definitions of the two functions in the format of the chat completions API.
+def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[Json]:
+    """Returns the definitions of the functions in the format of the chat completions API.
 
     Args:
         answer: The format of the final answer, which determines the parameters of the function ANSWER.
+        expected: What the turn may be. Only a function for that is defined.
     """
+    names = {TurnKind.EXPERIMENT: (EXPERIMENT,), TurnKind.ANSWER: (ANSWER,)}.get(expected, (EXPERIMENT, ANSWER))
+    return [each for each in _functions(answer) if each["function"]["name"] in names]
+
+
+def _functions(answer: AnswerFormat) -> list[Json]:
     texts: Json = {"type": "array", "items": {"type": "string"}}
     label: Json = {"type": "string", "enum": list(answer.choices)} if answer.choices else {"type": "string"}
     return [

@@ -2,22 +2,25 @@
 
 from functools import cache
 
-from openmaia.core.messages import AnswerFormat
+from openmaia.core.messages import AnswerFormat, TurnKind
+
+FORMS = {TurnKind.ANY: "(experiment | answer)", TurnKind.EXPERIMENT: "experiment", TurnKind.ANSWER: "answer"}
 
 
 @cache
-def turn_grammar(answer: AnswerFormat) -> str:
-    """Returns the grammar of a turn: hypotheses, then either one experiment or an answer.
+def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str:
+    """Returns the grammar of a turn: hypotheses, then one experiment or an answer.
 
     The notation is GBNF, which llama.cpp and the xgrammar library of vLLM and SGLang read.
 
     Args:
         answer: The format of answers.
+        expected: Which of the two it has to be.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "line"
     number = "" if answer.choices else '(" " [1-9])?'
     return "\n".join([
-        "root ::= hypotheses (experiment | answer)",
+        f"root ::= hypotheses {FORMS[expected]}",
         r'hypotheses ::= ("[HYPOTHESIS LIST]:\n" entry+ "\n")?',
         r'entry ::= [1-9] ". " line "\n"',
         r'experiment ::= "[CODE]:\n```python\n" code+ "```\n"',

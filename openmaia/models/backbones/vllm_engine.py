@@ -191,7 +191,7 @@ class VllmBackbone:
     def _constraint(self, chat: Chat) -> StructuredOutputsParams | None:
         if chat.answer is None or self._config.protocol != "grammar":
             return None
-        return StructuredOutputsParams(grammar=turn_grammar(chat.answer))
+        return StructuredOutputsParams(grammar=turn_grammar(chat.answer, chat.expected))
 
     def _reply(self, output: RequestOutput, fitted: FittedChat, chat: Chat) -> Reply:
         (answer,) = output.outputs

@@ -10,7 +10,7 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.config.loading import load
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import UsageError
-from openmaia.core.messages import AnswerFormat, Chat, Message, assistant, system, user
+from openmaia.core.messages import AnswerFormat, Chat, Message, TurnKind, assistant, system, user
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import read_stream
 from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls
@@ -36,10 +36,30 @@ def sent(server: Server, protocol: str, *messages: Message) -> dict[str, Any]:
     return server.asked[-1].body
 
 
-@pytest.mark.parametrize("answer", FORMATS)
-def test_grammar_is_accepted_by_the_compiler_of_vllm(answer: AnswerFormat):
+def is_accepted(grammar: str, text: str) -> bool:
+    """Matched byte by byte with xgrammar, as vLLM does while it generates."""
     xgrammar = pytest.importorskip("xgrammar")
-    xgrammar.Grammar.from_ebnf(turn_grammar(answer))
+    vocabulary = [bytes([byte]) for byte in range(256)] + [b"</s>"]
+    info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[256])
+    matcher = xgrammar.GrammarMatcher(xgrammar.GrammarCompiler(info).compile_grammar(grammar))
+    return all(matcher.accept_token(byte) for byte in text.encode()) and matcher.accept_token(256)
+
+
+@pytest.mark.parametrize("answer", FORMATS)
+@pytest.mark.parametrize("expected", TurnKind)
+def test_grammar_is_accepted_by_the_compiler_of_vllm(answer: AnswerFormat, expected: TurnKind):
+    xgrammar = pytest.importorskip("xgrammar")
+    xgrammar.Grammar.from_ebnf(turn_grammar(answer, expected))
+
+
+@pytest.mark.parametrize(
+    ("expected", "accepted"), [("any", [True, True]), ("experiment", [True, False]), ("answer", [False, True])]
+)
+def test_grammar_and_functions_admit_what_is_expected_alone(expected: str, accepted: list[bool]):
+    texts = ("[CODE]:\n```python\nprint(1)\n```\n", "[DESCRIPTION]: dogs\n[LABEL 1]: dog\n")
+    assert [is_accepted(turn_grammar(AnswerFormat(), TurnKind(expected)), text) for text in texts] == accepted
+    names = {each["function"]["name"] for each in functions(AnswerFormat(), TurnKind(expected))}
+    assert [name in names for name in ("run_experiment", "answer")] == accepted
 
 
 @pytest.mark.parametrize(
@@ -55,14 +75,7 @@ def test_grammar_is_accepted_by_the_compiler_of_vllm(answer: AnswerFormat):
     ],
 )
 def test_grammar_admits_turns_alone(text: str, is_turn: bool):
-    """Matched byte by byte with xgrammar, as vLLM does while it generates."""
-    xgrammar = pytest.importorskip("xgrammar")
-    vocabulary = [bytes([byte]) for byte in range(256)] + [b"</s>"]
-    info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[256])
-    compiled = xgrammar.GrammarCompiler(info).compile_grammar(turn_grammar(AnswerFormat()))
-    matcher = xgrammar.GrammarMatcher(compiled)
-    accepted = all(matcher.accept_token(byte) for byte in text.encode())
-    assert (accepted and matcher.accept_token(256)) is is_turn
+    assert is_accepted(turn_grammar(AnswerFormat()), text) is is_turn
 
 
 def test_grammar_is_sent_to_the_server(server: Server):
