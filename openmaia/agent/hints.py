@@ -30,7 +30,7 @@ for prompt, activation in zip(prompts, activations):
 
 PRINTED = re.compile(r"<image image-\d+>")
 """How a printed image looks."""
-DISPLAY = "a printed image shows its name alone; tools.display(activation, image) shows what is in it"
+DISPLAY = "call tools.display(activation, image) for each of them to see what they show"
 
 HINTS = (
     (r"'System' object has no attribute", r"", ON_TOOLS),

@@ -71,7 +71,7 @@ class EvidenceConfig:
     """`task.evidence`: the evidence that an answer needs before it is accepted. null: as the task says; 0: none."""
 
     experiments: int | None = None
-    """Number of experiments that measured the unit on at least one image and ended without an exception."""
+    """Number of different experiments that measured the unit on at least one image and ended without an exception."""
     labels: int | None = None
     """1: an answer with a label of which no experiment measured an image is sent back, once."""
     controls: int | None = None

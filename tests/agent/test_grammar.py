@@ -220,6 +220,13 @@ def test_abstention_has_no_labels(text: str):
     assert parsed.labels == ()
 
 
+@pytest.mark.parametrize(
+    "text", ["None. It responds to one thing only", "none (no second concept)", "N/A, one is enough"]
+)
+def test_label_that_explains_its_absence_is_no_label(text: str):
+    assert parse(f"[DESCRIPTION]: dogs\n[LABEL 1]: dog\n[LABEL 2]: {text}").labels == ("dog",)
+
+
 def test_description_may_begin_with_none():
     assert parse("[DESCRIPTION]: None of the pictures without dogs excite it.").description
 

@@ -20,7 +20,7 @@ from openmaia.reporting.browser.pages import ASSETS, assets
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.rows import UnitRow, rows
 from openmaia.reporting.browser.serve import LiveSite
-from openmaia.reporting.browser.similar import similar_file
+from openmaia.reporting.browser.similar import SimilarDescriptions, similar_file
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.browser.write import PAGE_BYTES
 from openmaia.runs.ids import InvestigationId
@@ -57,8 +57,14 @@ def measure(smoke: bool) -> dict[str, Any]:
             "page_mb": max(len(page.html) for page in pages) / 1e6,
         }
         root = Path(folder) / "report"
-        _, written = _timed(lambda: _write(report, count, root))
+        made, written = _timed(lambda: _write(report, count, root))
         figures |= {"data_s": written, "largest_mb": max(p.stat().st_size for p in root.rglob("*.*")) / 1e6}
+        near = SimilarDescriptions(made)
+        _, compared = _timed(lambda: [near.file(name) for name in near.names])
+        figures |= {"similar_s": compared}
+        # A whole report of so many units, which takes hours, is the sum of these.
+        whole = figures["read_ms_per_unit"] + figures["page_ms_per_unit"] + 1000 * (written + compared) / count
+        figures |= {"report_ms_per_unit": whole}
         figures |= _served(large_run(run, count, LAYERS, Path(folder) / "large"))
         with browser(Path(folder) / "profile") as tab:
             return figures | _opened(tab, root / "index.html")
@@ -77,8 +83,8 @@ def _served(run: Run) -> dict[str, float]:
     return {"view_index_s": started + shown, "view_unit_s": opened}
 
 
-def _write(report: Report, count: int, root: Path) -> None:
-    """Writes the first page of a report of many units. Its gallery is that of the real run."""
+def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
+    """Writes the first page of a report of many units, and returns them. Its gallery is that of the real run."""
     one = report.summaries[0]
     made = _many([row for row in one.rows if row.header], count)
     verdicts = [row.verdict.verdict for row in made]
@@ -88,6 +94,7 @@ def _write(report: Report, count: int, root: Path) -> None:
     for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
+    return made
 
 
 def _many(real: list[UnitRow], count: int) -> list[UnitRow]:

@@ -53,6 +53,8 @@ BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))
 NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
 """The number of an entry."""
 ABSTENTION = re.compile(r"^\W*(none|nothing|n/a|unknown)\W*$", re.IGNORECASE)
+NO_LABEL = re.compile(r"^\W*(none|n/a)\b", re.IGNORECASE)
+"""The beginning of a label that names nothing, such as "None, it responds to one thing only"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
     labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
     if not answer.choices:
         labels = [_unbracketed(label, forgiven) for label in labels if not _is_placeholder(label, answer)]
-        labels = [label for label in labels if not ABSTENTION.match(label)]
+        labels = [label for label in labels if not (ABSTENTION.match(label) or NO_LABEL.match(label))]
     labels, problem = _chosen(labels, answer)
     description = _description(sections, labels, forgiven, answer)
     if description and not labels:

@@ -61,7 +61,7 @@ class StoppingRule:
     """
 
     experiments: int = 0
-    """Number of experiments that measured the unit's activation on at least one image and ended without an exception. Images
+    """Number of different experiments that measured the unit's activation on at least one image and ended without an exception. Images
     of prompts that were copied from the example in the instructions do not count."""
     controls: int = 0
     """Number of different negative controls that were measured for each hypothesis that the answer keeps. A negative

@@ -1,0 +1,53 @@
+"""The main job, as the README shows it: its figures, and that wrong descriptions do not pass as supported."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.significance import RANDOM, SHUFFLED, supported_shares
+from openmaia.evaluation.verdict import run_verdicts, sentence
+from openmaia.runs.run import Run
+from tests.conftest import REPOSITORY
+from tests.prepare import CACHE, packages
+
+RESAMPLES = 2000
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("demo")
+    packages()
+    command = [sys.executable, "-m", "openmaia.cli.main", "run", "configs/demo.yaml"]
+    done = subprocess.run(
+        [*command, f"paths.runs={folder}", f"paths.exemplars={folder}/exemplars", f"paths.cache={CACHE}"],
+        cwd=REPOSITORY, env=os.environ | {"RAY_AUTH_MODE": "disabled"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert (folder / "demo/report/index.html").is_file()
+    return Run.open(str(folder / "demo"))
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_readme_shows_the_verdicts_and_the_difference_of_the_demo(demo: Run):
+    readme = " ".join(Path(REPOSITORY / "README.md").read_text().split())
+    assert sentence(run_verdicts(demo).values()) in readme
+    difference = run_scores(demo, RESAMPLES).difference
+    assert f"{difference.mean:.3f} ({difference.low:.3f} to {difference.high:.3f})" in readme
+    rows = re.findall(r"(_[\w.]+/\d+) +(weak|supported|not supported|abstained) ", readme)
+    found = {f"{each.unit.layer}/{each.unit.index}": verdict for each, verdict in run_verdicts(demo).items()}
+    assert rows and all(found[unit].verdict.value == verdict for unit, verdict in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_wrong_descriptions_of_real_units_are_not_supported(demo: Run):
+    shares = supported_shares(demo)
+    assert shares[SHUFFLED][0] <= 0.05 and shares[RANDOM][0] <= 0.05
