@@ -21,7 +21,13 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first: what takes minutes must not begin when the other process is nearly through."""
+    """Files with slow tests first: what takes minutes must not begin when the other process is nearly through.
+
+    A nightly test is marked slow or cluster, too: `make test` runs what is neither.
+    """
+    marks = {item: {mark.name for mark in item.iter_markers()} for item in items}
+    if wrong := [item.nodeid for item in items if "nightly" in marks[item] and not marks[item] & {"slow", "cluster"}]:
+        raise pytest.UsageError(f"marked nightly, but neither slow nor cluster: {', '.join(wrong)}")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

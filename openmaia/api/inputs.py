@@ -1,7 +1,7 @@
 """Turns the arguments of the Python API into a config, and into the objects that take the place of what it names."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SETTINGS = (".yaml", ".yml")
 """Suffixes of config files."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,10 @@
 """Makes texts of models, users and files safe to show where control characters act."""
 
+from collections.abc import Callable
+
+Printer = Callable[[str], None]
+"""Prints or logs a line of text."""
+
 
 def printable(text: str, *, keep: str = "", replacement: str = " ") -> str:
     """Replaces the characters that are invisible but have an effect.

@@ -6,19 +6,18 @@ reported as a UsageError at once. Without the checks, Ray would wait for missing
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.text import Printer
 from openmaia.distributed import resources
 from openmaia.distributed.nodes import alive, label, run_on
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
-
-Say = Callable[[str], None]
 
 PAUSE = 0.5
 """Seconds between two attempts of a repeated check."""
@@ -30,7 +29,7 @@ ANSWER = 90.0
 """Longest time in seconds in which a node must start a process and check the folders."""
 
 
-def preflight(config: Config, run: Run, say: Say) -> None:
+def preflight(config: Config, run: Run, say: Printer) -> None:
     """Checks that the cluster has the resources of the config and that all nodes share the folders of the run.
 
     Raises:
@@ -40,7 +39,7 @@ def preflight(config: Config, run: Run, say: Say) -> None:
     shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
 
 
-def room(config: Config, say: Say) -> None:
+def room(config: Config, say: Printer) -> None:
     """Checks that the cluster has the resources that the config requests: GPUs, CPUs, memory and labelled nodes.
 
     The initial replicas of all pools must fit beside at least one investigation. The workers that compute exemplars end

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from openmaia.evaluation.analysis import permutation
-from openmaia.evaluation.analysis.permutation import BoolArray, EffectTable
+from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
@@ -134,7 +134,7 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
             pairs.append(_Pair(claim=claim, described=words[word], p=float(own[len(claims) + word])))
 
 
-def _null_pairs(units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim]) -> BoolArray:
+def _null_pairs(units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim]) -> npt.NDArray[np.bool_]:
     """Returns for each unit and each description whether it is a wrong description of the unit.
 
     Args:

@@ -1,9 +1,14 @@
-"""What the suite and the lock files promise: skips are seen in CI, and what is installed is pinned with its hash."""
+"""What the suite, the lock files and the names promise: skips are seen in CI, what is installed is pinned with its hash, and
+a type has one home.
+"""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +34,22 @@ def test_locked_package_has_a_version_and_a_hash(name: str):
     for line in lines:
         assert re.match(r"[A-Za-z0-9._-]+(\[[^\]]*\])?==[^\s;]+", line), line
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", line), line
+
+
+def type_names(path: Path) -> Iterator[str]:
+    """The classes and type aliases at the top level of a module. Constants are in capitals."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper():
+                yield target.id
+
+
+def test_no_type_name_is_defined_twice():
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for path in (REPOSITORY / "openmaia").rglob("*.py"):
+        for name in type_names(path):
+            homes[name].append(str(path.relative_to(REPOSITORY)))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

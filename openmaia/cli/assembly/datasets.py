@@ -1,17 +1,15 @@
 """Opens the image dataset of a config."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 from openmaia.cli.assembly.errors import session_object_error, unknown_value
 from openmaia.config.schema import Config, PicturesConfig
+from openmaia.core.text import Printer
 from openmaia.datasets.library import ImageDataset
 
-Say = Callable[[str], None]
 
-
-def image_dataset(config: Config, say: Say = lambda line: None) -> ImageDataset:
+def image_dataset(config: Config, say: Printer = lambda line: None) -> ImageDataset:
     """Opens the image dataset of a config (section `pictures`). The first call downloads it if necessary.
 
     Args:
@@ -40,7 +38,7 @@ def image_dataset(config: Config, say: Say = lambda line: None) -> ImageDataset:
     return images
 
 
-def _huggingface_images(pictures: PicturesConfig, listings: Path, say: Say) -> ImageDataset:
+def _huggingface_images(pictures: PicturesConfig, listings: Path, say: Printer) -> ImageDataset:
     from openmaia.datasets.huggingface import HuggingFaceImages
 
     collection = HuggingFaceImages(

@@ -21,8 +21,6 @@ import numpy.typing as npt
 
 from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
 
-BoolArray = npt.NDArray[np.bool_]
-
 NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
@@ -52,7 +50,7 @@ class EffectTable:
 
     values: FloatArray
     """(units, descriptions)"""
-    is_null: BoolArray
+    is_null: npt.NDArray[np.bool_]
     """Whether a description belongs to another unit, or to none, and says something else than the unit's own
     descriptions, (units, descriptions)."""
     images: tuple[int, int]

@@ -18,10 +18,10 @@ You do not write these messages as text. Instead of [CODE], call the function {E
 the function {ANSWER}. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[Json]:
+def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[JsonObject]:
     """Returns the definitions of the functions in the format of the chat completions API.
 
     Args:
@@ -32,9 +32,9 @@ def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[J
     return [each for each in _functions(answer) if each["function"]["name"] in names]
 
 
-def _functions(answer: AnswerFormat) -> list[Json]:
-    texts: Json = {"type": "array", "items": {"type": "string"}}
-    label: Json = {"type": "string", "enum": list(answer.choices)} if answer.choices else {"type": "string"}
+def _functions(answer: AnswerFormat) -> list[JsonObject]:
+    texts: JsonObject = {"type": "array", "items": {"type": "string"}}
+    label: JsonObject = {"type": "string", "enum": list(answer.choices)} if answer.choices else {"type": "string"}
     return [
         _function(
             EXPERIMENT,
@@ -55,12 +55,12 @@ def _functions(answer: AnswerFormat) -> list[Json]:
     ]
 
 
-def _function(name: str, description: str, properties: Json) -> Json:
+def _function(name: str, description: str, properties: JsonObject) -> JsonObject:
     parameters = {"type": "object", "properties": properties, "required": list(properties)}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-def turn_text(calls: Sequence[Json], answer: AnswerFormat) -> str:
+def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     """Converts the function calls of a reply to the text of a turn. Only the first call is used.
 
     Args:
@@ -73,7 +73,7 @@ def turn_text(calls: Sequence[Json], answer: AnswerFormat) -> str:
     """
     if not calls:
         return ""
-    function: Json = calls[0]["function"]
+    function: JsonObject = calls[0]["function"]
     given = str(function.get("arguments") or "")
     try:
         arguments: Any = json.loads(given)
@@ -97,7 +97,9 @@ def _texts(value: Any) -> list[str]:
     return [" ".join(str(text).split()) for text in value] if isinstance(value, list) else [str(value)] if value else []
 
 
-def with_calls(turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[Message], Json]) -> list[Json]:
+def with_calls(
+    turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[Message], JsonObject]
+) -> list[JsonObject]:
     """Converts a conversation to the format of the chat completions API, with the agent's turns as function calls.
 
     The API requires a message with the result of each call, which cannot contain images. This message only says that
@@ -108,7 +110,7 @@ def with_calls(turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[
         answer: The format of the final answer.
         plain: Converts all other messages to the format of the API.
     """
-    converted: list[Json] = []
+    converted: list[JsonObject] = []
     for number, message in enumerate(turns):
         call = _call(message.text, f"call_{number}", answer) if message.role is Role.ASSISTANT else None
         if call is None:
@@ -119,7 +121,7 @@ def with_calls(turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[
     return converted
 
 
-def _call(text: str, id: str, answer: AnswerFormat) -> Json | None:
+def _call(text: str, id: str, answer: AnswerFormat) -> JsonObject | None:
     """Converts the text of a turn to a function call with the given id.
 
     Returns None if the text holds neither an experiment nor an answer.
