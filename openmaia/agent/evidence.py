@@ -20,7 +20,7 @@ MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
 COMPLETED = ("ok", "lost")
 """How experiments end without an exception, see `Turn.status`. Of a lost one it is not known."""
-IMAGE_ID = re.compile(r"image-\d+")
+NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -103,19 +103,21 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 
 
 def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """Returns whether an experiment has the code and the output of an earlier one, apart from the ids of images.
+    """Returns whether an experiment has the code and the output of an earlier one, apart from numbers of images and experiments.
 
-    Experiments that generate or edit images are no repetitions, because they measure new images. Those that did not end
-    normally are none either, because another try may succeed.
+    Experiments that generate or edit images are no repetitions, because they measure new images. Those that ran out of
+    time or memory are none either, because another try may succeed.
     """
-    if not turn.code or turn.status != "ok" or any(call.name in WRITTEN for call in turn.calls):
+    if not turn.code or turn.status not in ("ok", "error"):
+        return False
+    if any(call.name in WRITTEN and call.error is None for call in turn.calls):
         return False
     same = [other for other in earlier if other.code.strip() == turn.code.strip()]
     return any(_seen(other) == _seen(turn) for other in same)
 
 
 def _seen(turn: Turn) -> list[Part]:
-    return [IMAGE_ID.sub("", part) if isinstance(part, str) else part for part in turn.observation]
+    return [NUMBERED.sub("", part) if isinstance(part, str) else part for part in turn.observation]
 
 
 def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:

@@ -18,15 +18,10 @@ ON_TOOLS = (
 ON_SYSTEM = "images are measured with system.call_neuron(images)"
 
 REPEATED = (
-    "This experiment and its output are the same as before, so that the output is not shown again. Write a different "
-    "experiment: find what the strongest images have in common, and measure new images with it and without it.\n"
+    "Your last message was the same as an earlier one, and so was what followed; both stand above and are not repeated here. "
+    "Write a different message."
 )
-GENERATE = """For example, with your own words in place of those in angle brackets:
-prompts = ["<with it>", "<with it in another scene>", "<the first scene without it>"]
-activations, images = system.call_neuron(tools.text2image(prompts))
-for prompt, activation in zip(prompts, activations):
-    print(prompt, activation)
-"""
+OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
 PRINTED = re.compile(r"<image image-\d+>")
 """How a printed image looks."""
@@ -63,8 +58,11 @@ HINTS = (
 
 
 def repeated(without: Sequence[str]) -> str:
-    """Returns what the agent is told in place of the output of a repeated experiment. `without` names the missing tools."""
-    return REPEATED if "text2image" in without else f"{REPEATED}{GENERATE}"
+    """Returns what the agent is told about a turn that repeats an earlier one. `without` names the missing tools.
+
+    It names nothing that a model could take for the subject of its next experiment. Small models do.
+    """
+    return f"\nHint: {REPEATED}{'' if 'text2image' in without else OTHERWISE}\n"
 
 
 def hint(turn: Turn) -> str:

@@ -110,6 +110,7 @@ class Investigation:
             max_tokens=self.options.reply_tokens,
             answer=self.task.answer,
             expected=self._expected(),
+            left_out=sum(map(self._is_repetition, self.turns)),
         )
         reply = self.context.services.backbone.reply([chat])[0]
         backbone_seconds = time.monotonic() - started
@@ -253,13 +254,34 @@ class Investigation:
         return answers_sent_back(self.turns, grammar) + is_last
 
     def messages(self) -> list[Message]:
-        """Returns the messages of the conversation for the next call of the backbone."""
-        exchanged = [m for turn in self.turns for m in (assistant(turn.reply), user(*self._feedback(turn)))]
+        """Returns the messages of the conversation for the next call of the backbone.
+
+        Turns that repeat an earlier one are left out: the more often a small model sees a message of its own, the more
+        surely it writes it again. The last message says so if the last turn is left out.
+        """
+        shown = [turn for turn in self.turns if not self._is_repetition(turn)]
+        exchanged = [m for turn in shown for m in (assistant(turn.reply), user(*self._feedback(turn)))]
+        if shown and shown[-1] is not self.turns[-1]:
+            final = [self.task.final] if self._wants_answer(len(self.turns)) else []
+            exchanged[-1] = user(*exchanged[-1].parts, repeated(self.options.without), *final)
         return [*self.opening, *exchanged]
+
+    def _is_repetition(self, turn: Turn) -> bool:
+        """Returns whether a turn repeats an earlier experiment, or is the same reply without experiment as before."""
+        earlier = self.turns[: turn.index]
+        if turn.code or not earlier:
+            return repeats(turn, earlier)
+        return turn.reply.strip() == earlier[-1].reply.strip()
+
+    def _wants_answer(self, count: int) -> bool:
+        """Returns whether the agent is asked for its answer after `count` turns.
+
+        Without the demanded experiments, the answer would be sent back.
+        """
+        return count >= self.options.soft_turns and self._has_experiments(count)
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
         """Yields the texts and images of the message to the agent after a turn."""
-        is_repeated = repeats(turn, self.turns[: turn.index])
         if refusal := self._refusal(turn.index + 1):
             yield refusal
         elif CUT in turn.forgiven and not turn.code:
@@ -267,17 +289,14 @@ class Investigation:
         elif not turn.code:
             problem = parse(turn.reply, self.task.answer).problem
             yield f"{problem}\n{self.task.no_code}" if problem else self.task.no_code
-        elif is_repeated:
-            yield repeated(self.options.without)
         elif not turn.observation:
             yield "The experiment printed nothing and displayed nothing. Print the activations, or call tools.display.\n"
-        if not is_repeated:
-            yield from (part for part in turn.observation if isinstance(part, str) or self.options.sees_images)
-            yield from filter(None, [hint(turn)])
+        yield from (part for part in turn.observation if isinstance(part, str) or self.options.sees_images)
+        if advice := hint(turn):
+            yield advice
         if SET_ASIDE in turn.forgiven:
             yield self.task.set_aside
-        # Without the demanded experiments, the answer that this message asks for would be sent back.
-        if turn.index + 1 >= self.options.soft_turns and self._has_experiments(turn.index + 1):
+        if self._wants_answer(turn.index + 1):
             yield self.task.final
 
 

@@ -92,6 +92,8 @@ class Chat:
     """The format of answers if a turn of an investigation is requested, otherwise None."""
     expected: TurnKind = TurnKind.ANY
     """What the turn may be."""
+    left_out: int = 0
+    """Number of earlier turns that are not among the messages, because they repeat others."""
 
     @property
     def is_turn(self) -> bool:

@@ -1,6 +1,7 @@
 """The loop on a closed-form unit, driven by recorded replies: limits, errors of the agent, stopped experiments."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,13 +70,36 @@ def test_answer_is_asked_for_only_with_the_demanded_experiments(run: Investigate
     assert record.stop is Stop.ANSWER
 
 
+def heard(record: Record) -> list[int]:
+    """The number of words that the conversation grows by with each turn but the last."""
+    tokens = [turn.prompt_tokens for turn in record.turns]
+    return [after - before for before, after in pairwise(tokens)]
+
+
 @pytest.mark.parametrize("without", [(), ("without=[text2image]",)])
-def test_agent_is_told_that_it_repeats_an_experiment_instead_of_its_output(run: Investigate, without: tuple[str, ...]):
-    looking = code("print(tools.dataset_exemplars(system)[0][0])")
-    record = run(looking, looking, ANSWER, overrides=without)
+@pytest.mark.parametrize("experiment", ["print(tools.dataset_exemplars(system)[0][0])", "print(tools.nothing)"])
+def test_repeated_turns_are_left_out_of_the_conversation(run: Investigate, without: tuple[str, ...], experiment: str):
+    looking = code(experiment)
+    record = run(looking, looking, looking, code("print(2)"), ANSWER, overrides=without)
     told = repeated(["text2image"] if without else []).split()
-    assert ("text2image(prompts)" in " ".join(told)) is not without
-    assert [heard_more(record, turn) for turn in range(2)] == [0, len(told) - len(said(record, 1).split())]
+    assert ("tools.text2image" in told) is not without
+    first, again, third, after = heard(record)
+    assert first >= len(looking.split()) + len(said(record, 0).split())
+    assert (again, third) == (len(told), 0)
+    assert after == len(code("print(2)").split()) + len(said(record, 3).split()) - len(told)
+
+
+def test_same_reply_without_an_experiment_is_left_out_of_the_conversation(run: Investigate):
+    record = run("I see.", "I see.", code("print(2)"), "I see.", ANSWER)
+    no_code, told = len(load_task("description").no_code.split()), len(repeated([]).split())
+    experiment = len(code("print(2)").split()) + len(said(record, 2).split())
+    assert heard(record) == [2 + no_code, told, experiment - told, 2 + no_code]
+
+
+def test_answer_is_asked_for_after_a_repeated_turn(run: Investigate):
+    looking = code("print(1)")
+    record = run(looking, looking, ANSWER, overrides=("limits.soft_turns=2",))
+    assert heard(record)[1] == len(repeated([]).split()) + len(load_task("description").final.split())
 
 
 def test_experiment_that_draws_new_images_is_no_repetition(run: Investigate):

@@ -54,7 +54,7 @@ class ReplayBackbone:
         if chat.messages[0].role is not Role.SYSTEM:
             return Reply(text="(a replay cannot answer this)")
         replies = self._replies if self._units is None else self._read(self._file(self._units, chat.conversation))
-        given = sum(message.role is Role.ASSISTANT for message in chat.messages)
+        given = chat.left_out + sum(message.role is Role.ASSISTANT for message in chat.messages)
         if given >= len(replies):
             raise ServiceError(f"{self._recording} holds {len(replies)} replies, and the conversation needs more")
         text = replies[given]
