@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 
 from openmaia.agent.confirm import confirm, pairs_due
 from openmaia.agent.context import InvestigationContext
@@ -111,6 +112,7 @@ class Investigation:
             answer=self.task.answer,
             expected=self._expected(),
             left_out=sum(map(self._is_repetition, self.turns)),
+            repetitions=sum(1 for _ in takewhile(self._is_repetition, reversed(self.turns))),
         )
         reply = self.context.services.backbone.reply([chat])[0]
         backbone_seconds = time.monotonic() - started

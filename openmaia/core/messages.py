@@ -94,6 +94,8 @@ class Chat:
     """What the turn may be."""
     left_out: int = 0
     """Number of earlier turns that are not among the messages, because they repeat others."""
+    repetitions: int = 0
+    """How many of them are the latest turns. Language models then reply at a higher temperature."""
 
     @property
     def is_turn(self) -> bool:

@@ -130,9 +130,11 @@ class Recorder:
     def __init__(self, backbone: Backbone):
         self._backbone = backbone
         self.expected: list[TurnKind] = []
+        self.repetitions: list[int] = []
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         self.expected += [chat.expected for chat in chats if chat.is_turn]
+        self.repetitions += [chat.repetitions for chat in chats if chat.is_turn]
         return self._backbone.reply(chats)
 
 
@@ -150,6 +152,18 @@ def test_answer_is_expected_after_the_demanded_experiments_and_at_the_end_nothin
     assert made[0].expected == [*["experiment"] * 3, "any", "any", "answer"]
     run(looking, looking, ANSWER, overrides=("limits.soft_turns=1", "limits.turns=3"), backbone=recorder)
     assert made[1].expected == ["any", "answer", "answer"]
+
+
+def test_backbone_learns_how_often_in_a_row_the_agent_repeated_itself(run: Investigate):
+    made: list[Recorder] = []
+
+    def recorder(backbone: Backbone) -> Backbone:
+        made.append(Recorder(backbone))
+        return made[-1]
+
+    one, other = code("print(1)"), code("print(2)")
+    run(one, one, one, other, one, ANSWER, backbone=recorder)
+    assert made[0].repetitions == [0, 0, 1, 2, 0, 1]
 
 
 def test_reply_without_code_gets_a_hint(run: Investigate):

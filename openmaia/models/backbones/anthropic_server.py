@@ -9,7 +9,7 @@ from typing import Any
 import anthropic
 
 from openmaia.core.messages import Chat, Message, Part, Reply
-from openmaia.models.backbones.chat_format import base64_png
+from openmaia.models.backbones.chat_format import base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
 
@@ -18,6 +18,9 @@ LONGEST_WAIT = 120.0
 
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""
+
+HIGHEST_TEMPERATURE = 1.0
+"""The API accepts no higher one."""
 
 
 class AnthropicBackbone(Endpoint):
@@ -44,7 +47,7 @@ class AnthropicBackbone(Endpoint):
 
         The API has no seed.
         """
-        return {"temperature": self._config.temperature}
+        return {"temperature": temperature(self._config.temperature, chat, HIGHEST_TEMPERATURE)}
 
     def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
         system_blocks: Any = anthropic.omit

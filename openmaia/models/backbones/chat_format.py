@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Message, Part, Role
+from openmaia.core.messages import Chat, Message, Part, Role
 
 BYTES_PER_TOKEN = 3.5
 """Estimated bytes of text per token."""
@@ -15,6 +15,24 @@ PART_TOKENS = 4
 
 PIXELS_PER_TOKEN = 750
 """Estimated pixels of an image per token."""
+
+
+TEMPERATURE_STEP, MAX_TEMPERATURE = 0.2, 1.5
+"""By how much the temperature rises with each repetition in a row, and at most to what."""
+
+
+def temperature(configured: float, chat: Chat, highest: float = MAX_TEMPERATURE) -> float:
+    """Returns the sampling temperature of a reply.
+
+    It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5): small models
+    write the same turn again whatever they are told, and with another seed too.
+
+    Args:
+        configured: The temperature of the config, which is never lowered.
+        chat: The request.
+        highest: The highest temperature to which it rises.
+    """
+    return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, highest))
 
 
 def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:

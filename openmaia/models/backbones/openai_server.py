@@ -11,7 +11,7 @@ import openai
 from openmaia.config.models import BackboneConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, Role
-from openmaia.models.backbones.chat_format import base64_png, image_tokens, text_tokens
+from openmaia.models.backbones.chat_format import base64_png, image_tokens, temperature, text_tokens
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import NO_IMAGES
 from openmaia.models.backbones.streaming import read_stream
@@ -53,7 +53,7 @@ class OpenAiBackbone(Endpoint):
     def _parameters(self, chat: Chat) -> dict[str, Any]:
         return {
             "max_tokens": chat.max_tokens,
-            "temperature": self._config.temperature,
+            "temperature": temperature(self._config.temperature, chat),
             "top_p": self._config.top_p,
             "seed": chat.seed % SEEDS,
             "stream_options": {"include_usage": True},

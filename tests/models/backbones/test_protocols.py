@@ -11,6 +11,7 @@ from openmaia.config.loading import load
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import AnswerFormat, Chat, Message, TurnKind, assistant, system, user
+from openmaia.models.backbones.chat_format import temperature
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import read_stream
 from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls
@@ -82,6 +83,21 @@ def test_grammar_is_sent_to_the_server(server: Server):
     body = sent(server, "grammar", user("q"))
     assert body["grammar"] == body["structured_outputs"]["grammar"] == turn_grammar(AnswerFormat())
     assert "grammar" not in sent(server, "text", user("q"))
+
+
+@pytest.mark.parametrize(("repetitions", "expected"), [(0, 0.7), (1, 0.9), (3, 1.3), (9, 1.5)])
+def test_temperature_rises_while_the_model_repeats_its_turns(server: Server, repetitions: int, expected: float):
+    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", temperature=0.7)
+    OpenAiBackbone(config).reply(
+        [Chat(conversation="c", messages=[user("q")], seed=1, max_tokens=5, repetitions=repetitions)]
+    )
+    assert server.asked[-1].body["temperature"] == pytest.approx(expected)
+
+
+def test_configured_temperature_is_never_lowered():
+    chat = Chat(conversation="c", messages=(), seed=1, max_tokens=5, repetitions=2)
+    assert temperature(1.8, chat) == 1.8
+    assert temperature(0.9, chat, 1.0) == 1.0
 
 
 def test_turns_are_sent_as_calls(server: Server):
