@@ -29,7 +29,7 @@ from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Cut, Message, Part, TurnKind, assistant, system, user
 from openmaia.core.services import Services
-from openmaia.core.units import OUTPUT, Unit
+from openmaia.core.units import OUTPUT, Scope, Unit
 from openmaia.runs.evidence import Confirmation
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import Record, Stop, Turn
@@ -147,7 +147,9 @@ class Investigation:
         """Returns what the next turn may be, as far as an answer would not be accepted yet, or has to come now."""
         count = len(self.turns)
         if not self._has_experiments(count):
-            return TurnKind.EXPERIMENT
+            can_generate = self.unit.scope is Scope.UNIT and "text2image" not in self.options.without
+            is_stuck = bool(self.turns) and self._is_repetition(self.turns[-1])
+            return TurnKind.MEASUREMENT if can_generate and is_stuck else TurnKind.EXPERIMENT
         is_last = count + 1 >= self.options.turns or self._is_due(count)
         return TurnKind.ANSWER if is_last else TurnKind.ANY
 

@@ -75,6 +75,8 @@ class TurnKind(StrEnum):
     ANY = "any"
     EXPERIMENT = "experiment"
     """No answer, because none would be accepted yet."""
+    MEASUREMENT = "measurement"
+    """An experiment that generates images and measures them, because the agent repeats others and an answer needs this one."""
     ANSWER = "answer"
     """No experiment, because the experiments are used up."""
 

@@ -146,12 +146,28 @@ def test_answer_is_expected_after_the_demanded_experiments_and_at_the_end_nothin
         return made[-1]
 
     first, second = (code(f"print(system.call_neuron(['a red {shape}'])[0])") for shape in ("circle", "star"))
-    looking = code("print(1)")
+    looking, other = code("print(1)"), code("print(2)")
     rule = ("task.evidence.experiments=2", "limits.soft_turns=5", "limits.turns=9")
-    run(looking, first, second, looking, looking, ANSWER, overrides=rule, backbone=recorder)
+    run(looking, first, second, looking, other, ANSWER, overrides=rule, backbone=recorder)
     assert made[0].expected == [*["experiment"] * 3, "any", "any", "answer"]
     run(looking, looking, ANSWER, overrides=("limits.soft_turns=1", "limits.turns=3"), backbone=recorder)
     assert made[1].expected == ["any", "answer", "answer"]
+
+
+@pytest.mark.parametrize(("without", "expected"), [([], "measurement"), (["without=[text2image]"], "experiment")])
+def test_agent_that_repeats_itself_is_expected_to_measure_new_images(
+    run: Investigate, without: list[str], expected: str
+):
+    made: list[Recorder] = []
+
+    def recorder(backbone: Backbone) -> Backbone:
+        made.append(Recorder(backbone))
+        return made[-1]
+
+    looking, other = code("print(1)"), code("print(2)")
+    rule = ("task.evidence.experiments=2", "limits.soft_turns=4", "limits.turns=4", *without)
+    run(looking, looking, other, ANSWER, overrides=rule, backbone=recorder)
+    assert made[0].expected == ["experiment", "experiment", expected, "experiment"]
 
 
 def test_backbone_learns_how_often_in_a_row_the_agent_repeated_itself(run: Investigate):

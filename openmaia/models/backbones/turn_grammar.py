@@ -4,7 +4,12 @@ from functools import cache
 
 from openmaia.core.messages import AnswerFormat, TurnKind
 
-FORMS = {TurnKind.ANY: "(experiment | answer)", TurnKind.EXPERIMENT: "experiment", TurnKind.ANSWER: "answer"}
+FORMS = {
+    TurnKind.ANY: "(experiment | answer)",
+    TurnKind.EXPERIMENT: "experiment",
+    TurnKind.MEASUREMENT: "measurement",
+    TurnKind.ANSWER: "answer",
+}
 
 
 @cache
@@ -15,7 +20,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     Args:
         answer: The format of answers.
-        expected: Which of the two it has to be.
+        expected: Which of the two it has to be. Of a measurement only the prompts are free.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "line"
     number = "" if answer.choices else '(" " [1-9])?'
@@ -25,6 +30,10 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         r'entry ::= [1-9] ". " line "\n"',
         r'experiment ::= "[CODE]:\n```python\n" code+ "```\n"',
         r'code ::= ([^`\n] [^\n]*)? "\n"',
+        r'measurement ::= "[CODE]:\n```python\nprompts = [" prompt (", " prompt)* "]\n'
+        r"activations, images = system.call_neuron(tools.text2image(prompts))\n"
+        r'for prompt, activation in zip(prompts, activations):\n    print(prompt, activation)\n```\n"',
+        r'prompt ::= "\"" [^"\\\n]+ "\""',
         rf'answer ::= "[{answer.text}]: " line "\n" label*',
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
         r"line ::= [^\n`[] [^\n]*",

@@ -21,6 +21,17 @@ from tests.helpers.misbehaving import Server, misbehaving
 CHOICES = AnswerFormat(text="REASONING", decided_by="LABEL", choices=("SELECTIVE", "SPURIOUS"))
 FORMATS = [AnswerFormat(), AnswerFormat(text="BIAS", decided_by="BIAS"), CHOICES]
 EXPERIMENT = "[HYPOTHESIS LIST]:\n1. H1: dogs\n2. H2: grass\n\n[CODE]:\n```python\nprint(1)\n\nprint(`2`)\n```\n"
+MEASUREMENT = """[HYPOTHESIS LIST]:
+1. dogs
+
+[CODE]:
+```python
+prompts = ["a dog, it's brown", "a cat"]
+activations, images = system.call_neuron(tools.text2image(prompts))
+for prompt, activation in zip(prompts, activations):
+    print(prompt, activation)
+```
+"""
 TURNS = [EXPERIMENT, "[DESCRIPTION]: dogs on grass\n[LABEL 1]: dog\n[LABEL 2]: grass"]
 
 
@@ -54,13 +65,19 @@ def test_grammar_is_accepted_by_the_compiler_of_vllm(answer: AnswerFormat, expec
 
 
 @pytest.mark.parametrize(
-    ("expected", "accepted"), [("any", [True, True]), ("experiment", [True, False]), ("answer", [False, True])]
+    ("expected", "accepted"),
+    [
+        ("any", [True, True, True]),
+        ("experiment", [True, False, True]),
+        ("measurement", [False, False, True]),
+        ("answer", [False, True, False]),
+    ],
 )
 def test_grammar_and_functions_admit_what_is_expected_alone(expected: str, accepted: list[bool]):
-    texts = ("[CODE]:\n```python\nprint(1)\n```\n", "[DESCRIPTION]: dogs\n[LABEL 1]: dog\n")
+    texts = ("[CODE]:\n```python\nprint(1)\n```\n", "[DESCRIPTION]: dogs\n[LABEL 1]: dog\n", MEASUREMENT)
     assert [is_accepted(turn_grammar(AnswerFormat(), TurnKind(expected)), text) for text in texts] == accepted
     names = {each["function"]["name"] for each in functions(AnswerFormat(), TurnKind(expected))}
-    assert [name in names for name in ("run_experiment", "answer")] == accepted
+    assert [name in names for name in ("run_experiment", "answer")] == [accepted[2], accepted[1]]
 
 
 @pytest.mark.parametrize(
