@@ -64,7 +64,7 @@ bench: setup
 faults: setup
 	@$(BIN)/python -m tests.faults $(if $(only),only="$(only)") $(if $(trials),trials=$(trials))
 
-# Whether descriptions are true: writes science.json, at most 40 minutes on two cores. `make science only=real` runs one part.
+# Whether descriptions are true: writes science.json, in more than an hour on two cores. `make science only=real` runs one part.
 science: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.science $(if $(only),only=$(only))

@@ -1,6 +1,6 @@
 """The scripted experimenter on EfficientNet-Lite0: what its descriptions predict, beside baselines on equal terms, and how many
 wrong descriptions pass as supported. The run and the tests of all methods are those of `openmaia run` and `openmaia evaluate
---claims`. Writes real.csv, a row per unit and method.
+--claims`. Writes real.csv, a row per unit and method, and its section of RESULTS.md.
 """
 
 import csv
@@ -9,20 +9,22 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.comparison import compare_runs
-from openmaia.evaluation.analysis.statistics import proportion
+from openmaia.evaluation.analysis.statistics import CHANCE, proportion
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.significance import supported_shares
+from openmaia.evaluation.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.verdict import Verdict, run_verdicts
 from openmaia.runs.claimed import claim_runs
 from openmaia.runs.records import Record
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
+from tests.helpers.measuring import machine
 from tests.science import setting
 from tests.science.baselines import BASELINES
 from tests.science.evaluated import RESAMPLES, rounded
@@ -33,7 +35,11 @@ LAYERS = {"_blocks.2": 24, "_blocks.10": 60, "_conv_head": 60}
 """Units of each layer, drawn by a hash of the weights; the first layer has no more."""
 
 OWN = "scripted experimenter"
+IMAGES = 10
+"""Positive images of each description, as the demo's config says."""
 CSV = Path(__file__).with_name("real.csv")
+RESULTS = Path(__file__).with_name("RESULTS.md")
+SECTION, NEXT = "## A real network\n", "## Sanity of the metrics\n"
 MEASURES = ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_random", "top1", "top5", "chance")
 
 
@@ -55,9 +61,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     table = write_claims(runs / f"{name}.csv", units, found)
     command("evaluate", str(run.files.root), "--claims", str(table))
     methods = [(run, OWN), *((each, each.name) for each in claim_runs(run))]
-    if not smoke:
-        write_units(methods)
-    return {
+    figures = {
         "units": len(units),
         "images": budget,
         "methods": {method: of_method(each, units) for each, method in methods},
@@ -71,6 +75,10 @@ def measure(smoke: bool) -> dict[str, Any]:
             if pair.one == OWN
         },
     }
+    if not smoke:
+        write_units(methods)
+        write_section(figures)
+    return figures
 
 
 def overrides(smoke: bool) -> tuple[str, ...]:
@@ -151,3 +159,56 @@ def write_units(methods: Sequence[tuple[Run, str]]) -> None:
                     *("" if value is None else f"{value:.4g}" for value in numbers),
                     verdict.worst.name if verdict.worst else "", "; ".join(labels),
                 ])  # fmt: skip
+
+
+def write_section(figures: dict[str, Any]) -> None:
+    """Replaces the section of RESULTS.md about a real network."""
+    text = RESULTS.read_text()
+    before, after = text[: text.index(SECTION)], text[text.index(NEXT) :]
+    RESULTS.write_text(f"{before}{SECTION}\n{section(figures)}\n{after}")
+
+
+def section(figures: dict[str, Any]) -> str:
+    methods, differences = figures["methods"], figures["differences"]
+    own = methods[OWN]
+    silent = "; ".join(
+        f"{name} {(each['auc'][0] * tested + CHANCE * (figures['units'] - tested)) / figures['units']:.3f}"
+        for name, each in methods.items()
+        if name != OWN and (tested := each["outcomes"].get("tested", 0)) < figures["units"]
+    )
+    chosen = ", ".join(f"{count} of `{layer}`" for layer, count in LAYERS.items())
+    rows = [
+        f"| {name} | {each['outcomes'].get('tested', 0)} | {interval(each['auc'])} | {interval(each['auc_minus_other'])} | "
+        f"{each['verdicts'].get('supported', 0)} | {percent(each['supported_of_all'])} | "
+        + " | ".join(percent(each["supported"].get(given)) for given in (SHUFFLED, RANDOM))
+        + f" | {interval(differences[name]['auc'][:3]) if name in differences else ''} |"
+        for name, each in methods.items()
+    ]
+    return f"""EfficientNet-Lite0, {figures["units"]} units drawn by a hash of the weights, the demo's 18 among them ({chosen}; the first
+layer has no more), {machine()}, {date.today().isoformat()}. `openmaia run` and `openmaia evaluate --claims`: all methods are tested on {IMAGES} images of each description with
+prompts that no agent gets, and the same control images. Each unit and method is in real.csv. The experimenter abstained on {own["outcomes"].get("abstained", 0)}
+units, which score what chance scores; a baseline that says nothing about a unit is not tested on it. Every baseline got as many images
+per unit as the experimenter was shown ({figures["images"]}).
+
+| | tested | AUC | minus the AUC of other units' descriptions | supported | … of all units | descriptions given to other units that are supported | random words that are supported | the experimenter's AUC minus this one's, unit by unit |
+|---|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+AUC with the units that a baseline says nothing about counted as chance: {silent or "all baselines describe all units"}.
+
+Identification: an image of the experimenter's description excites its own unit most among all units of the layer in
+{own["top1"][0]:.1%} of cases ({own["top1"][1]:.1%} to {own["top1"][2]:.1%}) and is among the first five in {own["top5"][0]:.0%} ({own["top5"][1]:.0%} to {own["top5"][2]:.0%}), where chance is {own["chance"][0]:.2%}.
+
+*Supported* is the verdict: every control is beaten with an interval above chance, and the false discovery rate is at most 5 %. Of wrong
+descriptions, given to the same units, the shares in the two columns before the last pass the same rule; the interval counts each unit
+once.
+"""
+
+
+def interval(values: Sequence[float | None]) -> str:
+    mean, low, high = values
+    return "n/a" if mean is None else f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
+def percent(share: Sequence[float] | None) -> str:
+    return "n/a" if share is None else "{:.1%} ({:.1%} to {:.1%})".format(*share)

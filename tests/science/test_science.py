@@ -1,12 +1,16 @@
 """The measurement of whether descriptions are true runs, at a scale that proves nothing."""
 
+import csv
 import json
 import subprocess
 import sys
+from collections import Counter
+from statistics import mean
 
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.science import real
 
 
 @pytest.mark.slow
@@ -19,3 +23,24 @@ def test_the_sanity_tests_run_and_give_their_figures():
     found = json.loads(done.stdout.splitlines()[-1])
     assert {"auc", "auc_worst", "top1"} <= found["sanity"]["results"].keys()
     assert found["made"]["sanity"]["machine"]
+
+
+def test_table_about_a_real_network_agrees_with_its_units():
+    """The committed table and the committed rows are of the same measurement, and of wrong descriptions hardly one passes."""
+    with real.CSV.open() as file:
+        units = list(csv.DictReader(file))
+    text = real.RESULTS.read_text()
+    table = [
+        line for line in text[text.index(real.SECTION) : text.index(real.NEXT)].splitlines() if line.startswith("| ")
+    ]
+    shown = {
+        cells[0]: cells[1:] for line in table[1:] if (cells := [cell.strip() for cell in line.strip("|").split("|")])
+    }
+    assert shown.keys() == {unit["method"] for unit in units}
+    for method, (tested, auc, _, supported, _, shuffled, words, _) in shown.items():
+        own = [unit for unit in units if unit["method"] == method]
+        verdicts = Counter(unit["verdict"] for unit in own)
+        assert int(tested) == len(own) - verdicts["abstained"] - verdicts["untested"]
+        assert int(supported) == verdicts["supported"]
+        assert float(auc.split()[0]) == pytest.approx(mean(float(unit["auc"]) for unit in own), abs=0.0006)
+        assert max(float(share.split("%")[0]) for share in (shuffled, words)) <= 5
