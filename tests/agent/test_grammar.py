@@ -213,7 +213,19 @@ def test_form_of_the_shipped_question_is_known():
     assert parse(f"[DESCRIPTION]: <{shown[-1]}>", load_task("description").answer).description is None
 
 
-@pytest.mark.parametrize("text", ["NONE", "None.", "`NONE`", "**none**", "N/A", "NONE\nNothing held up."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NONE",
+        "None.",
+        "`NONE`",
+        "**none**",
+        "N/A",
+        "NONE\nNothing held up.",
+        "NONE. Nothing excites it.",
+        "None (noise)",
+    ],
+)
 def test_abstention_has_no_labels(text: str):
     parsed = parse(f"[DESCRIPTION]: {text}\n[LABEL 1]: NONE")
     assert parsed.description == ""
@@ -227,8 +239,11 @@ def test_label_that_explains_its_absence_is_no_label(text: str):
     assert parse(f"[DESCRIPTION]: dogs\n[LABEL 1]: dog\n[LABEL 2]: {text}").labels == ("dog",)
 
 
-def test_description_may_begin_with_none():
-    assert parse("[DESCRIPTION]: None of the pictures without dogs excite it.").description
+@pytest.mark.parametrize(
+    "text", ["None of the pictures without dogs excite it.", "Nothing but dogs", "none-too-bright dogs"]
+)
+def test_description_may_begin_with_none(text: str):
+    assert parse(f"[DESCRIPTION]: {text}").description == text
 
 
 def test_last_of_repeated_sections_counts():

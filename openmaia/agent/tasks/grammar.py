@@ -52,7 +52,8 @@ BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))
 """What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
 NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
 """The number of an entry."""
-ABSTENTION = re.compile(r"^\W*(none|nothing|n/a|unknown)\W*$", re.IGNORECASE)
+ABSTENTION = re.compile(r"^\W*(?:(?:none|nothing|n/a|unknown)\W*$|(?:none|n/a)\s*(?:[.,:;(–—]|-\s))", re.IGNORECASE)
+"""The word alone, or with an explanation behind it ("NONE. No image excites it"), but not "None of the dogs …"."""
 NO_LABEL = re.compile(r"^\W*(none|n/a)\b", re.IGNORECASE)
 """The beginning of a label that names nothing, such as "None, it responds to one thing only"."""
 

@@ -20,9 +20,10 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     Args:
         answer: The format of answers.
-        expected: Which of the two it has to be. Of a measurement only the prompts are free.
+        expected: Which of the two it has to be. Of a measurement only the prompts are free. The text of an answer has at
+            most three full stops, and a label one.
     """
-    chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "line"
+    chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'
     return "\n".join([
         f"root ::= hypotheses {FORMS[expected]}",
@@ -34,7 +35,10 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         r"activations, images = system.call_neuron(tools.text2image(prompts))\n"
         r'for prompt, activation in zip(prompts, activations):\n    print(prompt, activation)\n```\n"',
         r'prompt ::= "\"" [^"\\\n]+ "\""',
-        rf'answer ::= "[{answer.text}]: " line "\n" label*',
+        rf'answer ::= "[{answer.text}]: " sentences "\n" label*',
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
         r"line ::= [^\n`[] [^\n]*",
+        # Small models go on and on where nothing ends a line.
+        r'sentences ::= [^.\n`[] [^.\n]* ("." [^.\n]*)? ("." [^.\n]*)? ("." [^.\n]*)?',
+        r'concept ::= [^.\n`[] [^.\n]* ("." [^.\n]*)?',
     ])  # fmt: skip
