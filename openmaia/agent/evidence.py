@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import StoppingRule, Task
 from openmaia.agent.tools.notes import read_copied, read_not_drawn
-from openmaia.core.messages import AnswerFormat, Part
+from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
@@ -95,29 +95,33 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
     """
     copied = _copied_images(turns)
     return sum(
-        turn.status in COMPLETED
-        and any(_measured_own_image(call, copied) for call in turn.calls)
-        and not repeats(turn, turns[:number])
-        for number, turn in enumerate(turns)
+        turn.status in COMPLETED and not is_repeated and any(_measured_own_image(call, copied) for call in turn.calls)
+        for turn, is_repeated in zip(turns, repetitions(turns), strict=True)
     )
 
 
-def repeats(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """Returns whether an experiment has the code and the output of an earlier one, apart from numbers of images and experiments.
+def repetitions(turns: Sequence[Turn]) -> list[bool]:
+    """Returns for each turn whether its experiment has the code and the output of an earlier one.
 
-    Experiments that generate or edit images are no repetitions, because they measure new images. Those that ran out of
-    time or memory are none either, because another try may succeed.
+    Numbers of images and experiments in the output do not count. Experiments that generated or edited images are no
+    repetitions, because they measured new images, unless they ended with an exception. Those that ran out of time or
+    memory are none either, because another try may succeed.
     """
-    if not turn.code or turn.status not in ("ok", "error"):
-        return False
-    if any(call.name in WRITTEN and call.error is None for call in turn.calls):
-        return False
-    same = [other for other in earlier if other.code.strip() == turn.code.strip()]
-    return any(_seen(other) == _seen(turn) for other in same)
+    seen = set[tuple[str, ...]]()
+    found: list[bool] = []
+    for turn in turns:
+        contents = _contents(turn)
+        made_images = any(call.name in WRITTEN and call.error is None for call in turn.calls)
+        can_repeat = turn.status == "error" or (turn.status == "ok" and not made_images)
+        found.append(can_repeat and contents in seen)
+        if turn.code:
+            seen.add(contents)
+    return found
 
 
-def _seen(turn: Turn) -> list[Part]:
-    return [NUMBERED.sub("", part) if isinstance(part, str) else part for part in turn.observation]
+def _contents(turn: Turn) -> tuple[str, ...]:
+    parts = (NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
+    return (turn.code.strip(), *parts)
 
 
 def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
@@ -231,8 +235,9 @@ class _MeasuredImage:
 
 def _measured_images(turns: Sequence[Turn]) -> Iterator[_MeasuredImage]:
     listed, copied = tuple[str, ...](), _copied_images(turns)
-    for turn in turns:
-        listed = turn.hypotheses or listed
+    for turn, is_repeated in zip(turns, repetitions(turns), strict=True):
+        # The agent does not see a repeated turn again, nor the list in it.
+        listed = listed if is_repeated else turn.hypotheses or listed
         for call in turn.calls:
             for entry in call.entries if call.name == "call_neuron" else ():
                 if entry.hypothesis and entry.original not in copied:

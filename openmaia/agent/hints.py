@@ -1,7 +1,6 @@
 """Hints that tell the agent the correct call after frequent mistakes. The mistakes were observed with real models."""
 
 import re
-from collections.abc import Sequence
 
 from openmaia.runs.records import Turn
 
@@ -18,8 +17,8 @@ ON_TOOLS = (
 ON_SYSTEM = "images are measured with system.call_neuron(images)"
 
 REPEATED = (
-    "Your last message was the same as an earlier one, and so was what followed; both stand above and are not repeated here. "
-    "Write a different message."
+    "Your last experiment or answer was the same as an earlier one, and so was what followed. Both stand above and are not "
+    "repeated here. Write a different message."
 )
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
@@ -57,12 +56,12 @@ HINTS = (
 """Rows of (pattern of the error message, pattern of the code, hint). The first row of which both match is used."""
 
 
-def repeated(without: Sequence[str]) -> str:
-    """Returns what the agent is told about a turn that repeats an earlier one. `without` names the missing tools.
+def repeated(*, can_generate: bool) -> str:
+    """Returns what the agent is told about a turn that repeats an earlier one, and what it can do if it can generate images.
 
-    It names nothing that a model could take for the subject of its next experiment. Small models do.
+    It names nothing that a small model would take for the subject of its next experiment.
     """
-    return f"\nHint: {REPEATED}{'' if 'text2image' in without else OTHERWISE}\n"
+    return f"\nHint: {REPEATED}{OTHERWISE if can_generate else ''}\n"
 
 
 def hint(turn: Turn) -> str:

@@ -15,7 +15,7 @@ from openmaia.agent.evidence import (
     assess,
     experiments_that_measured,
     missing_evidence,
-    repeats,
+    repetitions,
     words_not_drawn,
 )
 from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
@@ -65,6 +65,8 @@ class Investigation:
         question = self.task.question(self.unit, lambda: class_of(self.unit, context.services))
         self.opening = (system(self.task.instructions(description, is_whole=not self.options.without)), user(question))
         self.turns: list[Turn] = []
+        self._repeats: list[bool] = []
+        self._measured: dict[int, int] = {}
         self.started = time.time()
         self.confirmation: Confirmation | None = None
         toolbox = Toolbox(context)
@@ -111,8 +113,8 @@ class Investigation:
             max_tokens=self.options.reply_tokens,
             answer=self.task.answer,
             expected=self._expected(),
-            left_out=sum(map(self._is_repetition, self.turns)),
-            repetitions=sum(1 for _ in takewhile(self._is_repetition, reversed(self.turns))),
+            left_out=sum(self._left_out),
+            repetitions=sum(1 for _ in takewhile(bool, reversed(self._left_out))),
         )
         reply = self.context.services.backbone.reply([chat])[0]
         backbone_seconds = time.monotonic() - started
@@ -147,11 +149,15 @@ class Investigation:
         """Returns what the next turn may be, as far as an answer would not be accepted yet, or has to come now."""
         count = len(self.turns)
         if not self._has_experiments(count):
-            can_generate = self.unit.scope is Scope.UNIT and "text2image" not in self.options.without
-            is_stuck = bool(self.turns) and self._is_repetition(self.turns[-1])
-            return TurnKind.MEASUREMENT if can_generate and is_stuck else TurnKind.EXPERIMENT
+            is_stuck = any(self._left_out[-1:])
+            return TurnKind.MEASUREMENT if self._can_generate and is_stuck else TurnKind.EXPERIMENT
         is_last = count + 1 >= self.options.turns or self._is_due(count)
         return TurnKind.ANSWER if is_last else TurnKind.ANY
+
+    @property
+    def _can_generate(self) -> bool:
+        """Whether the agent can generate images and measure them with the unit."""
+        return self.unit.scope is Scope.UNIT and "text2image" not in self.options.without
 
     def _experiment_in(self, parsed: ParsedReply) -> tuple[str, tuple[str, ...]]:
         """Returns the code to run, and notes for the record about a reply with both an experiment and an answer.
@@ -198,7 +204,9 @@ class Investigation:
 
     def _has_experiments(self, count: int) -> bool:
         """Returns whether the first `count` turns have as many experiments as the stopping rule demands."""
-        return experiments_that_measured(self.turns[:count]) >= self.task.rule.experiments
+        if count not in self._measured:
+            self._measured[count] = experiments_that_measured(self.turns[:count])
+        return self._measured[count] >= self.task.rule.experiments
 
     def _refusal(self, count: int) -> str:
         """Returns the message that sends back the answer in turn number `count` (from 1) because it lacks evidence.
@@ -263,19 +271,29 @@ class Investigation:
         Turns that repeat an earlier one are left out: the more often a small model sees a message of its own, the more
         surely it writes it again. The last message says so if the last turn is left out.
         """
-        shown = [turn for turn in self.turns if not self._is_repetition(turn)]
+        shown = [turn for turn, is_left_out in zip(self.turns, self._left_out, strict=True) if not is_left_out]
         exchanged = [m for turn in shown for m in (assistant(turn.reply), user(*self._feedback(turn)))]
-        if shown and shown[-1] is not self.turns[-1]:
-            final = [self.task.final] if self._wants_answer(len(self.turns)) else []
-            exchanged[-1] = user(*exchanged[-1].parts, repeated(self.options.without), *final)
+        if any(self._left_out[-1:]):
+            is_due = self._wants_answer(len(self.turns))
+            parts = [part for part in exchanged[-1].parts if part != self.task.final]
+            final = [self.task.final] if is_due else []
+            exchanged[-1] = user(*parts, repeated(can_generate=self._can_generate and not is_due), *final)
         return [*self.opening, *exchanged]
 
-    def _is_repetition(self, turn: Turn) -> bool:
-        """Returns whether a turn repeats an earlier experiment, or is the same reply without experiment as before."""
-        earlier = self.turns[: turn.index]
-        if turn.code or not earlier:
-            return repeats(turn, earlier)
-        return turn.reply.strip() == earlier[-1].reply.strip()
+    @property
+    def _left_out(self) -> list[bool]:
+        """For each turn whether it repeats an earlier experiment, or is the same reply without experiment as before.
+
+        An answer beside a repeated experiment is not left out, because the agent is told about it.
+        """
+        if len(self._repeats) != len(self.turns):
+            self._repeats = [
+                is_repeated and SET_ASIDE not in turn.forgiven if turn.code else _is_same_reply(turn, before)
+                for turn, before, is_repeated in zip(
+                    self.turns, [None, *self.turns], repetitions(self.turns), strict=False
+                )
+            ]
+        return self._repeats
 
     def _wants_answer(self, count: int) -> bool:
         """Returns whether the agent is asked for its answer after `count` turns.
@@ -302,6 +320,10 @@ class Investigation:
             yield self.task.set_aside
         if self._wants_answer(turn.index + 1):
             yield self.task.final
+
+
+def _is_same_reply(turn: Turn, before: Turn | None) -> bool:
+    return before is not None and turn.reply.strip() == before.reply.strip()
 
 
 def class_of(unit: Unit, services: Services) -> str:

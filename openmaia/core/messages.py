@@ -97,7 +97,7 @@ class Chat:
     left_out: int = 0
     """Number of earlier turns that are not among the messages, because they repeat others."""
     repetitions: int = 0
-    """How many of them are the latest turns. Language models then reply at a higher temperature."""
+    """The number of latest turns in a row that are left out. Language models then reply at a higher temperature."""
 
     @property
     def is_turn(self) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from openmaia.agent.tasks.grammar import parse
+from openmaia.agent.tasks.task import load as load_task
 from openmaia.interop import reading
 from openmaia.interop.labels import Label, TestedPrompts
 from openmaia.interop.reading import Refused
@@ -89,8 +90,9 @@ def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
 
     A description without labels serves as the label.
     """
+    format = load_task("description").answer
     for reply in reversed(replies):
-        if (parsed := parse(reply)).description:
+        if (parsed := parse(reply, format)).description:
             return parsed.description or "", tuple(dict.fromkeys(parsed.labels))
     return "", ()
 

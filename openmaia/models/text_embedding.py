@@ -1,5 +1,6 @@
 """Sentence embeddings of texts by a model of sentence-transformers, an optional dependency."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from openmaia.core.errors import UsageError
 INSTALL = 'pip install -e ".[embedding]"'
 
 TextEmbedding = Callable[[Sequence[str]], npt.NDArray[np.float32]]
-"""Returns the embedding of each text as a row of unit length, (texts, dimensions)."""
+"""Returns the embedding of each text as a row of unit length, (texts, dimensions). There has to be a text."""
 
 
 def load_text_embedding(model: str) -> TextEmbedding:
@@ -19,6 +20,9 @@ def load_text_embedding(model: str) -> TextEmbedding:
 
     Args:
         model: The name of a model on the hub, such as sentence-transformers/all-MiniLM-L6-v2, or its folder.
+
+    Returns:
+        The embedding, which keeps the vectors of all texts that it was given.
 
     Raises:
         UsageError: If sentence-transformers is not installed, or the model cannot be loaded.
@@ -31,14 +35,21 @@ def load_text_embedding(model: str) -> TextEmbedding:
     transformers.utils.logging.disable_progress_bar()
     try:
         loaded: Any = SentenceTransformer(model, trust_remote_code=False)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except Exception as error:  # the boundary: whatever is wrong with the files of a user
         raise UsageError(
             f"{model}: no embedding model of sentence-transformers can be loaded from there ({error}); give the name of one "
             "on the hub, such as sentence-transformers/all-MiniLM-L6-v2, or its folder"
         ) from error
 
+    known: dict[str, npt.NDArray[np.float32]] = {}
+    lock = threading.Lock()
+
     def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        found = loaded.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(found, np.float32)
+        with lock:
+            new = [text for text in dict.fromkeys(texts) if text not in known]
+            if new:
+                vectors = loaded.encode(new, normalize_embeddings=True, show_progress_bar=False)
+                known.update(zip(new, np.asarray(vectors, np.float32), strict=True))
+            return np.stack([known[text] for text in texts])
 
     return embed

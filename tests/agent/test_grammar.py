@@ -192,7 +192,16 @@ FORM = AnswerFormat(placeholders=("what the unit responds to, in one or two sent
 
 
 @pytest.mark.parametrize(
-    "text", ["<what the unit responds to, in one or two sentences>", "<What the unit responds to>", "<...>"]
+    "text",
+    [
+        "<to be determined>",
+        "<TBD>",
+        "<description>",
+        "<in one or two sentences>",
+        "<what the unit responds to, in one or two sentences>",
+        "<What the unit responds to>",
+        "<...>",
+    ],
 )
 def test_text_of_the_form_is_no_answer(text: str):
     assert parse(f"[DESCRIPTION]: {text}\n[LABEL 1]: dog", FORM).description is None

@@ -81,7 +81,7 @@ def heard(record: Record) -> list[int]:
 def test_repeated_turns_are_left_out_of_the_conversation(run: Investigate, without: tuple[str, ...], experiment: str):
     looking = code(experiment)
     record = run(looking, looking, looking, code("print(2)"), ANSWER, overrides=without)
-    told = repeated(["text2image"] if without else []).split()
+    told = repeated(can_generate=not without).split()
     assert ("tools.text2image" in told) is not without
     first, again, third, after = heard(record)
     assert first >= len(looking.split()) + len(said(record, 0).split())
@@ -91,15 +91,36 @@ def test_repeated_turns_are_left_out_of_the_conversation(run: Investigate, witho
 
 def test_same_reply_without_an_experiment_is_left_out_of_the_conversation(run: Investigate):
     record = run("I see.", "I see.", code("print(2)"), "I see.", ANSWER)
-    no_code, told = len(load_task("description").no_code.split()), len(repeated([]).split())
+    no_code, told = len(load_task("description").no_code.split()), len(repeated(can_generate=True).split())
     experiment = len(code("print(2)").split()) + len(said(record, 2).split())
     assert heard(record) == [2 + no_code, told, experiment - told, 2 + no_code]
+
+
+def test_failing_experiment_is_repeated_although_it_drew_images(run: Investigate):
+    failing = code("tools.text2image(['a red circle'])\n1 / 0")
+    record = run(failing, failing, ANSWER)
+    assert heard(record)[1] == len(repeated(can_generate=True).split())
+
+
+def test_answer_beside_a_repeated_experiment_is_not_left_out(run: Investigate):
+    looking = code("print(1)")
+    record = run(looking, f"{looking}\n\n{ANSWER}", ANSWER)
+    assert heard(record)[1] > len(load_task("description").set_aside.split())
+
+
+@pytest.mark.parametrize("soft_turns", [1, 2])
+def test_answer_is_asked_for_once_after_a_repeated_turn(run: Investigate, soft_turns: int):
+    looking = code("print(1)")
+    record = run(looking, looking, ANSWER, overrides=(f"limits.soft_turns={soft_turns}",))
+    told, final = repeated(can_generate=False).split(), load_task("description").final.split()
+    opening = record.turns[0].prompt_tokens + len(looking.split()) + len(said(record, 0).split())
+    assert record.turns[2].prompt_tokens == opening + len(told) + len(final)
 
 
 def test_answer_is_asked_for_after_a_repeated_turn(run: Investigate):
     looking = code("print(1)")
     record = run(looking, looking, ANSWER, overrides=("limits.soft_turns=2",))
-    assert heard(record)[1] == len(repeated([]).split()) + len(load_task("description").final.split())
+    assert heard(record)[1] == len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
 
 
 def test_experiment_that_draws_new_images_is_no_repetition(run: Investigate):
@@ -268,6 +289,17 @@ def test_failed_service_resumes_from_the_journal(run: Investigate, tmp_path: Pat
     resumed = run(first, second, ANSWER, journal=journal)
     assert comparable(resumed) == comparable(run(first, second, ANSWER))
     assert not resumed.notes
+
+
+def test_repetition_is_known_after_a_resume(run: Investigate, tmp_path: Path):
+    """Also where the output holds an image, which the journal stores in another form."""
+    journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")
+    looking = code("tools.display(*tools.dataset_exemplars(system)[0])")
+    with pytest.raises(ServiceError, match="holds 1 replies"):
+        run(looking, journal=journal)
+    resumed = run(looking, looking, code("print(1)"), ANSWER, journal=journal)
+    assert heard(resumed)[1] == len(repeated(can_generate=True).split())
+    assert comparable(resumed) == comparable(run(looking, looking, code("print(1)"), ANSWER))
 
 
 def test_diverging_replay_starts_over(run: Investigate, tmp_path: Path):

@@ -11,13 +11,15 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from openmaia.cli.main import app
+from openmaia.config.loading import restore
 from openmaia.core.errors import UsageError
+from openmaia.core.units import Unit
 from openmaia.models.text_embedding import TextEmbedding, load_text_embedding
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.rows import UnitRow
 from openmaia.reporting.browser.serve import application
 from openmaia.reporting.browser.similar import NEIGHBOURS, SimilarDescriptions
-from tests.reporting.making import run
+from tests.reporting.making import record, run
 
 TEXTS = ["a striped pattern", "stripes", "a steam locomotive", "railway engines", "a checkered pattern"]
 
@@ -83,15 +85,25 @@ def test_embeddings_have_unit_length(embed: TextEmbedding):
 
 def test_report_and_server_take_the_model(tmp_path: Path, model: str, embed: TextEmbedding):
     made = run(tmp_path)
-    done = CliRunner().invoke(app, ["report", made.files.root, "--embedding", model])
-    assert done.exit_code == 0, done.output
-    written = {path.name: path.read_bytes() for path in (tmp_path / "tiny/report/data").glob("similar-*.js")}
-    assert any(b"units/net/layer4/1-0.html" in data for data in written.values())
+    config = restore(made.config(), str(tmp_path))
+    for index, text in enumerate(["a steam locomotive", "railway engines"]):
+        unit = Unit(target="net", layer="layer4", index=index)
+        made.publish(replace(record(unit, config), description=text, labels=(text,)))
+
+    def written(*options: str) -> dict[str, bytes]:
+        done = CliRunner().invoke(app, ["report", made.files.root, *options])
+        assert done.exit_code == 0, done.output
+        return {path.name: path.read_bytes() for path in (tmp_path / "tiny/report/data").glob("similar-*.js")}
+
+    other = b'units/net/layer4/1-0.html\\",\\"layer4/1'
+    assert not any(other in data for data in written().values())
+    with_model = written("--embedding", model)
+    assert any(other in data for data in with_model.values())
     with TestClient(application([made], embed), base_url="http://127.0.0.1") as client:
-        assert {name: client.get(f"/data/{name}").content for name in written} == written
+        assert {name: client.get(f"/data/{name}").content for name in with_model} == with_model
 
 
-@pytest.mark.parametrize("text", ["", "no sentence model"])
+@pytest.mark.parametrize("text", ["", "no sentence model", "[]", '{"model_type": "bert"}'])
 def test_folder_without_a_model_is_refused(tmp_path: Path, text: str):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(UsageError, match="no embedding model of sentence-transformers can be loaded"):

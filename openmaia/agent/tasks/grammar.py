@@ -46,6 +46,8 @@ CALL = re.compile(r"\b(?:system|tools)\.")
 DASHES = "-*•"
 PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|\(?to be determined\)?)\.?$", re.IGNORECASE)
 """What stands for a text that is not there yet."""
+UNFILLED = ("to be determined", "tbd", "description", "label", "concept", "answer")
+"""Texts in angle brackets that stand for others."""
 BRACKETED = re.compile(r"^<(?P<text>[^<>]*)>\.?$")
 """A whole text in angle brackets: a placeholder of the form that was shown, or a text that was put in its place."""
 BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
@@ -54,8 +56,6 @@ NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
 """The number of an entry."""
 ABSTENTION = re.compile(r"^\W*(?:(?:none|nothing|n/a|unknown)\W*$|(?:none|n/a)\s*(?:[.,:;(–—]|-\s))", re.IGNORECASE)
 """The word alone, or with an explanation behind it ("NONE. No image excites it"), but not "None of the dogs …"."""
-NO_LABEL = re.compile(r"^\W*(none|n/a)\b", re.IGNORECASE)
-"""The beginning of a label that names nothing, such as "None, it responds to one thing only"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
     labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
     if not answer.choices:
         labels = [_unbracketed(label, forgiven) for label in labels if not _is_placeholder(label, answer)]
-        labels = [label for label in labels if not (ABSTENTION.match(label) or NO_LABEL.match(label))]
+        labels = [label for label in labels if not ABSTENTION.match(label)]
     labels, problem = _chosen(labels, answer)
     description = _description(sections, labels, forgiven, answer)
     if description and not labels:
@@ -199,12 +199,14 @@ def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str
 
 
 def _is_placeholder(text: str, answer: AnswerFormat) -> bool:
-    """Returns whether a text stands for one that is not there yet, such as "…" or the beginning of a text of the form."""
+    """Returns whether a text stands for one that is not there yet, such as "…" or a part of a text of the form."""
     if PLACEHOLDER.match(text):
         return True
     inside = BRACKETED.match(text)
-    words = inside["text"].casefold().strip(" .…") if inside else ""
-    return bool(inside) and any(shown.casefold().startswith(words) for shown in answer.placeholders or (words,))
+    if not inside:
+        return False
+    words = inside["text"].casefold().strip(" .…")
+    return words in UNFILLED or any(words in shown.casefold() for shown in answer.placeholders or (words,))
 
 
 def _unbracketed(text: str, forgiven: list[str]) -> str:

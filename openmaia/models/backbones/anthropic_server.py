@@ -19,9 +19,6 @@ LONGEST_WAIT = 120.0
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""
 
-HIGHEST_TEMPERATURE = 1.0
-"""The API accepts no higher one."""
-
 
 class AnthropicBackbone(Endpoint):
     """A backbone behind Anthropic's messages API."""
@@ -47,7 +44,7 @@ class AnthropicBackbone(Endpoint):
 
         The API has no seed.
         """
-        return {"temperature": temperature(self._config.temperature, chat, HIGHEST_TEMPERATURE)}
+        return {"temperature": temperature(self._config.temperature, chat)}
 
     def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
         system_blocks: Any = anthropic.omit

@@ -17,11 +17,11 @@ PIXELS_PER_TOKEN = 750
 """Estimated pixels of an image per token."""
 
 
-TEMPERATURE_STEP, MAX_TEMPERATURE = 0.2, 1.5
-"""By how much the temperature rises with each repetition in a row, and at most to what."""
+TEMPERATURE_STEP, MAX_TEMPERATURE = 0.2, 1.0
+"""By how much the temperature rises with each repetition in a row, and at most to what. Some servers accept no higher one."""
 
 
-def temperature(configured: float, chat: Chat, highest: float = MAX_TEMPERATURE) -> float:
+def temperature(configured: float, chat: Chat) -> float:
     """Returns the sampling temperature of a reply.
 
     It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5): small models
@@ -30,9 +30,8 @@ def temperature(configured: float, chat: Chat, highest: float = MAX_TEMPERATURE)
     Args:
         configured: The temperature of the config, which is never lowered.
         chat: The request.
-        highest: The highest temperature to which it rises.
     """
-    return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, highest))
+    return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, MAX_TEMPERATURE))
 
 
 def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:

@@ -15,7 +15,7 @@ EXPERIMENT, ANSWER = "run_experiment", "answer"
 INSTRUCTION = f"""
 
 You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
-the function {ANSWER}. Call one function per turn."""
+the function {ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
 
 JsonObject = dict[str, Any]

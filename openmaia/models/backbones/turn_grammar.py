@@ -20,7 +20,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     Args:
         answer: The format of answers.
-        expected: Which of the two it has to be. Of a measurement only the prompts are free. The text of an answer has at
+        expected: Which of the two it has to be. A measurement leaves only the prompts to the model. The text of an answer has at
             most three full stops, and a label one.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
@@ -39,6 +39,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
         r"line ::= [^\n`[] [^\n]*",
         # Small models go on and on where nothing ends a line.
-        r'sentences ::= [^.\n`[] [^.\n]* ("." [^.\n]*)? ("." [^.\n]*)? ("." [^.\n]*)?',
-        r'concept ::= [^.\n`[] [^.\n]* ("." [^.\n]*)?',
+        r'sentences ::= [^.\n`[] part ("." part)? ("." part)? ("." part)?',
+        r'concept ::= [^.\n`[] part ("." part)?',
+        r'part ::= ([^.\n] | "." [0-9])*',
     ])  # fmt: skip

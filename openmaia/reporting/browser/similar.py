@@ -82,8 +82,7 @@ class SimilarDescriptions:
         if not texts:
             return None
         if self._embed:
-            distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-            return self._embed(list(distinct))[[distinct[text] for text in texts]]
+            return self._embed(texts)
         vectorizer: Any = cast(Any, TfidfVectorizer)(stop_words="english", dtype=np.float32)
         try:
             return vectorizer.fit_transform(texts)

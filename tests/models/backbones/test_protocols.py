@@ -88,6 +88,7 @@ def test_grammar_and_functions_admit_what_is_expected_alone(expected: str, accep
         ("[DESCRIPTION]: dogs on grass\n[LABEL 1]: dog\n[LABEL 2]: grass\n", True),
         ("[DESCRIPTION]: NONE\n", True),
         ("[DESCRIPTION]: Dogs. On grass. In the sun.\n[LABEL 1]: St. Bernard\n", True),
+        ("[DESCRIPTION]: 8.7 falls to 0.3, 1.2 and 4.5. So it is red.\n", True),
         ("[DESCRIPTION]: It is. It may be. It can be. It was. It would be.\n", False),
         ("[DESCRIPTION]: dogs\n[LABEL 1]: None. It responds. To dogs\n", False),
         ("[CODE]:\n```python\nprint(1)\n```\n[DESCRIPTION]: dogs\n", False),
@@ -105,7 +106,7 @@ def test_grammar_is_sent_to_the_server(server: Server):
     assert "grammar" not in sent(server, "text", user("q"))
 
 
-@pytest.mark.parametrize(("repetitions", "expected"), [(0, 0.7), (1, 0.9), (3, 1.3), (9, 1.5)])
+@pytest.mark.parametrize(("repetitions", "expected"), [(0, 0.7), (1, 0.9), (3, 1.0), (9, 1.0)])
 def test_temperature_rises_while_the_model_repeats_its_turns(server: Server, repetitions: int, expected: float):
     config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", temperature=0.7)
     OpenAiBackbone(config).reply(
@@ -117,7 +118,6 @@ def test_temperature_rises_while_the_model_repeats_its_turns(server: Server, rep
 def test_configured_temperature_is_never_lowered():
     chat = Chat(conversation="c", messages=(), seed=1, max_tokens=5, repetitions=2)
     assert temperature(1.8, chat) == 1.8
-    assert temperature(0.9, chat, 1.0) == 1.0
 
 
 def test_turns_are_sent_as_calls(server: Server):
