@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from openmaia.agent.evidence import experiments_that_measured
+from openmaia.agent.evidence import experiments_that_measured, repetitions
 from openmaia.agent.investigation import CUT, SET_ASIDE
 from openmaia.agent.tasks.grammar import parse
 from openmaia.core.images import EncodedImage
@@ -40,6 +40,8 @@ class AgentConduct:
     """How often each deviation from the reply format was tolerated, by its description, the most frequent first."""
     experiments: int
     """Turns with an experiment."""
+    repeated: int
+    """Experiments with the code and the output of an earlier one of the investigation."""
     tracebacks: int
     """Experiments that ended with an exception."""
     stopped: int
@@ -66,13 +68,14 @@ def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
     for record in records:
         ended[record.stop.value] += 1
         total["unmeasured"] += not experiments_that_measured(record.turns)
+        total["repeated"] += sum(repetitions(record.turns))
         total["sent_back"] += record.evidence.sent_back
         for turn in record.turns:
             total.update(_counts(turn, answer))
             forgiven.update(turn.forgiven)
             seconds += turn.seconds
     names = (
-        "unmeasured turns empty cut set_aside sent_back experiments tracebacks stopped images prompt_tokens "
+        "unmeasured turns empty cut set_aside sent_back experiments repeated tracebacks stopped images prompt_tokens "
         "generated_tokens"
     ).split()
     return AgentConduct(

@@ -17,12 +17,12 @@ def test_conduct_counts_what_agents_did(run: Investigate):
         ANSWER,
         overrides=("task.evidence.experiments=1",),
     )
-    second = run("[DESCRIPTION]: NONE")
+    second = run(code("print(1)"), code("print(1)"), "[DESCRIPTION]: NONE")
     found = conduct([first, second], DESCRIBED)
     assert found.ended == {"answer": 1, "abstain": 1}
-    assert (found.investigations, found.turns, found.unmeasured) == (2, 6, 1)
+    assert (found.investigations, found.turns, found.unmeasured) == (2, 8, 1)
     assert (found.empty, found.set_aside, found.sent_back, found.cut) == (1, 1, 1, 0)
-    assert (found.experiments, found.tracebacks, found.stopped, found.images) == (2, 1, 0, 1)
+    assert (found.experiments, found.repeated, found.tracebacks, found.stopped, found.images) == (4, 1, 1, 0, 1)
     assert found.forgiven["a fence marked 'py' instead of 'python'"] == 1
     assert found.prompt_tokens > found.generated_tokens > 0 and found.seconds > 0
 

@@ -115,7 +115,7 @@ def images(record: Record) -> int:
 
 
 def write_claims(path: Path, units: Sequence[Unit], found: Sequence[dict[str, tuple[str, ...]]]) -> Path:
-    """Writes the labels of the baselines as a table of claims. Who gave no label claims nothing."""
+    """Writes the labels of the baselines as a table of claims. A baseline without labels makes no claim."""
     with path.open("w", newline="") as out:
         table = csv.writer(out)
         table.writerow(("layer", "unit", "method", "labels"))
@@ -187,10 +187,10 @@ def section(figures: dict[str, Any]) -> str:
     return f"""EfficientNet-Lite0, {figures["units"]} units drawn by a hash of the weights, the demo's 18 among them ({chosen}; the first
 layer has no more), {machine()}, {date.today().isoformat()}. `openmaia run` and `openmaia evaluate --claims`: all methods are tested on {IMAGES} images of each description with
 prompts that no agent gets, and the same control images. Each unit and method is in real.csv. The experimenter abstained on {own["outcomes"].get("abstained", 0)}
-units, which score what chance scores; a baseline that says nothing about a unit is not tested on it. Every baseline got as many images
+units, which score what chance scores in all columns; a baseline that says nothing about a unit is not tested on it. Every baseline got as many images
 per unit as the experimenter was shown ({figures["images"]}).
 
-| | tested | AUC | minus the AUC of other units' descriptions | supported | … of all units | descriptions given to other units that are supported | random words that are supported | the experimenter's AUC minus this one's, unit by unit |
+| | tested | AUC, see above | minus the AUC of other units' descriptions | supported | … of all units | descriptions given to other units that are supported | random words that are supported | the experimenter's AUC minus this one's, unit by unit |
 |---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
