@@ -241,6 +241,10 @@ def test_abstention_has_no_labels(text: str):
     assert parsed.labels == ()
 
 
+def test_repeated_label_counts_once():
+    assert parse("[DESCRIPTION]: dogs\n[LABEL 1]: dog\n[LABEL 2]: tree\n[LABEL 3]: dog").labels == ("dog", "tree")
+
+
 @pytest.mark.parametrize(
     "text", ["None. It responds to one thing only", "none (no second concept)", "N/A, one is enough"]
 )

@@ -4,6 +4,7 @@ from functools import cache
 
 from openmaia.core.messages import AnswerFormat, TurnKind
 
+MAX_LABELS = 6
 FORMS = {
     TurnKind.ANY: "(experiment | answer)",
     TurnKind.EXPERIMENT: "experiment",
@@ -21,7 +22,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
     Args:
         answer: The format of answers.
         expected: Which of the two it has to be. A measurement leaves only the prompts to the model. The text of an answer has at
-            most three full stops, and a label one.
+            most three full stops, a label one, and there are at most MAX_LABELS labels.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'
@@ -35,7 +36,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         r"activations, images = system.call_neuron(tools.text2image(prompts))\n"
         r'for prompt, activation in zip(prompts, activations):\n    print(prompt, activation)\n```\n"',
         r'prompt ::= "\"" [^"\\\n]+ "\""',
-        rf'answer ::= "[{answer.text}]: " sentences "\n" label*',
+        rf'answer ::= "[{answer.text}]: " sentences "\n" label{{0,{MAX_LABELS}}}',
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
         r"line ::= [^\n`[] [^\n]*",
         # Small models go on and on where nothing ends a line.

@@ -89,6 +89,8 @@ def test_grammar_and_functions_admit_what_is_expected_alone(expected: str, accep
         ("[DESCRIPTION]: NONE\n", True),
         ("[DESCRIPTION]: Dogs. On grass. In the sun.\n[LABEL 1]: St. Bernard\n", True),
         ("[DESCRIPTION]: 8.7 falls to 0.3, 1.2 and 4.5. So it is red.\n", True),
+        ("[DESCRIPTION]: dogs\n" + "[LABEL 1]: dog\n" * 6, True),
+        ("[DESCRIPTION]: dogs\n" + "[LABEL 1]: dog\n" * 7, False),
         ("[DESCRIPTION]: It is. It may be. It can be. It was. It would be.\n", False),
         ("[DESCRIPTION]: dogs\n[LABEL 1]: None. It responds. To dogs\n", False),
         ("[CODE]:\n```python\nprint(1)\n```\n[DESCRIPTION]: dogs\n", False),
