@@ -21,6 +21,7 @@ MEASURING = ("call_neuron", "responses")
 COMPLETED = ("ok", "lost")
 """How experiments end without an exception, see `Turn.status`. Of a lost one it is not known."""
 NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
+"""Matches the numbers of images and experiments in an output, which differ when an experiment is repeated."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)

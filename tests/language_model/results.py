@@ -20,7 +20,7 @@ from openmaia.runs.run import Run
 from tests.helpers.measuring import machine
 from tests.language_model.model import NAME
 from tests.science import evaluated, setting
-from tests.science.investigated import Job, investigated
+from tests.science.investigated import Job, images, investigated
 from tests.science.real import BaselineJob, labelled
 
 HERE = Path(__file__).parent
@@ -90,7 +90,7 @@ def _labels(
     units = list(agent)
     setting.ready(setting.config(CONFIG, overrides), sorted({unit.layer for unit in units}))
     scripted = setting.shared_out(investigated, [Job(config=CONFIG, overrides=overrides, unit=unit) for unit in units])
-    budget = round(mean(_images(record) for record in agent.values()))
+    budget = round(mean(images(record) for record in agent.values()))
     jobs = [BaselineJob(overrides=overrides, unit=unit, names=BASELINE_NAMES, budget=budget) for unit in units]
     baselines = setting.shared_out(labelled, jobs)
     return {
@@ -99,10 +99,6 @@ def _labels(
         SCRIPTED: {answer.unit: answer.labels for answer in scripted},
         **{name: {u: found[name] for u, found in zip(units, baselines, strict=True)} for name in BASELINE_NAMES},
     }
-
-
-def _images(record: Record) -> int:
-    return sum(len(call.entries) for turn in record.turns for call in turn.calls if call.name == "call_neuron")
 
 
 def _met(record: Record) -> bool:

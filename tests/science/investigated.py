@@ -45,10 +45,11 @@ def investigated(job: Job) -> Answer:
     options = investigations.options(setting.config(job.config, job.overrides))
     record = investigate(job.unit, load_task("description"), setting.services(job.config, job.overrides), options)
     spent = time.process_time() - began
-    return Answer(unit=job.unit, labels=record.labels, images=_images(record), seconds=spent)
+    return Answer(unit=job.unit, labels=record.labels, images=images(record), seconds=spent)
 
 
-def _images(record: Record) -> int:
+def images(record: Record) -> int:
+    """The images that the unit was shown beyond its exemplars."""
     return sum(len(call.entries) for turn in record.turns for call in turn.calls if call.name == "call_neuron")
 
 

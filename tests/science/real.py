@@ -21,14 +21,13 @@ from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.verdict import Verdict, run_verdicts
 from openmaia.runs.claimed import claim_runs
-from openmaia.runs.records import Record
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.measuring import machine
 from tests.science import setting
 from tests.science.baselines import BASELINES
 from tests.science.evaluated import RESAMPLES, rounded
-from tests.science.investigated import means
+from tests.science.investigated import images, means
 
 CONFIG = "demo"
 LAYERS = {"_blocks.2": 24, "_blocks.10": 60, "_conv_head": 60}
@@ -107,11 +106,6 @@ class BaselineJob:
 def labelled(job: BaselineJob) -> dict[str, tuple[str, ...]]:
     own = means(CONFIG, job.overrides)
     return {name: BASELINES[name](job.unit, own, job.budget).labels for name in job.names}
-
-
-def images(record: Record) -> int:
-    """The images that the unit was shown beyond its exemplars."""
-    return sum(len(call.entries) for turn in record.turns for call in turn.calls if call.name == "call_neuron")
 
 
 def write_claims(path: Path, units: Sequence[Unit], found: Sequence[dict[str, tuple[str, ...]]]) -> Path:
