@@ -5,7 +5,7 @@
 
 Without a URL, a model of 1.5 billion parameters is fetched and served on this machine (see model.py). A run that was
 stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file. Two cores take about an hour. `ablation=2`
-also runs two units of each layer with other forms of a turn, without a viewer, and with the published prompt. Units are those
+also runs two of these units of each layer with other forms of a turn, without a viewer, and with the published prompt. Units are those
 that `random:` draws, without the first `skip` of each layer, on which prompt and loop were developed.
 `vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and writes nothing but its run.
 """
@@ -34,8 +34,7 @@ VARIANTS = {
     ],
 }  # fmt: skip
 ABLATION = {
-    "as-shipped": [],
-    "grammar": ["backbone.protocol=grammar"],
+    "text": ["backbone.protocol=text"],
     "tools": ["backbone.protocol=tools"],
     "no-viewer": ["viewer.kind=none"],
     # The prompt alone: the rule about evidence stays.

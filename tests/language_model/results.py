@@ -34,9 +34,7 @@ BASELINE_NAMES = ("exemplars only", "random words")
 
 # Of the shipped model.
 NOTE = """The prompt and the loop were developed on the eight units of each layer that `random:` draws first. These are the eight that it
-draws next, which nobody had looked at before. On the first 24, with the loop as it was at the end of their last run, 71 % (51 to 85 %)
-had met the rule below, 2 had ended without a measurement, and the AUC was 0.51, 0.06 (-0.10 to 0.19) above that of other units'
-descriptions."""
+draws next, which nobody had looked at before."""
 
 Labels = Mapping[Unit, tuple[str, ...]]
 
@@ -64,9 +62,7 @@ def write(runs: Path, names: Sequence[str], units: str, model: str, ablated: Map
         "machine": machine(),
         "date": date.today().isoformat(),
         "loop": _loop(list(agent.values())),
-        "ablation": {
-            name: _loop(list(_records(folder).values())) for name, folder in ablated.items() if folder.is_dir()
-        },
+        "ablation": _ablated(agent, ablated),
         "truth": {name: evaluated.figures(list(own.values())) for name, own in scores.items()},
         "difference_to": {
             name: evaluated.paired(list(scores[OWN].values()), [scores[name][unit] for unit in scores[OWN]])
@@ -109,6 +105,16 @@ def _met(record: Record) -> bool:
 def _loop(records: Sequence[Record]) -> dict[str, Any]:
     found = conduct(records, load_task("description").answer)
     return asdict(found) | {"met_the_rule": proportion([_met(record) for record in records])}
+
+
+def _ablated(agent: Mapping[Unit, Record], runs: Mapping[str, Path]) -> dict[str, Any]:
+    """Returns the conduct in each run there is, after that of the agent as shipped on the same units."""
+    variants = {name: _records(folder) for name, folder in runs.items() if folder.is_dir()}
+    units = [unit for unit in agent if all(unit in records for records in variants.values())]
+    return {
+        name: _loop([records[unit] for unit in units])
+        for name, records in ({"as shipped": agent} | variants if variants else {}).items()
+    }
 
 
 def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluation]) -> None:
@@ -173,7 +179,7 @@ def _ablation(variants: Mapping[str, Any]) -> str:
     return f"""
 # Other forms, prompts and no viewer
 
-The same model on the first units of each layer. "Met the rule": share of investigations that ended with an answer or an
+The same model on the first of these units of each layer. "Met the rule": share of investigations that ended with an answer or an
 abstention after two experiments that measured images.
 
 | variant | units | met the rule | without a measurement | turns per unit | tracebacks | turns without code or answer | sent back | set aside | minutes per unit |
