@@ -6,6 +6,7 @@ A call may name the hypothesis that it tests in three ways: by an id at the star
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -96,33 +97,48 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
     """
     copied = _copied_images(turns)
     return sum(
-        turn.status in COMPLETED and not is_repeated and any(_measured_own_image(call, copied) for call in turn.calls)
-        for turn, is_repeated in zip(turns, repetitions(turns), strict=True)
+        turn.status in COMPLETED and not count and any(_measured_own_image(call, copied) for call in turn.calls)
+        for turn, count in zip(turns, _times_before(turns), strict=True)
     )
 
 
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
     """Returns for each turn whether its experiment has the code and the output of an earlier one.
 
-    Numbers of images and experiments in the output do not count. Experiments that generated or edited images are no
-    repetitions, because they measured new images, unless they ended with an exception. Those that ran out of time or
-    memory are none either, because another try may succeed.
+    Numbers of images and experiments in the output do not count. An experiment that generated or edited images measures
+    new ones when it runs again. The second one is therefore no repetition, further ones are. Experiments that ran out
+    of time or memory are none, because another try may succeed.
     """
-    seen = set[tuple[str, ...]]()
-    found: list[bool] = []
+    return [
+        turn.status in ("ok", "error") and count > (turn.status == "ok" and bool(_made(turn)))
+        for turn, count in zip(turns, _times_before(turns), strict=True)
+    ]
+
+
+def _times_before(turns: Sequence[Turn]) -> list[int]:
+    """Returns for each turn how often its experiment was run before."""
+    seen = Counter[tuple[str, ...]]()
+    counts: list[int] = []
     for turn in turns:
-        contents = _contents(turn)
-        made_images = any(call.name in WRITTEN and call.error is None for call in turn.calls)
-        can_repeat = turn.status == "error" or (turn.status == "ok" and not made_images)
-        found.append(can_repeat and contents in seen)
+        experiment = _experiment(turn)
+        counts.append(seen[experiment])
         if turn.code:
-            seen.add(contents)
-    return found
+            seen[experiment] += 1
+    return counts
 
 
-def _contents(turn: Turn) -> tuple[str, ...]:
+def _experiment(turn: Turn) -> tuple[str, ...]:
+    """Returns what identifies the experiment of a turn: its code, with the prompts of its images or else its output."""
+    made = _made(turn)
+    if turn.status == "ok" and made:
+        return (turn.code.strip(), *(str(json.loads(call.arguments)[WRITTEN[call.name]]) for call in made))
     parts = (NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
     return (turn.code.strip(), *parts)
+
+
+def _made(turn: Turn) -> list[ToolCall]:
+    """Returns the calls that generated or edited images."""
+    return [call for call in turn.calls if call.name in WRITTEN and call.error is None]
 
 
 def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
@@ -189,7 +205,7 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
     Words that the generator could not draw are left out. The words are None if the prompt was copied from the example in
     the instructions.
     """
-    for call in (call for turn in turns for call in turn.calls if call.name in WRITTEN and call.error is None):
+    for call in (call for turn in turns for call in _made(turn)):
         notes = [part for part in call.shown if isinstance(part, str)]
         missing = dict(named for note in notes if (named := read_not_drawn(note)))
         copied = {prompt for note in notes if (prompt := read_copied(note))}

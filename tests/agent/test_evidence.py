@@ -86,9 +86,11 @@ def test_repeated_experiment_is_no_further_evidence(run: Investigate):
         "images = [image for _, image in tools.dataset_exemplars(system)]\nprint(system.call_neuron(images)[0])"
     )
     drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
-    record = run(looking, looking, ANSWER, drawing, drawing, ANSWER, overrides=("task.evidence.experiments=3",))
-    assert [experiments_that_measured(record.turns[:count]) for count in range(1, 6)] == [1, 1, 1, 2, 3]
-    assert record.stop is Stop.ANSWER and record.evidence.sent_back == 1
+    other = drawing.replace("red", "blue")
+    replies = (looking, looking, ANSWER, drawing, drawing, ANSWER, other, ANSWER)
+    record = run(*replies, overrides=("task.evidence.experiments=3",))
+    assert [experiments_that_measured(record.turns[:count]) for count in range(1, 8)] == [1, 1, 1, 2, 2, 2, 3]
+    assert record.stop is Stop.ANSWER and record.evidence.sent_back == 2
 
 
 def test_experiments_with_an_exception_are_no_evidence(run: Investigate):
@@ -99,9 +101,9 @@ def test_experiments_with_an_exception_are_no_evidence(run: Investigate):
 
 
 def test_prompts_of_the_example_are_no_evidence(run: Investigate):
-    copy = "print(system.call_neuron(tools.text2image(['a red paper boat', 'a paper crane'{}]))[0])"
-    own = code(copy.format(", 'a red circle'"))
-    record = run(code(copy.format("")), code(copy.format("")), ANSWER, own, ANSWER, own, ANSWER, overrides=DEFAULT)
+    copy = "print(system.call_neuron(tools.text2image(['a paper boat', 'a paper crane'{}]))[0])"
+    own, other = (code(copy.format(f", 'a red {shape}'")) for shape in ("circle", "star"))
+    record = run(code(copy.format("")), code(copy.format("")), ANSWER, own, ANSWER, other, ANSWER, overrides=DEFAULT)
     assert (len(record.turns), record.evidence.sent_back) == (7, 2)
     notes = [part for part in record.turns[0].observation if isinstance(part, str) and "from the example" in part]
     assert len("".join(notes).split("from the example")) == 1 + 2

@@ -123,10 +123,21 @@ def test_answer_is_asked_for_after_a_repeated_turn(run: Investigate):
     assert heard(record)[1] == len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
 
 
-def test_experiment_that_draws_new_images_is_no_repetition(run: Investigate):
+def test_experiment_that_draws_new_images_is_a_repetition_from_the_third_time_on(run: Investigate):
     drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
-    record = run(drawing, drawing, ANSWER)
+    record = run(drawing, drawing, drawing, ANSWER)
     assert [heard_more(record, turn) for turn in range(2)] == [0, 0]
+    assert heard(record)[2] == len(repeated(can_generate=True).split())
+
+
+def test_same_code_that_draws_other_prompts_is_another_experiment(run: Investigate):
+    first, again = "shape = 'circle'", "shape = 'star'"
+    drawing = code("print(system.call_neuron(tools.text2image([f'a red {shape}']))[0])")
+    rule = ("task.evidence.experiments=2",)
+    record = run(code(first), drawing, drawing, ANSWER, code(again), drawing, ANSWER, overrides=rule)
+    assert [turn.index for turn in record.turns if turn.reply == ANSWER] == [3, 6]
+    assert record.evidence.sent_back == 1
+    assert record.stop is Stop.ANSWER
 
 
 @pytest.mark.parametrize(

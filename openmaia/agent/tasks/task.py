@@ -142,15 +142,18 @@ class Task:
         """Returns whether the agent copied a prompt from the worked example in its instructions.
 
         Small models copy the example, and would take their answer from it. A prompt counts as copied if it has at least
-        three words and is a prompt of the example or the beginning of one. Nothing is copied if the instructions do not
-        contain the example.
+        three words, and a prompt of the example has these words in this order, with or without others between them.
+        Nothing is copied if the instructions do not contain the example.
 
         Args:
             prompt: A prompt that the agent wrote.
             is_whole: Whether the agent can call every tool. If not, `instructions` leaves out the example.
         """
-        is_shown = is_whole and "{example}" in self.system
-        return is_shown and len(prompt.split()) >= 3 and f'"{prompt}' in self.example
+        words = prompt.casefold().split()
+        if len(words) < 3 or not is_whole or "{example}" not in self.system:
+            return False
+        pattern = re.compile(r"\b.*\b".join(map(re.escape, words)))
+        return any(pattern.search(quoted) for quoted in re.findall(r'"(.*?)"', self.example.casefold()))
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
         """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.

@@ -5,6 +5,7 @@ from functools import cache
 from openmaia.core.messages import AnswerFormat, TurnKind
 
 MAX_LABELS = 6
+MAX_HYPOTHESES = 6
 FORMS = {
     TurnKind.ANY: "(experiment | answer)",
     TurnKind.EXPERIMENT: "experiment",
@@ -21,26 +22,29 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     Args:
         answer: The format of answers.
-        expected: Which of the two it has to be. A measurement leaves only the prompts to the model. The text of an answer has at
-            most three full stops, a label one, and there are at most MAX_LABELS labels.
+        expected: Which of the two it has to be. A measurement leaves only its two to eight prompts to the model. There are
+            at most MAX_LABELS labels and MAX_HYPOTHESES hypotheses. An answer has at most three sentences of 40 words, a
+            label 16 words, a hypothesis 40 and a prompt 30, because small models go on where nothing ends a line.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'
     return "\n".join([
         f"root ::= hypotheses {FORMS[expected]}",
-        r'hypotheses ::= ("[HYPOTHESIS LIST]:\n" entry+ "\n")?',
-        r'entry ::= [1-9] ". " line "\n"',
+        rf'hypotheses ::= ("[HYPOTHESIS LIST]:\n" entry{{1,{MAX_HYPOTHESES}}} "\n")?',
+        r'entry ::= [1-9] ". " word (" " anything){0,39} "\n"',
         r'experiment ::= "[CODE]:\n```python\n" code+ "```\n"',
         r'code ::= ([^`\n] [^\n]*)? "\n"',
-        r'measurement ::= "[CODE]:\n```python\nprompts = [" prompt (", " prompt)* "]\n'
+        r'measurement ::= "[CODE]:\n```python\nprompts = [" prompt (", " prompt){1,7} "]\n'
         r"activations, images = system.call_neuron(tools.text2image(prompts))\n"
         r'for prompt, activation in zip(prompts, activations):\n    print(prompt, activation)\n```\n"',
-        r'prompt ::= "\"" [^"\\\n]+ "\""',
-        rf'answer ::= "[{answer.text}]: " sentences "\n" label{{0,{MAX_LABELS}}}',
+        r'prompt ::= "\"" plain (" " plain){0,29} "\""',
+        r'plain ::= [^ "\\\n]+',
+        rf'answer ::= "[{answer.text}]: " sentence (" " sentence)? (" " sentence)? "\n" label{{0,{MAX_LABELS}}}',
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
-        r"line ::= [^\n`[] [^\n]*",
-        # Small models go on and on where nothing ends a line.
-        r'sentences ::= [^.\n`[] part ("." part)? ("." part)? ("." part)?',
-        r'concept ::= [^.\n`[] part ("." part)?',
-        r'part ::= ([^.\n] | "." [0-9])*',
+        r'sentence ::= word (" " word){0,39} "."?',
+        r'concept ::= words (". " words)? "."?',
+        r'words ::= word (" " word){0,7}',
+        # A full stop within a word: 0.5, Object.2.
+        r'word ::= [^ .\n`[]+ ("." [^ .\n`[]+)*',
+        r"anything ::= [^ \n`]+",
     ])  # fmt: skip
