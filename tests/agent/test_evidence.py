@@ -124,8 +124,11 @@ def test_prompts_of_the_example_are_no_replicates_controls_or_labels(run: Invest
 
 @pytest.mark.parametrize("changed", ["task.name=published", "without=[edit_images]"])
 def test_instructions_without_the_example_have_no_prompts_of_it(run: Investigate, changed: str):
-    copy = code("print(system.call_neuron(tools.text2image(['a red paper boat']))[0])")
-    record = run(copy, copy, ANSWER, overrides=(*DEFAULT, changed))
+    copies = [
+        code(f"print(system.call_neuron(tools.text2image(['a {what}']))[0])")
+        for what in ("red paper boat", "paper crane")
+    ]
+    record = run(*copies, ANSWER, overrides=(*DEFAULT, changed))
     assert (len(record.turns), record.evidence.sent_back) == (3, 0)
     assert not any("from the example" in str(part) for part in record.turns[0].observation)
 
@@ -169,8 +172,8 @@ def test_label_is_tested_by_a_measured_image_of_it(run: Investigate, tested: str
 
 def test_words_that_could_not_be_drawn_test_no_label(run: Investigate):
     zyzzyva = "[DESCRIPTION]: zyzzyvas\n[LABEL 1]: zyzzyva"
-    tried = code("system.call_neuron(['a red zyzzyva'])")
-    record = run(tried, zyzzyva, tried, zyzzyva, overrides=DEFAULT)
+    first, second = (code(f"system.call_neuron(['a {colour} zyzzyva'])") for colour in ("red", "blue"))
+    record = run(first, zyzzyva, second, zyzzyva, overrides=DEFAULT)
     assert (record.stop, record.evidence.sent_back, record.evidence.state) == (Stop.ANSWER, 1, "unverified")
 
 
