@@ -103,16 +103,22 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 
 
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
-    """Returns for each turn whether its experiment has the code and the output of an earlier one.
+    """Returns for each turn whether its experiment brings nothing new: it has the code and the output of an earlier one.
 
     Numbers of images and experiments in the output do not count. An experiment that generated or edited images measures
-    new ones when it runs again. The second one is therefore no repetition, further ones are. Experiments that ran out
-    of time or memory are none, because another try may succeed.
+    new ones when it runs again. The second one is therefore no repetition, further ones are, and so is one all of whose
+    prompts were copied from the example in the instructions. Experiments that ran out of time or memory are none,
+    because another try may succeed.
     """
     return [
-        turn.status in ("ok", "error") and count > (turn.status == "ok" and bool(_made(turn)))
+        turn.status in ("ok", "error") and (count > (turn.status == "ok" and bool(_made(turn))) or _is_copy(turn))
         for turn, count in zip(turns, _times_before(turns), strict=True)
     ]
+
+
+def _is_copy(turn: Turn) -> bool:
+    made = [words for _, words in _made_images([turn])]
+    return bool(made) and all(words is None for words in made)
 
 
 def _times_before(turns: Sequence[Turn]) -> list[int]:

@@ -17,8 +17,8 @@ ON_TOOLS = (
 ON_SYSTEM = "images are measured with system.call_neuron(images)"
 
 REPEATED = (
-    "Your last experiment or answer was the same as an earlier one, which stands above. It brought nothing new and is left out "
-    "here. Write a different message."
+    "Your last message was the same as an earlier one above, or as the example in your instructions, which is about another "
+    "unit. It brought nothing new and is left out here. Write a different message."
 )
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 

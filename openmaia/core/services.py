@@ -55,6 +55,16 @@ class LayerProbe:
     image: EncodedImage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervention:
+    """Request for the output of a classifier on an image while one of its units is scaled."""
+
+    unit: Unit
+    image: EncodedImage
+    factor: float = 0.0
+    """The unit's response is multiplied by it at all positions: 0 ablates the unit, 1 changes nothing."""
+
+
 class Target(Protocol):
     """The network under study."""
 

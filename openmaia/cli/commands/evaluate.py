@@ -45,6 +45,12 @@ def evaluate(
             "description or labels, imported labels, or another run, also a person's. Several times for several files.",
         ),
     ] = None,
+    faithfulness: Annotated[
+        bool,
+        typer.Option(
+            "--faithfulness", help="Also ablate each unit of a classifier, and measure what its classes lose."
+        ),
+    ] = False,
     repeat: RepeatFlag = False,
 ) -> None:
     """Tests the descriptions of finished runs by the predictive protocol, in this process, and compares several runs.
@@ -63,6 +69,8 @@ def evaluate(
     openmaia evaluate runs/demo runs/milan evaluate.preset=pairing --as pairing
 
     openmaia evaluate runs/demo --claims methods.csv --claims runs/demo-human
+
+    openmaia evaluate runs/demo --faithfulness
     """
     paths, overlays = split(runs)
     if (page is not None) + bool(answers) + judge > 1:
@@ -73,6 +81,8 @@ def evaluate(
         raise UsageError("--2afc-truth says what labels are compared with; give --2afc-page or --2afc-judge with it")
     if claims and (len(paths) > 1 or page is not None or answers or judge):
         raise UsageError("--claims is for the test of one run; give one run directory, without --2afc-…")
+    if faithfulness and (page is not None or answers or judge):
+        raise UsageError("--faithfulness is not for the forced choices (--2afc-…); leave it out")
     if page is not None:
         write_page(paths, page, truth)
     elif answers:
@@ -80,7 +90,7 @@ def evaluate(
     elif judge:
         ask_model(paths, truth)
     else:
-        _score(paths, overlays, name, repeat, claims or [])
+        _score(paths, overlays, name, repeat, claims or [], faithfulness=faithfulness)
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -128,7 +138,9 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
     return kept, settings
 
 
-def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str] = ()) -> None:
+def _score(
+    paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str], *, faithfulness: bool
+) -> None:
     from openmaia.cli.assembly.evaluation import in_process
     from openmaia.reporting.browser.report import named
     from openmaia.runs.run import Run
@@ -140,6 +152,12 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: boo
                 f"{run.files.root} holds no finished investigation and so no description; run it with openmaia run"
             )
     evaluated = [_settings(run, overlays, name) for run in given]
+    for run, settings in evaluated if faithfulness else ():
+        if settings.target.kind != "network":
+            raise UsageError(
+                f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "
+                "of a network, so leave it out"
+            )
     services: EvaluationServices | None = None
     if claims:
         services = in_process(evaluated[0][1])
@@ -148,7 +166,10 @@ def _score(paths: Sequence[str], overlays: Sequence[str], name: str, repeat: boo
         repeat_damaged(run, records=False)
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
-        _score_run(run, settings, services or in_process(settings))
+        used = services or in_process(settings)
+        _score_run(run, settings, used)
+        if faithfulness:
+            _ablate(run, settings, used)
     opened = list(named([run for run, _ in evaluated]))
     _show_together(opened, bool(claims))
     damaged = [run for run, _ in opened if print_damage(run)]
@@ -231,3 +252,19 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     show_truth([(run, run.name)])
     if run.source is not None:
         print(f"evaluation: {run.files.root}")
+
+
+def _ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
+    """Measures, stores and prints the faithfulness of a run's descriptions."""
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.cli.terminal.scores import show_faithfulness
+    from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness
+    from openmaia.models.targets.hooked import NetworkTarget
+
+    target = services.target
+    assert isinstance(target, NetworkTarget)  # _score refuses other kinds
+    with Terminal() as terminal:
+        progress = partial(terminal.progress, "ablation")
+        found = measure_faithfulness(run, target, settings.evaluate.bootstrap, progress)
+    write_faithfulness(run, found)
+    show_faithfulness(run)

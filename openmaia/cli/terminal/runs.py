@@ -16,7 +16,7 @@ from rich.text import Text
 
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.output import console, say, show_table
-from openmaia.cli.terminal.scores import show_methods, show_reliability, show_truth
+from openmaia.cli.terminal.scores import show_faithfulness, show_methods, show_reliability, show_truth
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import notes
@@ -52,6 +52,7 @@ def show_state(run: Run, resamples: int) -> None:
     if state.done:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)
+        show_faithfulness(run)
     together = [(each, each.name) for each in with_claim_runs([run])]
     show_truth(together)
     if len(together) > 1:
@@ -78,7 +79,7 @@ def show_conduct(name: str, conduct: AgentConduct) -> None:
         ("answer beside an experiment", conduct.set_aside, f"{conduct.set_aside / turns:.0%} of turns"),
         ("answers sent back", conduct.sent_back, f"{conduct.sent_back / investigations:.1f} per investigation"),
         ("experiments", conduct.experiments, f"{conduct.experiments / investigations:.1f} per investigation"),
-        ("repetitions of an earlier one", conduct.repeated, f"{conduct.repeated / experiments:.0%} of experiments"),
+        ("repetitions of an earlier one or the example", conduct.repeated, f"{conduct.repeated / experiments:.0%} of experiments"),
         ("tracebacks", conduct.tracebacks, f"{conduct.tracebacks / experiments:.0%} of experiments"),
         ("stopped by the sandbox", conduct.stopped, f"{conduct.stopped / experiments:.0%} of experiments"),
         ("images sent back", conduct.images, f"{conduct.images / investigations:.1f} per investigation"),

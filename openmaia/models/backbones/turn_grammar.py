@@ -7,10 +7,10 @@ from openmaia.core.messages import AnswerFormat, TurnKind
 MAX_LABELS = 6
 MAX_HYPOTHESES = 6
 FORMS = {
-    TurnKind.ANY: "(experiment | answer)",
-    TurnKind.EXPERIMENT: "experiment",
-    TurnKind.MEASUREMENT: "measurement",
-    TurnKind.ANSWER: "answer",
+    TurnKind.ANY: "hypotheses (experiment | answer)",
+    TurnKind.EXPERIMENT: "hypotheses experiment",
+    TurnKind.MEASUREMENT: "named measurement",
+    TurnKind.ANSWER: "hypotheses answer",
 }
 
 
@@ -22,16 +22,17 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     Args:
         answer: The format of answers.
-        expected: Which of the two it has to be. A measurement leaves only its two to eight prompts to the model. There are
-            at most MAX_LABELS labels and MAX_HYPOTHESES hypotheses. An answer has at most three sentences of 40 words, a
+        expected: Which of the two it has to be. A measurement leaves only its two to eight prompts to the model, after at
+            least two hypotheses with names: small models without a hypothesis copy the example. There are at most MAX_LABELS labels and MAX_HYPOTHESES hypotheses. An answer has at most three sentences of 40 words, a
             label 16 words, a hypothesis 40 and a prompt 30, because small models go on where nothing ends a line.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'
     return "\n".join([
-        f"root ::= hypotheses {FORMS[expected]}",
+        f"root ::= {FORMS[expected]}",
         rf'hypotheses ::= ("[HYPOTHESIS LIST]:\n" entry{{1,{MAX_HYPOTHESES}}} "\n")?',
         r'entry ::= [1-9] ". " word (" " anything){0,39} "\n"',
+        rf'named ::= "[HYPOTHESIS LIST]:\n" ([1-9] ". H" [1-9] ": " word (" " anything){{0,39}} "\n"){{2,{MAX_HYPOTHESES}}} "\n"',
         r'experiment ::= "[CODE]:\n```python\n" code+ "```\n"',
         r'code ::= ([^`\n] [^\n]*)? "\n"',
         r'measurement ::= "[CODE]:\n```python\nprompts = [" prompt (", " prompt){1,7} "]\n'

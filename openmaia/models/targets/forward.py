@@ -10,7 +10,15 @@ from torch import nn
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.core.units import OUTPUT
 from openmaia.models.device import service_errors
-from openmaia.models.targets.maps import OutputLayout, OutputShape, ShapeEvidence, first_tensor, layout
+from openmaia.models.targets.maps import (
+    UNIT_AXES,
+    AxisOrder,
+    OutputLayout,
+    OutputShape,
+    ShapeEvidence,
+    first_tensor,
+    layout,
+)
 
 SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
 """Exceptions that networks raise for inputs of a size that they do not accept."""
@@ -30,6 +38,7 @@ class Forward:
         """
         self._module, self._layers, self._device = module, layers, device
         self._modules = dict(module.named_modules())
+        self._layouts: dict[str, OutputLayout] = {}
         self._dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
 
     def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -50,6 +59,44 @@ class Forward:
         with service_errors("the target network"):
             self._pass(batch, outputs, Counter())
         return outputs
+
+    def scaled(self, batch: torch.Tensor, layer: str, index: int, factor: float) -> torch.Tensor:
+        """Runs the network while one unit of a layer is scaled at all positions.
+
+        Args:
+            batch: The inputs, shape (images, channels, height, width).
+            layer: The layer as the user names it, not OUTPUT.
+            index: The unit.
+            factor: The factor by which the unit's response is multiplied.
+
+        Returns:
+            The output of the network, float32 on the CPU.
+
+        Raises:
+            UsageError: The output of the layer is no tensor, so that it cannot be replaced.
+            ServiceError: The batch needs more memory than the GPU has.
+        """
+        kind = self._layouts[layer].kind
+
+        def replace(_module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor:
+            if not isinstance(output, torch.Tensor):
+                raise UsageError(
+                    f"layer {layer!r} cannot be scaled: its output is a {type(output).__name__}; name a module inside it "
+                    "whose output is a tensor"
+                )
+            # The output is copied because it may share its memory with what other modules read.
+            values = output.clone()
+            view = values.flatten(1) if kind is AxisOrder.VECTOR else values.movedim(UNIT_AXES[kind], 1)
+            view[:, index] *= factor
+            return values
+
+        with service_errors("the target network"), torch.inference_mode():
+            hook = self._modules[self._layers[layer]].register_forward_hook(replace)
+            try:
+                output = self._module(batch.to(self._device, self._dtype))
+            finally:
+                hook.remove()
+        return first_tensor(output, len(batch), OUTPUT).detach().to("cpu", torch.float32)
 
     def examine(
         self, size: tuple[int, int], channels: int = 3
@@ -84,7 +131,7 @@ class Forward:
         usual = {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}
         taller, refusal = self._shapes((2 * height, width), channels)
         wider, second_refusal = self._shapes((height, 2 * width), channels)
-        layouts = {
+        self._layouts = {
             layer: layout(
                 ShapeEvidence(
                     layer=layer,
@@ -97,7 +144,7 @@ class Forward:
             )
             for layer in self._layers
         }
-        return usual, layouts, refusal or second_refusal
+        return usual, self._layouts, refusal or second_refusal
 
     def _refusal(self, size: tuple[int, int], channels: int, error: Exception) -> UsageError:
         """Returns the error for a network that fails on an input as its preprocessing gives it."""

@@ -12,7 +12,7 @@ from cachetools import LRUCache
 
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage, Pixels
-from openmaia.core.services import LayerProbe, Map, Probe, UnitActivation
+from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device
 from openmaia.models.targets.directions import SUFFIX, read_directions
@@ -109,6 +109,30 @@ class NetworkTarget:
         return [
             maxima(self._layer(probe.layer, responses)) for probe, (responses, _) in zip(probes, answers, strict=True)
         ]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, also if the output is not among the layers; empty if they have none."""
+        return self._network.labels if self._network.classifies else ()
+
+    def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
+        """Returns the logarithms of the class probabilities while a unit is scaled, shape (classes,) for each request.
+
+        Raises:
+            UsageError: The network is no classifier, or its layer cannot be scaled.
+        """
+        answers: list[npt.NDArray[np.float64]] = []
+        for each in interventions:
+            layer = each.unit.layer
+            if not self._network.classifies or layer == OUTPUT or layer in self._directions:
+                raise UsageError(
+                    f"{each.unit} cannot be scaled: that takes a layer of a classifier below its output, and no directions"
+                )
+            view, _ = self._network.preprocess.view(each.image.pixels)
+            batch = self._network.preprocess.tensor(view)[None]
+            logits = self._forward.scaled(batch, layer, each.unit.index, each.factor).double()
+            answers.append(torch.log_softmax(logits.flatten(), dim=0).numpy())
+        return answers
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
         """Returns each image as the network receives it, and the responses of all layers and directions to it by layer.

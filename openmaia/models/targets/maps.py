@@ -35,6 +35,10 @@ class AxisOrder(Enum):
     TOKENS_LAST = "units, positions"
 
 
+UNIT_AXES = {AxisOrder.MAP: 1, AxisOrder.MAP_LAST: 3, AxisOrder.TOKENS: 2, AxisOrder.TOKENS_LAST: 1}
+"""The axis of the units in the output for a batch. That of VECTOR is the only one longer than 1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLayout:
     """Says how to read the output tensor of a layer: which of its axes are units, and which are positions in the image.

@@ -22,7 +22,8 @@ CHOICES = AnswerFormat(text="REASONING", decided_by="LABEL", choices=("SELECTIVE
 FORMATS = [AnswerFormat(), AnswerFormat(text="BIAS", decided_by="BIAS"), CHOICES]
 EXPERIMENT = "[HYPOTHESIS LIST]:\n1. H1: dogs\n2. H2: grass\n\n[CODE]:\n```python\nprint(1)\n\nprint(`2`)\n```\n"
 MEASUREMENT = """[HYPOTHESIS LIST]:
-1. dogs
+1. H1: dogs
+2. H2: cats
 
 [CODE]:
 ```python

@@ -1,0 +1,227 @@
+"""Measures whether a classifier uses a unit for what its description says, by ablating the unit in the forward pass.
+
+The effect of a unit on an image is the Kullback-Leibler divergence of the class probabilities with the unit ablated (its
+response set to 0) from those of the unchanged network, in nats. A description is faithful as far as the effect is larger on
+images of the description than on its neutral images; the AUC of the two groups says how often. The control is the same
+with images of other units' descriptions. A unit that an image does not excite has no effect on it, so that this measures
+more than the activations only as far as the rest of the network passes the unit on.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from openmaia.core.errors import StoreError
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Intervention
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.scores import partners
+from openmaia.evaluation.storage import StoredTrials
+from openmaia.evaluation.trials import Stimulus, Trial
+from openmaia.runs.run import Run
+
+FILE = "faithfulness.json"
+PARTNERS = 2
+"""Number of other units whose images are the control of a unit."""
+CLASSES = 3
+"""Number of classes that are named for each unit."""
+SMALLEST_FALL = 0.001
+"""Classes are named if their probability falls by at least this much."""
+
+
+class Classifier(Protocol):
+    """A target whose units can be scaled in the forward pass."""
+
+    def intervene(self, interventions: Sequence[Intervention]) -> list[FloatArray]:
+        """Returns the logarithms of the class probabilities for each request, (classes,)."""
+        ...
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """The names of the classes; empty if they have none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFaithfulness:
+    """The effect of ablating one unit on the output of the network."""
+
+    unit: Unit
+    replicate: int
+    labels: tuple[str, ...]
+    effect: float
+    """Mean effect on images of the unit's description, in nats."""
+    neutral: float
+    """Mean effect on the neutral images of the description, in nats."""
+    auc: Interval
+    """How often the effect on an image of the description is larger than on a neutral one."""
+    other: Interval
+    """The same with the images of other units' descriptions. NaN if there are no other units in the layer."""
+    difference: Interval
+    """`auc` minus `other`."""
+    classes: tuple[tuple[str, float], ...]
+    """The classes that the unit supports most on images of the description: by how much the ablation lowers their
+    probability on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faithfulness:
+    """The faithfulness of the tested descriptions of a run."""
+
+    units: tuple[UnitFaithfulness, ...]
+    auc: Interval
+    """Mean over units, with its interval over prompts and units."""
+    other: Interval
+    difference: Interval
+
+
+def measure_faithfulness(
+    run: Run,
+    target: Classifier,
+    resamples: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Faithfulness:
+    """Ablates the unit of each tested description on the stored images of its evaluation.
+
+    Args:
+        run: An evaluated run.
+        target: The network.
+        resamples: Number of bootstrap resamples.
+        progress: Called with the number of units that are done, and of all.
+
+    Raises:
+        UsageError: The network is no classifier, or one of the layers cannot be scaled.
+    """
+    stored = StoredTrials(run)
+    tested = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
+    unchanged: dict[str, FloatArray] = {}
+    units: list[UnitFaithfulness] = []
+    estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
+    for done, claim in enumerate(tested.values(), start=1):
+        others = [each.investigation for each in partners(claim, list(tested.values()), PARTNERS)]
+        own, *rest = (
+            _groups(stored.read(each, images=True), claim.unit, target, unchanged)
+            for each in (claim.investigation, *others)
+        )
+        if (estimated := _auc(claim, own, resamples)) is not None:
+            controls = [found for each in rest if (found := _auc(claim, each, resamples)) is not None]
+            control = bootstrap.average(controls, str(claim.unit)) if controls else None
+            estimates.append((estimated, control))
+            units.append(_unit(claim, own, estimated, control, target.class_names))
+        progress(done, len(tested))
+    paired = [(own, other) for own, other in estimates if other is not None]
+    return Faithfulness(
+        units=tuple(units),
+        auc=bootstrap.pooled(own for own, _ in estimates),
+        other=bootstrap.pooled(other for _, other in paired),
+        difference=bootstrap.pooled(own.minus(other) for own, other in paired),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """The effects of ablating a unit on images of one role, and the mean fall of the probability of each class."""
+
+    effects: ClusteredValues
+    falls: FloatArray
+    """(classes,)"""
+
+
+def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> tuple[_Group, _Group]:
+    """Ablates a unit on the positive and the neutral images of a trial. `unchanged` caches outputs without ablation."""
+    positive, neutral = (
+        _group([trial.stimuli[row] for row in trial.rows(role, verified=True)], unit, target, unchanged)
+        for role in ("positive", "neutral")
+    )
+    return positive, neutral
+
+
+def _group(stimuli: Sequence[Stimulus], unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> _Group:
+    images = [EncodedImage(data=stimulus.data) for stimulus in stimuli]
+    new = {s.digest: image for s, image in zip(stimuli, images, strict=True) if s.digest not in unchanged}
+    outputs = target.intervene([Intervention(unit=unit, image=image, factor=1.0) for image in new.values()])
+    unchanged |= dict(zip(new, outputs, strict=True))
+    ablated = target.intervene([Intervention(unit=unit, image=image) for image in images])
+    before = [unchanged[stimulus.digest] for stimulus in stimuli]
+    effects = [float(np.exp(p) @ (p - q)) for p, q in zip(before, ablated, strict=True)]
+    falls = [np.exp(p) - np.exp(q) for p, q in zip(before, ablated, strict=True)]
+    return _Group(
+        effects=ClusteredValues.of(effects, [stimulus.cluster for stimulus in stimuli]),
+        falls=np.mean(falls, axis=0) if falls else np.zeros(0),
+    )
+
+
+def _auc(claim: Claim, groups: tuple[_Group, _Group], resamples: int) -> BootstrapEstimate | None:
+    return bootstrap.estimate("auc", str(claim.unit), groups[0].effects, groups[1].effects, resamples)
+
+
+def _unit(
+    claim: Claim,
+    groups: tuple[_Group, _Group],
+    own: BootstrapEstimate,
+    other: BootstrapEstimate | None,
+    classes: Sequence[str],
+) -> UnitFaithfulness:
+    positive, neutral = groups
+    highest = np.argsort(-positive.falls, kind="stable")[:CLASSES].tolist() if classes else []
+    return UnitFaithfulness(
+        unit=claim.unit,
+        replicate=claim.replicate,
+        labels=claim.labels,
+        effect=float(np.mean(positive.effects.values)),
+        neutral=float(np.mean(neutral.effects.values)),
+        auc=bootstrap.interval(own),
+        other=_interval(other),
+        difference=_interval(None if other is None else own.minus(other)),
+        classes=tuple(
+            (classes[index], float(positive.falls[index]))
+            for index in highest
+            if positive.falls[index] >= SMALLEST_FALL
+        ),
+    )
+
+
+def _interval(found: BootstrapEstimate | None) -> Interval:
+    return bootstrap.pooled([]) if found is None else bootstrap.interval(found)
+
+
+def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
+    """Stores the faithfulness in the run directory."""
+    pooled = {name: getattr(faithfulness, name).as_list() for name in ("auc", "other", "difference")}
+    units = [
+        asdict(each) | {name: getattr(each, name).as_list() for name in ("auc", "other", "difference")}
+        for each in faithfulness.units
+    ]
+    run.files.write(FILE, json.dumps(pooled | {"units": units}, ensure_ascii=False).encode(errors="replace"))
+
+
+def read_faithfulness(run: Run) -> Faithfulness | None:
+    """Reads the stored faithfulness. None if there is none, or if the file is damaged."""
+    try:
+        stored: dict[str, Any] | None = run.files.read_json(FILE)
+        return None if stored is None else _restored(stored)
+    except (StoreError, TypeError, KeyError, ValueError):
+        return None
+
+
+def _restored(stored: dict[str, Any]) -> Faithfulness:
+    def intervals(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {name: Interval.of(row[name]) for name in ("auc", "other", "difference")}
+
+    units = [
+        intervals(row)
+        | {
+            "unit": Unit(**row["unit"]),
+            "labels": tuple(row["labels"]),
+            "classes": tuple((str(name), float(fall)) for name, fall in row["classes"]),
+        }
+        for row in stored["units"]
+    ]
+    return Faithfulness(**intervals(stored) | {"units": tuple(UnitFaithfulness(**row) for row in units)})
