@@ -36,6 +36,8 @@ from openmaia.runs.records import Record, Stop, Turn
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
 CUT = "the reply repeated itself and was cut"
+STUCK = 2
+"""Number of turns in a row that bring nothing new, after which the agent is asked for its answer."""
 
 
 class Investigation:
@@ -200,7 +202,12 @@ class Investigation:
 
     def _is_due(self, count: int) -> bool:
         """Returns whether the agent may run no more experiments after `count` turns."""
-        return count >= self.options.soft_turns or (count == len(self.turns) and bool(self._limit))
+        return self._is_over(count) or (count == len(self.turns) and bool(self._limit))
+
+    def _is_over(self, count: int) -> bool:
+        """Returns whether the agent has had its turns after `count` of them, or repeats itself although it has measured enough."""
+        is_stuck = self._left_out[:count][-STUCK:] == [True] * STUCK and self._has_experiments(count)
+        return count >= self.options.soft_turns or is_stuck
 
     def _has_experiments(self, count: int) -> bool:
         """Returns whether the first `count` turns have as many experiments as the stopping rule demands."""
@@ -273,12 +280,13 @@ class Investigation:
         """
         shown = [turn for turn, is_left_out in zip(self.turns, self._left_out, strict=True) if not is_left_out]
         exchanged = [m for turn in shown for m in (assistant(turn.reply), user(*self._feedback(turn)))]
+        messages = [*self.opening, *exchanged]
         if any(self._left_out[-1:]):
             is_due = self._wants_answer(len(self.turns))
-            parts = [part for part in exchanged[-1].parts if part != self.task.final]
+            parts = [part for part in messages[-1].parts if part != self.task.final]
             final = [self.task.final] if is_due else []
-            exchanged[-1] = user(*parts, repeated(can_generate=self._can_generate and not is_due), *final)
-        return [*self.opening, *exchanged]
+            messages[-1] = user(*parts, repeated(can_generate=self._can_generate and not is_due), *final)
+        return messages
 
     @property
     def _left_out(self) -> list[bool]:
@@ -300,7 +308,7 @@ class Investigation:
 
         Without the demanded experiments, the answer would be sent back.
         """
-        return count >= self.options.soft_turns and self._has_experiments(count)
+        return self._is_over(count) and self._has_experiments(count)
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
         """Yields the texts and images of the message to the agent after a turn."""

@@ -80,7 +80,8 @@ def heard(record: Record) -> list[int]:
 @pytest.mark.parametrize("experiment", ["print(tools.dataset_exemplars(system)[0][0])", "print(tools.nothing)"])
 def test_repeated_turns_are_left_out_of_the_conversation(run: Investigate, without: tuple[str, ...], experiment: str):
     looking = code(experiment)
-    record = run(looking, looking, looking, code("print(2)"), ANSWER, overrides=without)
+    rule = ("task.evidence.experiments=1", "limits.turns=5")
+    record = run(looking, looking, looking, code("print(2)"), ANSWER, overrides=(*rule, *without))
     told = repeated(can_generate=not without).split()
     assert ("tools.text2image" in told) is not without
     first, again, third, after = heard(record)
@@ -123,11 +124,35 @@ def test_answer_is_asked_for_after_a_repeated_turn(run: Investigate):
     assert heard(record)[1] == len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
 
 
+def test_agent_that_repeats_itself_twice_is_asked_for_its_answer_once_it_has_measured_enough(run: Investigate):
+    made: list[Recorder] = []
+
+    def recorder(backbone: Backbone) -> Backbone:
+        made.append(Recorder(backbone))
+        return made[-1]
+
+    looking, first, second = (
+        code("print(1)"),
+        *(code(f"print(system.call_neuron(['a red {s}'])[0])") for s in ("circle", "star")),
+    )
+    rule = ("task.evidence.experiments=2", "limits.soft_turns=8")
+    record = run(looking, first, looking, looking, second, looking, looking, ANSWER, overrides=rule, backbone=recorder)
+    assert made[0].expected == ["experiment"] * 3 + ["measurement"] * 2 + ["any", "any", "answer"]
+    told = len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
+    assert heard(record)[6] == told - len(repeated(can_generate=True).split())
+
+
 def test_experiment_that_draws_new_images_is_a_repetition_from_the_third_time_on(run: Investigate):
     drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
     record = run(drawing, drawing, drawing, ANSWER)
     assert [heard_more(record, turn) for turn in range(2)] == [0, 0]
     assert heard(record)[2] == len(repeated(can_generate=True).split())
+
+
+def test_experiment_of_the_example_is_left_out_also_as_the_first_turn(run: Investigate):
+    copy = code("print(system.call_neuron(tools.text2image(['a paper crane', 'a paper boat']))[0])")
+    record = run(copy, code("print(1)"), ANSWER)
+    assert heard(record)[0] == len(repeated(can_generate=True).split())
 
 
 def test_same_code_that_draws_other_prompts_is_another_experiment(run: Investigate):

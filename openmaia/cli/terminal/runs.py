@@ -79,7 +79,11 @@ def show_conduct(name: str, conduct: AgentConduct) -> None:
         ("answer beside an experiment", conduct.set_aside, f"{conduct.set_aside / turns:.0%} of turns"),
         ("answers sent back", conduct.sent_back, f"{conduct.sent_back / investigations:.1f} per investigation"),
         ("experiments", conduct.experiments, f"{conduct.experiments / investigations:.1f} per investigation"),
-        ("repetitions of an earlier one or the example", conduct.repeated, f"{conduct.repeated / experiments:.0%} of experiments"),
+        (
+            "repetitions of an earlier one or the example",
+            conduct.repeated,
+            f"{conduct.repeated / experiments:.0%} of experiments",
+        ),
         ("tracebacks", conduct.tracebacks, f"{conduct.tracebacks / experiments:.0%} of experiments"),
         ("stopped by the sandbox", conduct.stopped, f"{conduct.stopped / experiments:.0%} of experiments"),
         ("images sent back", conduct.images, f"{conduct.images / investigations:.1f} per investigation"),
