@@ -80,7 +80,7 @@ def heard(record: Record) -> list[int]:
 @pytest.mark.parametrize("experiment", ["print(tools.dataset_exemplars(system)[0][0])", "print(tools.nothing)"])
 def test_repeated_turns_are_left_out_of_the_conversation(run: Investigate, without: tuple[str, ...], experiment: str):
     looking = code(experiment)
-    rule = ("task.evidence.experiments=1", "limits.turns=5")
+    rule = ("task.evidence.experiments=1", "limits.soft_turns=5", "limits.turns=5")
     record = run(looking, looking, looking, code("print(2)"), ANSWER, overrides=(*rule, *without))
     told = repeated(can_generate=not without).split()
     assert ("tools.text2image" in told) is not without

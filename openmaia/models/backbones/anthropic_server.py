@@ -16,6 +16,9 @@ from openmaia.models.server_access import CONNECT_SECONDS
 LONGEST_WAIT = 120.0
 """Largest value of Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
 
+HIGHEST_TEMPERATURE = 1.0
+"""The API refuses a higher one."""
+
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""
 
@@ -44,7 +47,7 @@ class AnthropicBackbone(Endpoint):
 
         The API has no seed.
         """
-        return {"temperature": temperature(self._config.temperature, chat)}
+        return {"temperature": temperature(self._config.temperature, chat, HIGHEST_TEMPERATURE)}
 
     def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
         system_blocks: Any = anthropic.omit

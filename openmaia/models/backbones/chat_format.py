@@ -17,11 +17,11 @@ PIXELS_PER_TOKEN = 750
 """Estimated pixels of an image per token."""
 
 
-TEMPERATURE_STEP, MAX_TEMPERATURE = 0.2, 1.0
-"""By how much the temperature rises with each repetition in a row, and at most to what. Some servers accept no higher one."""
+TEMPERATURE_STEP, MAX_TEMPERATURE = 0.3, 1.5
+"""By how much the temperature rises with each repetition in a row, and at most to what."""
 
 
-def temperature(configured: float, chat: Chat) -> float:
+def temperature(configured: float, chat: Chat, highest: float = MAX_TEMPERATURE) -> float:
     """Returns the sampling temperature of a reply.
 
     It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5): small models
@@ -30,8 +30,9 @@ def temperature(configured: float, chat: Chat) -> float:
     Args:
         configured: The temperature of the config, which is never lowered.
         chat: The request.
+        highest: To what it rises.
     """
-    return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, MAX_TEMPERATURE))
+    return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, highest))
 
 
 def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
