@@ -105,7 +105,9 @@ def test_stored_faithfulness_is_read_and_shown(run: Run, target: NetworkTarget, 
 
 
 def test_run_without_a_network_is_refused(tmp_path: Path):
-    made = Run.create(load(["name=demo", "units=all", "target.kind=closed_form", "target.name=t", f"paths.runs={tmp_path}"]))
+    made = Run.create(
+        load(["name=demo", "units=all", "target.kind=closed_form", "target.name=t", f"paths.runs={tmp_path}"])
+    )
     made.set_plan([RED], 1)
     made.publish(record(RED, labels=("red",), description="red", turns=()))
     with pytest.raises(UsageError, match=r"target.kind=\w+; --faithfulness ablates"):

@@ -33,6 +33,8 @@ VARIANTS = {
         "limits.soft_turns=1", "limits.turns=3",
     ],
 }  # fmt: skip
+# All methods are tested together, in results.py.
+UNTESTED = ("evaluate.n=2", "evaluate.detect=0", "evaluate.pictures=0", "evaluate.random_words=0")
 ABLATION = {
     "text": ["backbone.protocol=text"],
     "tools": ["backbone.protocol=tools"],
@@ -92,7 +94,7 @@ def selection(each: str, skip: str) -> str:
 def sweep(name: str, asked: dict[str, str], units: str, overrides: list[str]) -> None:
     """Runs a sweep, or continues it."""
     settings = [f"name={name}", f"units={units}", f"paths.runs={asked['runs']}", f"paths.cache={CACHE}"]
-    settings += ["ray.investigations=1", f"backbone.sees={asked['sees']}", *overrides]
+    settings += ["ray.investigations=1", f"backbone.sees={asked['sees']}", *UNTESTED, *overrides]
     done = subprocess.run(
         [sys.executable, "-m", "openmaia.cli.main", "run", *CONFIGS, *settings], cwd=REPOSITORY, check=False
     )

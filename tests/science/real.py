@@ -38,7 +38,7 @@ IMAGES = 10
 """Positive images of each description, as the demo's config says."""
 CSV = Path(__file__).with_name("real.csv")
 RESULTS = Path(__file__).with_name("RESULTS.md")
-SECTION, NEXT = "## A real network\n", "## Sanity of the metrics\n"
+SECTION, NEXT = "## A real network\n", "## Faithfulness\n"
 MEASURES = ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_random", "top1", "top5", "chance")
 
 
