@@ -170,7 +170,7 @@ def _unit(
     classes: Sequence[str],
 ) -> UnitFaithfulness:
     positive, neutral = groups
-    highest = np.argsort(-positive.falls, kind="stable")[:CLASSES].tolist() if classes else []
+    falls = sorted(zip(positive.falls.tolist(), classes, strict=False), key=lambda named: -named[0])[:CLASSES]
     return UnitFaithfulness(
         unit=claim.unit,
         replicate=claim.replicate,
@@ -180,11 +180,7 @@ def _unit(
         auc=bootstrap.interval(own),
         other=_interval(other),
         difference=_interval(None if other is None else own.minus(other)),
-        classes=tuple(
-            (classes[index], float(positive.falls[index]))
-            for index in highest
-            if positive.falls[index] >= SMALLEST_FALL
-        ),
+        classes=tuple((name, fall) for fall, name in falls if fall >= SMALLEST_FALL),
     )
 
 
@@ -212,11 +208,8 @@ def read_faithfulness(run: Run) -> Faithfulness | None:
 
 
 def _restored(stored: dict[str, Any]) -> Faithfulness:
-    def intervals(row: dict[str, Any]) -> dict[str, Any]:
-        return row | {name: Interval.of(row[name]) for name in ("auc", "other", "difference")}
-
-    units = [
-        intervals(row)
+    units: list[dict[str, Any]] = [
+        _intervals(row)
         | {
             "unit": Unit(**row["unit"]),
             "labels": tuple(row["labels"]),
@@ -224,4 +217,9 @@ def _restored(stored: dict[str, Any]) -> Faithfulness:
         }
         for row in stored["units"]
     ]
-    return Faithfulness(**intervals(stored) | {"units": tuple(UnitFaithfulness(**row) for row in units)})
+    fields: dict[str, Any] = _intervals(stored) | {"units": tuple(UnitFaithfulness(**row) for row in units)}
+    return Faithfulness(**fields)
+
+
+def _intervals(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {name: Interval.of(row[name]) for name in ("auc", "other", "difference")}
