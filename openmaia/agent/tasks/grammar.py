@@ -31,6 +31,12 @@ def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
     )
 
 
+@cache
+def cut_heading(answer: AnswerFormat) -> re.Pattern[str]:
+    """Returns a pattern that matches the beginning of a label's heading at the end of a reply that was cut."""
+    return re.compile(rf"\s\[{re.escape(answer.labels)}[ \t_]*+\d*+\]?+\s*+\Z", re.IGNORECASE)
+
+
 FENCE = re.compile(
     r"^(?:[ \t#>*_-]*\[CODE\][*_]*+[ \t]*+:?[*_]*+)?[ \t]*+(?P<fence>`{3,99}+|~{3,99}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
     re.MULTILINE | re.IGNORECASE,
@@ -187,7 +193,7 @@ def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str
     """Returns the text of each section. Of a repeated section the last one counts, as in the published code."""
     texts: dict[str, str] = {}
     if answer.decided_by != answer.labels:
-        prose, moved = inline_labels(answer).subn("\n", prose)
+        prose, moved = inline_labels(answer).subn("\n", cut_heading(answer).sub("", prose))
         if moved:
             forgiven.append("labels on one line")
     matches = list(headings(answer).finditer(prose))
