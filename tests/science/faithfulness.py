@@ -13,12 +13,12 @@ from openmaia.evaluation.faithfulness import Faithfulness, UnitFaithfulness, rea
 from openmaia.evaluation.verdict import run_verdicts
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.measuring import machine
-from tests.science import setting
+from tests.science import sections, setting
 from tests.science.evaluated import RESAMPLES
-from tests.science.real import CONFIG, LAYERS, RESULTS, command, interval, overrides
+from tests.science.real import CONFIG, LAYERS, command, interval, overrides
 
 CSV = Path(__file__).with_name("faithfulness.csv")
-SECTION, NEXT = "## Faithfulness\n", "## Sanity of the metrics\n"
+SECTION = "Faithfulness"
 
 
 def measure(smoke: bool) -> dict[str, Any]:
@@ -32,9 +32,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     assert found is not None
     if not smoke:
         write_units(run, found)
-        text = RESULTS.read_text()
-        before, after = text[: text.index(SECTION)], text[text.index(NEXT) :]
-        RESULTS.write_text(f"{before}{SECTION}\n{section(found)}\n{after}")
+        sections.write(SECTION, section(found))
     return {"units": len(found.units), "auc": found.auc.as_list(), "difference": found.difference.as_list()}
 
 

@@ -24,7 +24,7 @@ from openmaia.runs.claimed import claim_runs
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.measuring import machine
-from tests.science import setting
+from tests.science import sections, setting
 from tests.science.baselines import BASELINES
 from tests.science.evaluated import RESAMPLES, rounded
 from tests.science.investigated import images, means
@@ -37,8 +37,7 @@ OWN = "scripted experimenter"
 IMAGES = 10
 """Positive images of each description, as the demo's config says."""
 CSV = Path(__file__).with_name("real.csv")
-RESULTS = Path(__file__).with_name("RESULTS.md")
-SECTION, NEXT = "## A real network\n", "## Faithfulness\n"
+SECTION = "A real network"
 MEASURES = ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_random", "top1", "top5", "chance")
 
 
@@ -76,7 +75,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     }
     if not smoke:
         write_units(methods)
-        write_section(figures)
+        sections.write(SECTION, section(figures))
     return figures
 
 
@@ -153,13 +152,6 @@ def write_units(methods: Sequence[tuple[Run, str]]) -> None:
                     *("" if value is None else f"{value:.4g}" for value in numbers),
                     verdict.worst.name if verdict.worst else "", "; ".join(labels),
                 ])  # fmt: skip
-
-
-def write_section(figures: dict[str, Any]) -> None:
-    """Replaces the section of RESULTS.md about a real network."""
-    text = RESULTS.read_text()
-    before, after = text[: text.index(SECTION)], text[text.index(NEXT) :]
-    RESULTS.write_text(f"{before}{SECTION}\n{section(figures)}\n{after}")
 
 
 def section(figures: dict[str, Any]) -> str:

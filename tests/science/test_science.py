@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +11,7 @@ from statistics import mean
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.science import real
+from tests.science import coverage, faithfulness, real, sections
 
 
 @pytest.mark.slow
@@ -29,10 +30,7 @@ def test_table_about_a_real_network_agrees_with_its_units():
     """The committed table and the committed rows are of the same measurement, and of wrong descriptions hardly one passes."""
     with real.CSV.open() as file:
         units = list(csv.DictReader(file))
-    text = real.RESULTS.read_text()
-    table = [
-        line for line in text[text.index(real.SECTION) : text.index(real.NEXT)].splitlines() if line.startswith("| ")
-    ]
+    table = [line for line in sections.read(real.SECTION).splitlines() if line.startswith("| ")]
     shown = {
         cells[0]: cells[1:] for line in table[1:] if (cells := [cell.strip() for cell in line.strip("|").split("|")])
     }
@@ -44,3 +42,24 @@ def test_table_about_a_real_network_agrees_with_its_units():
         assert int(supported) == verdicts["supported"]
         assert float(auc.split()[0]) == pytest.approx(mean(float(unit["auc"]) for unit in own), abs=0.0006)
         assert max(float(share.split("%")[0]) for share in (shuffled, words)) <= 5
+
+
+def test_table_about_faithfulness_agrees_with_its_units():
+    with faithfulness.CSV.open() as file:
+        units = list(csv.DictReader(file))
+    shown = {
+        cells[0].strip("`"): cells[1:]
+        for line in sections.read(faithfulness.SECTION).splitlines()
+        if line.startswith("| ") and (cells := [cell.strip() for cell in line.strip("|").split("|")])[0]
+    }
+    for layer, (count, own, other, *_) in shown.items():
+        rows = [unit for unit in units if layer in ("all", unit["layer"])]
+        assert int(count) == len(rows)
+        for cell, name in ((own, "auc"), (other, "other")):
+            assert float(cell.split()[0]) == pytest.approx(mean(float(unit[name]) for unit in rows), abs=0.0006)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say():
+    rows = [line.split("|")[2] for line in sections.read(coverage.SECTION).splitlines() if re.match(r"\| \d", line)]
+    assert len(rows) == len(coverage.SHARED)
+    assert all(0.92 <= float(share) <= 0.98 for share in rows)
