@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from openmaia.agent.tasks.grammar import ParsedReply, parse
-from openmaia.agent.tasks.task import StoppingRule, Task
+from openmaia.agent.tasks.task import FUNCTION_WORDS, StoppingRule, Task
 from openmaia.agent.tools.notes import read_copied, read_not_drawn
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
@@ -30,9 +30,6 @@ CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
 
 WRITTEN = {"text2image": 0, "edit_images": 1}
 """The tools that make images, each with the index of the argument that holds the prompts or instructions."""
-FUNCTION_WORDS = frozenset(
-    ["a", "an", "and", "any", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"]
-)
 
 MEASURED = "different experiments that measured images and ended without an exception"
 UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
@@ -103,12 +100,13 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 
 
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
-    """Returns for each turn whether its experiment brings nothing new: it has the code and the output of an earlier one.
+    """Returns for each turn whether its experiment brings nothing new to the agent.
+
+    It has the code and the output of an earlier one, or copies the example in the instructions.
 
     Numbers of images and experiments in the output do not count. An experiment that generated or edited images measures
-    new ones when it runs again. The second one is therefore no repetition, further ones are, and so is one all of whose
-    prompts were copied from the example in the instructions. Experiments that ran out of time or memory are none,
-    because another try may succeed.
+    new ones when it runs again. The second one is therefore no repetition, further ones are. Experiments that ran out
+    of time or memory are none, because another try may succeed.
     """
     return [
         turn.status in ("ok", "error") and (count > (turn.status == "ok" and bool(_made(turn))) or _is_copy(turn))
@@ -117,8 +115,11 @@ def repetitions(turns: Sequence[Turn]) -> list[bool]:
 
 
 def _is_copy(turn: Turn) -> bool:
+    """Returns whether all images of an experiment have prompts of the example in the instructions, and it did no more."""
     made = [words for _, words in _made_images([turn])]
-    return bool(made) and all(words is None for words in made)
+    copied = _copied_images([turn])
+    is_more = any(call.name == "dataset_exemplars" or _measured_own_image(call, copied) for call in turn.calls)
+    return turn.status == "ok" and bool(made) and all(words is None for words in made) and not is_more
 
 
 def _times_before(turns: Sequence[Turn]) -> list[int]:
@@ -134,10 +135,13 @@ def _times_before(turns: Sequence[Turn]) -> list[int]:
 
 
 def _experiment(turn: Turn) -> tuple[str, ...]:
-    """Returns what identifies the experiment of a turn: its code, with the prompts of its images or else its output."""
+    """Returns what identifies the experiment of a turn: its code, with the prompts of the images that it made, and the
+    images that it edited, or else with its output."""
     made = _made(turn)
     if turn.status == "ok" and made:
-        return (turn.code.strip(), *(str(json.loads(call.arguments)[WRITTEN[call.name]]) for call in made))
+        prompts = (str(json.loads(call.arguments)[WRITTEN[call.name]]) for call in made)
+        edited = (entry.original for call in made if call.name == "edit_images" for entry in call.entries[::2])
+        return (turn.code.strip(), *prompts, *edited)
     parts = (NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
     return (turn.code.strip(), *parts)
 

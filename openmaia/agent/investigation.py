@@ -205,8 +205,12 @@ class Investigation:
         return self._is_over(count) or (count == len(self.turns) and bool(self._limit))
 
     def _is_over(self, count: int) -> bool:
-        """Returns whether the agent has had its turns after `count` of them, or repeats itself although it has measured enough."""
-        is_stuck = self._left_out[:count][-STUCK:] == [True] * STUCK and self._has_experiments(count)
+        """Returns whether the agent has had its turns after `count` of them, or repeats itself although it has measured enough.
+
+        A task that demands no experiments does not say what is enough.
+        """
+        is_repeating = self._left_out[:count][-STUCK:] == [True] * STUCK
+        is_stuck = is_repeating and self.task.rule.experiments > 0 and self._has_experiments(count)
         return count >= self.options.soft_turns or is_stuck
 
     def _has_experiments(self, count: int) -> bool:
@@ -221,7 +225,8 @@ class Investigation:
         Returns an empty string if the answer is accepted or the turn has none.
         """
         turns = self.turns[:count]
-        checks = missing_evidence(self.task, turns, self._is_due(count))
+        # An agent that was asked for its answer is not told to go on experimenting, see `_wants_answer`.
+        checks = missing_evidence(self.task, turns, self._is_due(count) or self._is_over(count - 1))
         if not checks:
             return ""
         lacks = [f"- {check.detail}" for check in checks]

@@ -194,7 +194,8 @@ class BackboneConfig:
     """openai, anthropic: address of the server. Empty: that of OpenAI or Anthropic. API keys are read from the
     variables OPENAI_API_KEY and ANTHROPIC_API_KEY."""
     temperature: float = 0.7
-    """Sampling temperature. It rises by 0.2 with each turn in a row that repeats an earlier one, to at most 1."""
+    """Sampling temperature. It rises by 0.3 with each turn in a row that brings nothing new, to at most 1.5 with vllm and
+    with `protocol=grammar`, and to at most 1 otherwise."""
     top_p: float = 0.95
     """Nucleus sampling: the probability mass that is sampled from."""
     context_tokens: int = 32768

@@ -1,10 +1,11 @@
 """Measures whether a classifier uses a unit for what its description says, by ablating the unit in the forward pass.
 
-The effect of a unit on an image is the Kullback-Leibler divergence of the class probabilities with the unit ablated (its
-response set to 0) from those of the unchanged network, in nats. A description is faithful as far as the effect is larger on
-images of the description than on its neutral images; the AUC of the two groups says how often. The control is the same
-with images of other units' descriptions. A unit that an image does not excite has no effect on it, so that this measures
-more than the activations only as far as the rest of the network passes the unit on.
+The effect of a unit on an image is the Kullback-Leibler divergence sum p (log p - log q) in nats, where p are the class
+probabilities of the unchanged network, and q those with the unit ablated (its response set to 0 at all positions). A
+description is faithful as far as the effect is larger on images of the description than on its neutral images; the AUC
+of the two groups says how often. The control is the same with images of other units' descriptions. In a layer with an
+activation function such as ReLU, 0 is the response of a unit that an image does not excite. In others, 0 is a value like
+any other, and ablation also changes what images do that do not excite the unit.
 """
 
 import json
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from scipy import special
 
 from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
@@ -23,7 +25,7 @@ from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredV
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.scores import partners
-from openmaia.evaluation.storage import StoredTrials
+from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
@@ -38,6 +40,10 @@ SMALLEST_FALL = 0.001
 
 class Classifier(Protocol):
     """A target whose units can be scaled in the forward pass."""
+
+    def can_intervene(self, layer: str) -> bool:
+        """Returns whether units of a layer can be scaled."""
+        ...
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[FloatArray]:
         """Returns the logarithms of the class probabilities for each request, (classes,)."""
@@ -96,11 +102,12 @@ def measure_faithfulness(
         resamples: Number of bootstrap resamples.
         progress: Called with the number of units that are done, and of all.
 
-    Raises:
-        UsageError: The network is no classifier, or one of the layers cannot be scaled.
+    Units of layers that cannot be scaled are left out.
     """
     stored = StoredTrials(run)
-    tested = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
+    described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
+    scalable = {layer for layer in {each.unit.layer for each in described.values()} if target.can_intervene(layer)}
+    tested = {key: claim for key, claim in described.items() if claim.unit.layer in scalable}
     unchanged: dict[str, FloatArray] = {}
     units: list[UnitFaithfulness] = []
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
@@ -150,7 +157,7 @@ def _group(stimuli: Sequence[Stimulus], unit: Unit, target: Classifier, unchange
     unchanged |= dict(zip(new, outputs, strict=True))
     ablated = target.intervene([Intervention(unit=unit, image=image) for image in images])
     before = [unchanged[stimulus.digest] for stimulus in stimuli]
-    effects = [float(np.exp(p) @ (p - q)) for p, q in zip(before, ablated, strict=True)]
+    effects = [float(special.rel_entr(np.exp(p), np.exp(q)).sum()) for p, q in zip(before, ablated, strict=True)]
     falls = [np.exp(p) - np.exp(q) for p, q in zip(before, ablated, strict=True)]
     return _Group(
         effects=ClusteredValues.of(effects, [stimulus.cluster for stimulus in stimuli]),
@@ -170,7 +177,8 @@ def _unit(
     classes: Sequence[str],
 ) -> UnitFaithfulness:
     positive, neutral = groups
-    falls = sorted(zip(positive.falls.tolist(), classes, strict=False), key=lambda named: -named[0])[:CLASSES]
+    names = classes if len(classes) == len(positive.falls) else ()
+    falls = sorted(zip(positive.falls.tolist(), names, strict=False), key=lambda named: -named[0])[:CLASSES]
     return UnitFaithfulness(
         unit=claim.unit,
         replicate=claim.replicate,
@@ -195,14 +203,15 @@ def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
         asdict(each) | {name: getattr(each, name).as_list() for name in ("auc", "other", "difference")}
         for each in faithfulness.units
     ]
-    run.files.write(FILE, json.dumps(pooled | {"units": units}, ensure_ascii=False).encode(errors="replace"))
+    document: dict[str, Any] = pooled | {"units": units, "stamp": evaluation_stamp(run, 0)}
+    run.files.write(FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
 def read_faithfulness(run: Run) -> Faithfulness | None:
-    """Reads the stored faithfulness. None if there is none, or if the file is damaged."""
+    """Reads the stored faithfulness. None if there is none for the present evaluations, or if the file is damaged."""
     try:
         stored: dict[str, Any] | None = run.files.read_json(FILE)
-        return None if stored is None else _restored(stored)
+        return None if stored is None or stored.pop("stamp") != evaluation_stamp(run, 0) else _restored(stored)
     except (StoreError, TypeError, KeyError, ValueError):
         return None
 

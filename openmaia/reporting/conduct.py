@@ -41,7 +41,7 @@ class AgentConduct:
     experiments: int
     """Turns with an experiment."""
     repeated: int
-    """Experiments with the code and the output of an earlier one of the investigation."""
+    """Experiments that brought nothing new, see `openmaia.agent.evidence.repetitions`."""
     tracebacks: int
     """Experiments that ended with an exception."""
     stopped: int

@@ -110,6 +110,27 @@ def test_prompts_of_the_example_are_no_evidence(run: Investigate):
     assert not any("'a red circle' is from the example" in str(part) for part in record.turns[3].observation)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "is_copied"),
+    [
+        ("a paper crane on a desk", True),
+        ("A red paper boat.", True),
+        ("a paper boat", True),
+        ("white plastic cup", True),
+        ("a plastic cup on a desk", True),
+        ("a red boat", False),
+        ("a cup on a desk", False),
+        ("a white desk", False),
+        ("a red bo", False),
+        ("a paper crane on a red desk", False),
+        ("crane", False),
+    ],
+)
+def test_prompt_is_copied_if_it_stands_in_the_example(prompt: str, is_copied: bool):
+    assert load_task("description").has_example(prompt) is is_copied
+    assert not load_task("description").has_example(prompt, is_whole=False)
+
+
 def test_prompts_of_the_example_are_no_replicates_controls_or_labels(run: Investigate):
     named = "system.call_neuron(tools.text2image(['a red paper boat', 'a paper crane'], hypothesis=['red', 'not red']))"
     rule = ("task.evidence.replicates=1", "task.evidence.controls=1", "task.evidence.labels=1")

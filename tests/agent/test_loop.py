@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.agent.evidence import experiments_that_measured, repetitions
 from openmaia.agent.hints import DISPLAY, repeated
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import investigations
@@ -140,6 +141,35 @@ def test_agent_that_repeats_itself_twice_is_asked_for_its_answer_once_it_has_mea
     assert made[0].expected == ["experiment"] * 3 + ["measurement"] * 2 + ["any", "any", "answer"]
     told = len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
     assert heard(record)[6] == told - len(repeated(can_generate=True).split())
+
+
+def test_answer_that_a_repeating_agent_was_asked_for_is_accepted_without_tests_of_its_labels(run: Investigate):
+    looking = code("print(1)")
+    first, second = (code(f"print(system.call_neuron(['a blue {s}'])[0])") for s in ("circle", "star"))
+    rule = ("task.evidence.experiments=2", "task.evidence.labels=1", "limits.soft_turns=9")
+    record = run(first, second, looking, looking, looking, ANSWER, overrides=rule)
+    assert (record.stop, len(record.turns), record.evidence.sent_back) == (Stop.ANSWER, 6, 0)
+
+
+def test_agent_of_a_task_without_demands_is_not_asked_for_its_answer_because_it_repeats_itself(run: Investigate):
+    looking = code("print(1)")
+    record = run(looking, looking, looking, ANSWER, overrides=("task.evidence.experiments=0",))
+    assert heard(record)[2] == 0
+
+
+def test_same_edit_of_another_image_is_another_experiment(run: Investigate):
+    setting, drawing = (code(f"base = tools.text2image(['a red {s}'])\nprint(1)") for s in ("circle", "star"))
+    editing = code("print(system.call_neuron(tools.edit_images(base, ['make it blue'])[0])[0])")
+    record = run(setting, editing, drawing, editing, setting, editing, ANSWER)
+    assert repetitions(record.turns) == [False] * 7
+    assert experiments_that_measured(record.turns) == 3
+
+
+def test_experiment_that_shows_exemplars_beside_the_example_is_not_left_out(run: Investigate):
+    looking = code("tools.dataset_exemplars(system)\nprint(system.call_neuron(tools.text2image(['a paper crane']))[0])")
+    failing = code("tools.text2image(['a paper crane'])\n1 / 0")
+    record = run(looking, failing, ANSWER)
+    assert repetitions(record.turns) == [False] * 3
 
 
 def test_experiment_that_draws_new_images_is_a_repetition_from_the_third_time_on(run: Investigate):

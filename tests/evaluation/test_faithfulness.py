@@ -100,6 +100,8 @@ def test_stored_faithfulness_is_read_and_shown(run: Run, target: NetworkTarget, 
     show_faithfulness(run)
     shown = capsys.readouterr().out
     assert "rose" in shown and "colours/2" in shown
+    run.files.delete("evaluation/t/colours/2-0.parquet")
+    assert read_faithfulness(run) is None
     run.files.write(FILE, b'{"units": [{}]}')
     assert read_faithfulness(run) is None
 

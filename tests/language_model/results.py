@@ -109,11 +109,12 @@ def _loop(records: Sequence[Record]) -> dict[str, Any]:
 
 def _ablated(agent: Mapping[Unit, Record], runs: Mapping[str, Path]) -> dict[str, Any]:
     """Returns the conduct in each run there is, after that of the agent as shipped on the same units."""
-    variants = {name: _records(folder) for name, folder in runs.items() if folder.is_dir()}
+    found = {name: _records(folder) for name, folder in runs.items() if folder.is_dir()}
+    variants = {name: records for name, records in found.items() if records.keys() & agent.keys()}
     units = [unit for unit in agent if all(unit in records for records in variants.values())]
     return {
         name: _loop([records[unit] for unit in units])
-        for name, records in ({"as shipped": agent} | variants if variants else {}).items()
+        for name, records in ({"as shipped": agent} | variants if variants and units else {}).items()
     }
 
 

@@ -72,8 +72,9 @@ units, those of all units over prompts and units. Each unit is in faithfulness.c
 {chr(10).join(rows)}
 | all | {len(found.units)} | {pooled} | | |
 
-For {named} of them a class loses at least 0.1 % of probability on average when the unit is ablated. A unit that an image does not excite
-has no effect on it: what this adds to the activations is that the rest of the network passes them on.
+For {named} of them a class loses at least 0.1 % of probability on average when the unit is ablated. The three layers have
+responses of both signs, before an activation function: 0 is not their resting value there, and ablation has an effect on images that do
+not excite the unit, too.
 """
 
 

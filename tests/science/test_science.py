@@ -52,6 +52,7 @@ def test_table_about_faithfulness_agrees_with_its_units():
         for line in sections.read(faithfulness.SECTION).splitlines()
         if line.startswith("| ") and (cells := [cell.strip() for cell in line.strip("|").split("|")])[0]
     }
+    assert shown.keys() == {*real.LAYERS, "all"}
     for layer, (count, own, other, *_) in shown.items():
         rows = [unit for unit in units if layer in ("all", unit["layer"])]
         assert int(count) == len(rows)

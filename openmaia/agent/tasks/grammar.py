@@ -33,7 +33,7 @@ def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
 
 @cache
 def cut_heading(answer: AnswerFormat) -> re.Pattern[str]:
-    """Returns a pattern that matches the beginning of a label's heading at the end of a reply that was cut."""
+    """Returns a pattern that matches a label's heading without its colon at the end of a reply that was cut."""
     return re.compile(rf"\s\[{re.escape(answer.labels)}[ \t_]*+\d*+\]?+\s*+\Z", re.IGNORECASE)
 
 

@@ -51,6 +51,11 @@ PROMPTS = (
 )
 
 
+FUNCTION_WORDS = frozenset(
+    ["a", "an", "and", "any", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"]
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppingRule:
     """The smallest amounts of evidence that an agent must have collected before its answer is accepted.
@@ -141,19 +146,22 @@ class Task:
     def has_example(self, prompt: str, *, is_whole: bool = True) -> bool:
         """Returns whether the agent copied a prompt from the worked example in its instructions.
 
-        Small models copy the example, and would take their answer from it. A prompt counts as copied if it has at least
-        three words, and a prompt of the example has these words in this order, with or without others between them.
-        Nothing is copied if the instructions do not contain the example.
+        Small models copy the example, and would take their answer from it. A prompt of at least three words counts as
+        copied if it stands in the example, or if three of its words that are not function words stand in a prompt of the
+        example in this order and it has no others. Nothing is copied if the instructions do not contain the example.
 
         Args:
             prompt: A prompt that the agent wrote.
             is_whole: Whether the agent can call every tool. If not, `instructions` leaves out the example.
         """
-        words = prompt.casefold().split()
+        words = _words(prompt)
         if len(words) < 3 or not is_whole or "{example}" not in self.system:
             return False
-        pattern = re.compile(r"\b.*\b".join(map(re.escape, words)))
-        return any(pattern.search(quoted) for quoted in re.findall(r'"(.*?)"', self.example.casefold()))
+        if f" {' '.join(words)} " in f" {' '.join(_words(self.example))} ":
+            return True
+        content = [word for word in words if word not in FUNCTION_WORDS]
+        prompts = (iter(_words(quoted)) for quoted in re.findall(r'"(.*?)"', self.example))
+        return len(content) >= 3 and any(all(word in shown for word in content) for shown in prompts)
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
         """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.
@@ -178,6 +186,10 @@ class _TaskFile:
     rendering: str = "darken"
     answer: AnswerFormat = field(default_factory=AnswerFormat)
     evidence: StoppingRule = field(default_factory=StoppingRule)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
 
 
 def load(name: str) -> Task:

@@ -167,6 +167,8 @@ def _score(
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
         used = services or in_process(settings)
+        if faithfulness:
+            _check_scalable(run, used)
         _score_run(run, settings, used)
         if faithfulness:
             _ablate(run, settings, used)
@@ -252,6 +254,19 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     show_truth([(run, run.name)])
     if run.source is not None:
         print(f"evaluation: {run.files.root}")
+
+
+def _check_scalable(run: "Run", services: "EvaluationServices") -> None:
+    """Raises UsageError, before anything is tested, if no unit of a run can be ablated."""
+    from openmaia.models.targets.hooked import NetworkTarget
+
+    target = services.target
+    layers = sorted({investigation.unit.layer for investigation in run.plan()})
+    if isinstance(target, NetworkTarget) and not any(target.can_intervene(layer) for layer in layers):
+        raise UsageError(
+            f"{run.files.root}: --faithfulness ablates units of a classifier below its output, in modules whose output is one "
+            f"tensor, and {', '.join(layers)} of {target.info().name} are none; leave it out"
+        )
 
 
 def _ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:

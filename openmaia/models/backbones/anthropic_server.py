@@ -9,15 +9,12 @@ from typing import Any
 import anthropic
 
 from openmaia.core.messages import Chat, Message, Part, Reply
-from openmaia.models.backbones.chat_format import base64_png, temperature
+from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
 
 LONGEST_WAIT = 120.0
 """Largest value of Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
-
-HIGHEST_TEMPERATURE = 1.0
-"""The API refuses a higher one."""
 
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""
@@ -47,7 +44,7 @@ class AnthropicBackbone(Endpoint):
 
         The API has no seed.
         """
-        return {"temperature": temperature(self._config.temperature, chat, HIGHEST_TEMPERATURE)}
+        return {"temperature": temperature(self._config.temperature, chat, ACCEPTED_TEMPERATURE)}
 
     def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
         system_blocks: Any = anthropic.omit

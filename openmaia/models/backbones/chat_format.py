@@ -17,11 +17,13 @@ PIXELS_PER_TOKEN = 750
 """Estimated pixels of an image per token."""
 
 
-TEMPERATURE_STEP, MAX_TEMPERATURE = 0.3, 1.5
-"""By how much the temperature rises with each repetition in a row, and at most to what."""
+TEMPERATURE_STEP = 0.3
+"""By how much the temperature rises with each repetition in a row."""
+HIGHEST_TEMPERATURE, ACCEPTED_TEMPERATURE = 1.5, 1.0
+"""To what it rises at servers and engines that are known to accept it (vLLM, llama.cpp, SGLang), and at all others."""
 
 
-def temperature(configured: float, chat: Chat, highest: float = MAX_TEMPERATURE) -> float:
+def temperature(configured: float, chat: Chat, highest: float) -> float:
     """Returns the sampling temperature of a reply.
 
     It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5): small models

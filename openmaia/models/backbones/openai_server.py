@@ -11,7 +11,14 @@ import openai
 from openmaia.config.models import BackboneConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, Role
-from openmaia.models.backbones.chat_format import base64_png, image_tokens, temperature, text_tokens
+from openmaia.models.backbones.chat_format import (
+    ACCEPTED_TEMPERATURE,
+    HIGHEST_TEMPERATURE,
+    base64_png,
+    image_tokens,
+    temperature,
+    text_tokens,
+)
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import NO_IMAGES
 from openmaia.models.backbones.streaming import read_stream
@@ -51,9 +58,11 @@ class OpenAiBackbone(Endpoint):
         )
 
     def _parameters(self, chat: Chat) -> dict[str, Any]:
+        # Servers that read a grammar are known.
+        highest = HIGHEST_TEMPERATURE if self._config.protocol == "grammar" else ACCEPTED_TEMPERATURE
         return {
             "max_tokens": chat.max_tokens,
-            "temperature": temperature(self._config.temperature, chat),
+            "temperature": temperature(self._config.temperature, chat, highest),
             "top_p": self._config.top_p,
             "seed": chat.seed % SEEDS,
             "stream_options": {"include_usage": True},

@@ -17,7 +17,7 @@ from openmaia.agent.tasks.ending import cut, ending
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply
-from openmaia.models.backbones.chat_format import temperature
+from openmaia.models.backbones.chat_format import HIGHEST_TEMPERATURE, temperature
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.streaming import CHECKED
 from openmaia.models.backbones.turn_grammar import turn_grammar
@@ -166,7 +166,7 @@ class VllmBackbone:
         parameters = SamplingParams(
             **{
                 **self._sampling,
-                "temperature": temperature(self._config.temperature, chat),
+                "temperature": temperature(self._config.temperature, chat, HIGHEST_TEMPERATURE),
                 "top_p": self._config.top_p,
                 "max_tokens": chat.max_tokens,
                 "seed": chat.seed % 2**63,  # the range that torch accepts

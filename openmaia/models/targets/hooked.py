@@ -115,23 +115,38 @@ class NetworkTarget:
         """The names of the classes, also if the output is not among the layers; empty if they have none."""
         return self._network.labels if self._network.classifies else ()
 
+    def can_intervene(self, layer: str) -> bool:
+        """Returns whether units of a layer can be scaled: below the output of a classifier, in a layer with one output tensor."""
+        if not self._network.classifies or layer == OUTPUT or layer in self._directions:
+            return False
+        preprocess = self._network.preprocess
+        try:
+            logits = self._forward.scaled(torch.zeros(1, preprocess.channels, *preprocess.size), layer, 0, 1.0)
+        except UsageError:
+            return False
+        return logits.ndim == 2
+
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
         """Returns the logarithms of the class probabilities while a unit is scaled, shape (classes,) for each request.
 
         Raises:
-            UsageError: The network is no classifier, or its layer cannot be scaled.
+            UsageError: The network is no classifier, its layer cannot be scaled (see `can_intervene`), or has no such unit.
         """
+        for layer in {each.unit.layer for each in interventions}:
+            if not self.can_intervene(layer):
+                raise UsageError(
+                    f"units of {layer} cannot be scaled: that takes a layer of a classifier below its output, no directions, "
+                    "and a module whose output is one tensor"
+                )
         answers: list[npt.NDArray[np.float64]] = []
         for each in interventions:
             layer = each.unit.layer
-            if not self._network.classifies or layer == OUTPUT or layer in self._directions:
-                raise UsageError(
-                    f"{each.unit} cannot be scaled: that takes a layer of a classifier below its output, and no directions"
-                )
+            if not 0 <= each.unit.index < self._info.layers[layer]:
+                raise UsageError(f"{each.unit}: the layer has the units 0 to {self._info.layers[layer] - 1}")
             view, _ = self._network.preprocess.view(each.image.pixels)
             batch = self._network.preprocess.tensor(view)[None]
             logits = self._forward.scaled(batch, layer, each.unit.index, each.factor).double()
-            answers.append(torch.log_softmax(logits.flatten(), dim=0).numpy())
+            answers.append(torch.log_softmax(logits[0], dim=0).numpy())
         return answers
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:

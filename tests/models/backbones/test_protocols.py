@@ -115,9 +115,14 @@ def test_grammar_is_sent_to_the_server(server: Server):
     assert "grammar" not in sent(server, "text", user("q"))
 
 
-@pytest.mark.parametrize(("repetitions", "expected"), [(0, 0.7), (1, 1.0), (2, 1.3), (9, 1.5)])
-def test_temperature_rises_while_the_model_repeats_its_turns(server: Server, repetitions: int, expected: float):
-    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", temperature=0.7)
+@pytest.mark.parametrize(
+    ("protocol", "repetitions", "expected"),
+    [("text", 0, 0.7), ("text", 1, 1.0), ("tools", 2, 1.0), ("grammar", 2, 1.3), ("grammar", 9, 1.5)],
+)
+def test_temperature_rises_while_the_model_repeats_its_turns(
+    server: Server, protocol: str, repetitions: int, expected: float
+):
+    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", temperature=0.7, protocol=protocol)
     OpenAiBackbone(config).reply(
         [Chat(conversation="c", messages=[user("q")], seed=1, max_tokens=5, repetitions=repetitions)]
     )
@@ -126,7 +131,7 @@ def test_temperature_rises_while_the_model_repeats_its_turns(server: Server, rep
 
 def test_configured_temperature_is_never_lowered():
     chat = Chat(conversation="c", messages=(), seed=1, max_tokens=5, repetitions=2)
-    assert temperature(1.8, chat) == 1.8
+    assert temperature(1.8, chat, 1.5) == 1.8
 
 
 def test_turns_are_sent_as_calls(server: Server):

@@ -1,4 +1,4 @@
-"""Units scaled in the forward pass: against networks whose weights are changed instead, for every kind of layer output."""
+"""Units scaled in the forward pass: against networks whose weights are changed instead."""
 
 import copy
 
@@ -112,12 +112,19 @@ def test_network_is_unchanged_afterwards_and_by_a_factor_of_one():
 @pytest.mark.parametrize(
     ("layer", "classifies", "message"),
     [
-        (OUTPUT, True, "below its output"),
-        ("conv", False, "layer of a classifier"),
-        ("both", True, "its output is a tuple; name a module inside it"),
+        (OUTPUT, True, "units of output cannot be scaled"),
+        ("conv", False, "units of conv cannot be scaled"),
+        ("both", True, "units of both cannot be scaled"),
     ],
 )
 def test_what_cannot_be_scaled_is_said(layer: str, classifies: bool, message: str):
     reader = target(Classifier(), layer, classifies=classifies)
+    assert not reader.can_intervene(layer)
     with pytest.raises(UsageError, match=message):
         scaled(reader, layer, 1, 0.0)
+
+
+@pytest.mark.parametrize("index", [-1, 5])
+def test_unit_that_the_layer_does_not_have_is_refused(index: int):
+    with pytest.raises(UsageError, match="the layer has the units 0 to 4"):
+        scaled(target(Classifier(), "conv"), "conv", index, 0.0)
