@@ -4,9 +4,10 @@
         [runs=FOLDER]
 
 Without a URL, a model of 1.5 billion parameters is fetched and served on this machine (see model.py). A run that was
-stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file. Two cores take about an hour. `ablation=2`
-also runs two of these units of each layer with other forms of a turn, without a viewer, and with the published prompt. Units are those
+stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file. Two cores take about an hour. Units are those
 that `random:` draws, without the first `skip` of each layer, on which prompt and loop were developed.
+`ablation=2`, afterwards, runs two of these units of each layer with other forms of a turn, without a viewer, and with the published
+prompt, and adds a section to RESULTS.md.
 `vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and writes nothing but its run.
 """
 
@@ -66,14 +67,14 @@ def main() -> None:
         return
     with nullcontext(asked["url"]) if asked["url"] else served() as url:
         served_by = [f"backbone.model={asked['model']}", f"backbone.base_url={url}"]
-        units = selection(asked["each"], asked["skip"])
-        for name, overrides in VARIANTS.items():
+        units = selection(asked["ablation"] if int(asked["ablation"]) else asked["each"], asked["skip"])
+        variants = ABLATION if int(asked["ablation"]) else VARIANTS
+        for name, overrides in variants.items():
             sweep(name, asked, units, [*served_by, *overrides])
-        fewer = selection(asked["ablation"], asked["skip"]) if int(asked["ablation"]) else ""
-        for name, overrides in ABLATION.items() if fewer else ():
-            sweep(name, asked, fewer, [*served_by, *overrides])
-    ablated = {name: runs / name for name in ABLATION}
-    results.write(runs, list(VARIANTS), units, asked["model"], ablated)
+    if int(asked["ablation"]):
+        results.write_ablation(runs / "agent", {name: runs / name for name in ABLATION})
+    else:
+        results.write(runs, list(VARIANTS), units, asked["model"])
 
 
 def selection(each: str, skip: str) -> str:

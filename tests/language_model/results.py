@@ -39,7 +39,7 @@ draws next, which nobody had looked at before."""
 Labels = Mapping[Unit, tuple[str, ...]]
 
 
-def write(runs: Path, names: Sequence[str], units: str, model: str, ablated: Mapping[str, Path]) -> None:
+def write(runs: Path, names: Sequence[str], units: str, model: str) -> None:
     """Writes the figures of the runs beside this file.
 
     Args:
@@ -47,7 +47,6 @@ def write(runs: Path, names: Sequence[str], units: str, model: str, ablated: Map
         names: The run with experiments, and the one without.
         units: The selection of units.
         model: The name of the model.
-        ablated: The runs of the ablation by name; those that do not exist are left out.
     """
     agent, exemplars = (_records(runs / name) for name in names)
     both = {unit: record for unit, record in agent.items() if unit in exemplars}
@@ -62,7 +61,6 @@ def write(runs: Path, names: Sequence[str], units: str, model: str, ablated: Map
         "machine": machine(),
         "date": date.today().isoformat(),
         "loop": _loop(list(agent.values())),
-        "ablation": _ablated(agent, ablated),
         "truth": {name: evaluated.figures(list(own.values())) for name, own in scores.items()},
         "difference_to": {
             name: evaluated.paired(list(scores[OWN].values()), [scores[name][unit] for unit in scores[OWN]])
@@ -70,8 +68,19 @@ def write(runs: Path, names: Sequence[str], units: str, model: str, ablated: Map
             if name != OWN
         },
     }
-    (HERE / "results.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
+    _write_figures(figures)
     _write_units(both, scores[OWN])
+
+
+def write_ablation(agent: Path, variants: Mapping[str, Path]) -> None:
+    """Adds the conduct in the runs of the ablation to the figures that `write` wrote."""
+    figures = json.loads((HERE / "results.json").read_text())
+    found = _ablated(_records(agent), {name: _records(folder) for name, folder in variants.items()})
+    _write_figures(figures | {"ablation": found, "ablation_date": date.today().isoformat()})
+
+
+def _write_figures(figures: Mapping[str, Any]) -> None:
+    (HERE / "results.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
     (HERE / "RESULTS.md").write_text(_report(figures))
 
 
@@ -107,15 +116,11 @@ def _loop(records: Sequence[Record]) -> dict[str, Any]:
     return asdict(found) | {"met_the_rule": proportion([_met(record) for record in records])}
 
 
-def _ablated(agent: Mapping[Unit, Record], runs: Mapping[str, Path]) -> dict[str, Any]:
-    """Returns the conduct in each run there is, after that of the agent as shipped on the same units."""
-    found = {name: _records(folder) for name, folder in runs.items() if folder.is_dir()}
-    variants = {name: records for name, records in found.items() if records.keys() & agent.keys()}
+def _ablated(agent: Mapping[Unit, Record], variants: Mapping[str, Mapping[Unit, Record]]) -> dict[str, Any]:
+    """Returns the conduct in each run, after that of the agent as shipped, on the units that all of them have."""
     units = [unit for unit in agent if all(unit in records for records in variants.values())]
-    return {
-        name: _loop([records[unit] for unit in units])
-        for name, records in ({"as shipped": agent} | variants if variants and units else {}).items()
-    }
+    runs = {"as shipped": agent} | dict(variants)
+    return {name: _loop([records[unit] for unit in units]) for name, records in runs.items() if units}
 
 
 def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluation]) -> None:
@@ -164,10 +169,10 @@ column compares the language model's AUC with the method's, unit by unit.
 | method | AUC, own | AUC, other | own minus other | language model minus method |
 |---|---|---|---|---|
 {chr(10).join(rows)}
-{_ablation(figures["ablation"])}"""
+{_ablation(figures.get("ablation"), figures.get("ablation_date"))}"""
 
 
-def _ablation(variants: Mapping[str, Any]) -> str:
+def _ablation(variants: Mapping[str, Any] | None, made: str | None) -> str:
     """Returns the section about the ablation, "" if it was not run."""
     if not variants:
         return ""
@@ -180,7 +185,7 @@ def _ablation(variants: Mapping[str, Any]) -> str:
     return f"""
 # Other forms, prompts and no viewer
 
-The same model on the first of these units of each layer. "Met the rule": share of investigations that ended with an answer or an
+The same model on the first of these units of each layer, {made}, by `make agent with="ablation=…"`. "Met the rule": share of investigations that ended with an answer or an
 abstention after two experiments that measured images.
 
 | variant | units | met the rule | without a measurement | turns per unit | tracebacks | turns without code or answer | sent back | set aside | minutes per unit |

@@ -15,7 +15,7 @@ EFFECT, UNIT, PROMPT, NOISE = 0.5, 0.5, 0.7, 0.7
 
 
 SECTION = "Coverage of intervals"
-TRIALS = 200
+TRIALS = 1000
 
 
 def measure(smoke: bool) -> dict[str, float]:

@@ -24,7 +24,8 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         answer: The format of answers.
         expected: Which of the two it has to be. A measurement leaves only its two to eight prompts to the model, after at
             least two hypotheses with names: small models without a hypothesis copy the example. There are at most MAX_LABELS labels and MAX_HYPOTHESES hypotheses. An answer has at most three sentences of 40 words, a
-            label 16 words, a hypothesis 40 and a prompt 30, because small models go on where nothing ends a line. Words are what stands between spaces.
+            label 16 words, a hypothesis 40 and a prompt 30, because small models go on where nothing ends a line. Words are what stands between spaces, and have
+            at most 30 characters between full stops.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'
@@ -39,13 +40,14 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         r"activations, images = system.call_neuron(tools.text2image(prompts))\n"
         r'for prompt, activation in zip(prompts, activations):\n    print(prompt, activation)\n```\n"',
         r'prompt ::= "\"" plain (" " plain){0,29} "\""',
-        r'plain ::= [^ "\\\n]+',
+        r'plain ::= [^ "\\\n]{1,60}',
         rf'answer ::= "[{answer.text}]: " sentence (" " sentence)? (" " sentence)? "\n" label{{0,{MAX_LABELS}}}',
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
         r'sentence ::= word (" " word){0,39} "."?',
         r'concept ::= words (". " words)? "."?',
         r'words ::= word (" " word){0,7}',
         # A full stop within a word: 0.5, Object.2.
-        r'word ::= [^ .\n`[]+ ("." [^ .\n`[]+)*',
-        r"anything ::= [^ \n`]+",
+        r'word ::= piece ("." piece){0,3}',
+        r"piece ::= [^ .\n`[]{1,30}",
+        r"anything ::= [^ \n`]{1,60}",
     ])  # fmt: skip

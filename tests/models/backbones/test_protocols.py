@@ -90,6 +90,7 @@ def test_grammar_and_functions_admit_what_is_expected_alone(expected: str, accep
         ("[DESCRIPTION]: NONE\n", True),
         ("[DESCRIPTION]: a dog [LABEL 1]: dog [LABEL 2]: cat\n", False),
         ("[DESCRIPTION]: " + "dog, " * 119 + "dog\n", True),
+        ("[DESCRIPTION]: " + "狗" * 90 + "\n", False),
         ("[DESCRIPTION]: " + "dog, " * 120 + "dog\n", False),
         ("[DESCRIPTION]: dogs\n[LABEL 1]: " + "dog, " * 8 + "dog\n", False),
         ("[HYPOTHESIS LIST]:\n" + "1. dogs\n" * 7 + "\n[CODE]:\n```python\nprint(1)\n```\n", False),
