@@ -34,7 +34,11 @@ BASELINE_NAMES = ("exemplars only", "random words")
 
 # Of the shipped model.
 NOTE = """The prompt and the loop were developed on the eight units of each layer that `random:` draws first. These are the eight that it
-draws next, which nobody had looked at before."""
+draws next, which nobody had looked at before.
+
+Mended after this run, and not measured again: an agent that repeated itself and was asked for its answer got it sent back once
+if no experiment had tested its labels; texts without spaces were not bounded by the grammar, so that two answers went on to the
+limit of tokens; prompts such as "a red boat" counted as copied from the example."""
 
 Labels = Mapping[Unit, tuple[str, ...]]
 
