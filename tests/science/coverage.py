@@ -29,7 +29,7 @@ def measure(smoke: bool) -> dict[str, float]:
 def section(found: dict[str, float]) -> str:
     rows = "\n".join(f"| {shared} | {share:.3f} |" for shared, share in found.items())
     return f"""By simulation, {date.today().isoformat()}, `make science only=coverage`: {TRIALS} runs of {UNITS} units with {PROMPTS} positive prompts each, which all share
-their neutral prompts. Share of the runs whose 95 % interval of the mean AUC over units holds the truth; chance moves it by about 0.03.
+their neutral prompts. Share of the runs whose 95 % interval of the mean AUC over units holds the truth; 1.96 standard errors of a share are at most 0.017.
 
 | neutral prompts | coverage |
 |---|---|
