@@ -185,7 +185,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
 
 
 def outcome(folder: Path, address: str, environment: dict[str, str]) -> dict[str, dict[str, object]]:
-    least = [*LEAST, f"ray.address={address}", f"paths.exemplars={folder}/seen/exemplars", "ray.wait_seconds=60"]
+    least = [*LEAST, f"ray.address={address}", f"paths.exemplars={folder}/seen/exemplars", "ray.wait_seconds=180"]
     seen = f"paths.runs={folder}/seen"
     cases = {
         "late": [seen, "pools.target.min_replicas=2", "pools.target.num_gpus=1"],
@@ -212,7 +212,7 @@ def outcome(folder: Path, address: str, environment: dict[str, str]) -> dict[str
 @pytest.mark.slow
 def test_a_node_that_joins_late_is_waited_for(found: dict[str, dict[str, object]]):
     assert found["late"]["refused"] == ""
-    assert "waiting up to 60 s for nodes: no room for 1 of the target's replicas" in str(found["late"]["said"])
+    assert "waiting up to 180 s for nodes: no room for 1 of the target's replicas" in str(found["late"]["said"])
 
 
 @pytest.mark.slow
