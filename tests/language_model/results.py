@@ -79,8 +79,10 @@ def write(runs: Path, names: Sequence[str], units: str, model: str) -> None:
 def write_ablation(agent: Path, variants: Mapping[str, Path]) -> None:
     """Adds the conduct in the runs of the ablation to the figures that `write` wrote."""
     figures = json.loads((HERE / "results.json").read_text())
-    found = _ablated(_records(agent), {name: _records(folder) for name, folder in variants.items()})
-    _write_figures(figures | {"ablation": found, "ablation_date": date.today().isoformat()})
+    read = {name: _records(folder) for name, folder in variants.items()}
+    found = _ablated(_records(agent), {name: records for name, records in read.items() if records})
+    failed = [name for name, records in read.items() if not records]
+    _write_figures(figures | {"ablation": found, "failed": failed, "ablation_date": date.today().isoformat()})
 
 
 def _write_figures(figures: Mapping[str, Any]) -> None:
@@ -173,10 +175,10 @@ column compares the language model's AUC with the method's, unit by unit.
 | method | AUC, own | AUC, other | own minus other | language model minus method |
 |---|---|---|---|---|
 {chr(10).join(rows)}
-{_ablation(figures.get("ablation"), figures.get("ablation_date"))}"""
+{_ablation(figures.get("ablation"), figures.get("failed", ()), figures.get("ablation_date"))}"""
 
 
-def _ablation(variants: Mapping[str, Any] | None, made: str | None) -> str:
+def _ablation(variants: Mapping[str, Any] | None, failed: Sequence[str], made: str | None) -> str:
     """Returns the section about the ablation, "" if it was not run."""
     if not variants:
         return ""
@@ -195,7 +197,7 @@ abstention after two experiments that measured images.
 | variant | units | met the rule | without a measurement | turns per unit | tracebacks | turns without code or answer | sent back | set aside | minutes per unit |
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
-"""
+{f"{chr(10)}Every investigation failed, because the server gave no reply that could be read: {', '.join(failed)}.{chr(10)}" if failed else ""}"""
 
 
 def _interval(values: Sequence[float | None] | None) -> str:
