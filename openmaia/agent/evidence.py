@@ -109,9 +109,14 @@ def repetitions(turns: Sequence[Turn]) -> list[bool]:
     of time or memory are none, because another try may succeed.
     """
     return [
-        turn.status in ("ok", "error") and (count > (turn.status == "ok" and bool(_made(turn))) or _is_copy(turn))
-        for turn, count in zip(turns, _times_before(turns), strict=True)
+        _is_copy(turn) or _is_repeated(turn, count) for turn, count in zip(turns, _times_before(turns), strict=True)
     ]
+
+
+def _is_repeated(turn: Turn, times_before: int) -> bool:
+    if turn.status == "ok":
+        return times_before > (1 if _made(turn) else 0)
+    return turn.status == "error" and times_before > 0
 
 
 def _is_copy(turn: Turn) -> bool:

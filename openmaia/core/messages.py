@@ -76,7 +76,8 @@ class TurnKind(StrEnum):
     EXPERIMENT = "experiment"
     """No answer, because none would be accepted yet."""
     MEASUREMENT = "measurement"
-    """An experiment that generates images and measures them, because the agent repeats others and an answer needs this one."""
+    """An experiment that generates images and measures them. It is demanded of an agent that repeats itself before it has
+    measured enough for an answer."""
     ANSWER = "answer"
     """No experiment, because the experiments are used up."""
 

@@ -30,6 +30,8 @@ from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
 FILE = "faithfulness.json"
+INTERVALS = ("auc", "other", "difference")
+"""The fields with intervals, of a unit and of all units."""
 PARTNERS = 2
 """Number of other units whose images are the control of a unit."""
 CLASSES = 3
@@ -96,13 +98,13 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Ablates the unit of each tested description on the stored images of its evaluation.
 
+    Units of layers that cannot be scaled are left out.
+
     Args:
         run: An evaluated run.
         target: The network.
         resamples: Number of bootstrap resamples.
         progress: Called with the number of units that are done, and of all.
-
-    Units of layers that cannot be scaled are left out.
     """
     stored = StoredTrials(run)
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
@@ -198,12 +200,8 @@ def _interval(found: BootstrapEstimate | None) -> Interval:
 
 def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
     """Stores the faithfulness in the run directory."""
-    pooled = {name: getattr(faithfulness, name).as_list() for name in ("auc", "other", "difference")}
-    units = [
-        asdict(each) | {name: getattr(each, name).as_list() for name in ("auc", "other", "difference")}
-        for each in faithfulness.units
-    ]
-    document: dict[str, Any] = pooled | {"units": units, "stamp": evaluation_stamp(run, 0)}
+    units = [asdict(each) | _interval_lists(each) for each in faithfulness.units]
+    document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": evaluation_stamp(run, 0)}
     run.files.write(FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
@@ -230,5 +228,9 @@ def _restored(stored: dict[str, Any]) -> Faithfulness:
     return Faithfulness(**fields)
 
 
+def _interval_lists(measured: Faithfulness | UnitFaithfulness) -> dict[str, Any]:
+    return {name: getattr(measured, name).as_list() for name in INTERVALS}
+
+
 def _intervals(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: Interval.of(row[name]) for name in ("auc", "other", "difference")}
+    return row | {name: Interval.of(row[name]) for name in INTERVALS}

@@ -197,7 +197,7 @@ abstention after two experiments that measured images.
 | variant | units | met the rule | without a measurement | turns per unit | tracebacks | turns without code or answer | sent back | set aside | minutes per unit |
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
-{f"{chr(10)}Every investigation failed, because the server gave no reply that could be read: {', '.join(failed)}.{chr(10)}" if failed else ""}"""
+{f"{chr(10)}No investigation was finished with: {', '.join(failed)}. They failed because the server gave no reply that could be read, or were stopped.{chr(10)}" if failed else ""}"""
 
 
 def _interval(values: Sequence[float | None] | None) -> str:

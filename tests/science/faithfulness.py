@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 from openmaia.evaluation.analysis.bootstrap import mean_interval
@@ -55,7 +56,7 @@ def write_units(run: Run, found: Faithfulness) -> None:
 def section(found: Faithfulness) -> str:
     rows = [
         f"| `{layer}` | {len(own)} | {mean_of(own, 'auc')} | {mean_of(own, 'other')} | {mean_of(own, 'difference')} | "
-        f"{median([each.effect for each in own]):.2g} | {median([each.neutral for each in own]):.2g} |"
+        f"{median_high(each.effect for each in own):.2g} | {median_high(each.neutral for each in own):.2g} |"
         for layer in LAYERS
         if (own := [each for each in found.units if each.unit.layer == layer])
     ]
@@ -81,7 +82,3 @@ not excite the unit, too.
 def mean_of(units: Sequence[UnitFaithfulness], name: str) -> str:
     values = [value for each in units if (value := getattr(each, name).mean) == value]
     return interval(mean_interval(values, RESAMPLES).as_list())
-
-
-def median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]

@@ -58,7 +58,7 @@ class OpenAiBackbone(Endpoint):
         )
 
     def _parameters(self, chat: Chat) -> dict[str, Any]:
-        # Servers that read a grammar are known.
+        # A grammar is only read by llama.cpp, vLLM and SGLang, which accept the highest temperature.
         highest = HIGHEST_TEMPERATURE if self._config.protocol == "grammar" else ACCEPTED_TEMPERATURE
         return {
             "max_tokens": chat.max_tokens,

@@ -23,9 +23,11 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
     Args:
         answer: The format of answers.
         expected: Which of the two it has to be. A measurement leaves only its two to eight prompts to the model, after at
-            least two hypotheses with names: small models without a hypothesis copy the example. There are at most MAX_LABELS labels and MAX_HYPOTHESES hypotheses. An answer has at most three sentences of 40 words, a
-            label 16 words, a hypothesis 40 and a prompt 30, because small models go on where nothing ends a line. Words are what stands between spaces, and have
-            at most 30 characters between full stops.
+            least two hypotheses with names: small models without a hypothesis copy the example.
+
+    Small models go on where nothing ends a line. There are therefore at most MAX_LABELS labels of 16 words, MAX_HYPOTHESES
+    hypotheses of 40, and prompts of 30; an answer has at most three sentences of 40 words. A word is what stands between
+    spaces, and has at most 30 characters between full stops.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'

@@ -38,7 +38,6 @@ class Forward:
         """
         self._module, self._layers, self._device = module, layers, device
         self._modules = dict(module.named_modules())
-        self._layouts: dict[str, OutputLayout] = {}
         self._dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
 
     def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -60,12 +59,13 @@ class Forward:
             self._pass(batch, outputs, Counter())
         return outputs
 
-    def scaled(self, batch: torch.Tensor, layer: str, index: int, factor: float) -> torch.Tensor:
+    def scaled(self, batch: torch.Tensor, layer: str, layout: OutputLayout, index: int, factor: float) -> torch.Tensor:
         """Runs the network while one unit of a layer is scaled at all positions.
 
         Args:
             batch: The inputs, shape (images, channels, height, width).
             layer: The layer as the user names it, not OUTPUT.
+            layout: The layout of its output.
             index: The unit.
             factor: The factor by which the unit's response is multiplied.
 
@@ -76,14 +76,11 @@ class Forward:
             UsageError: The output of the layer is no tensor, so that it cannot be replaced.
             ServiceError: The batch needs more memory than the GPU has.
         """
-        kind = self._layouts[layer].kind
+        kind = layout.kind
 
         def replace(_module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor:
             if not isinstance(output, torch.Tensor):
-                raise UsageError(
-                    f"layer {layer!r} cannot be scaled: its output is a {type(output).__name__}; name a module inside it "
-                    "whose output is a tensor"
-                )
+                raise UsageError(f"layer {layer!r} cannot be scaled: its output is a {type(output).__name__}")
             # The output is copied because it may share its memory with what other modules read.
             values = output.clone()
             view = values.flatten(1) if kind is AxisOrder.VECTOR else values.movedim(UNIT_AXES[kind], 1)
@@ -131,7 +128,7 @@ class Forward:
         usual = {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}
         taller, refusal = self._shapes((2 * height, width), channels)
         wider, second_refusal = self._shapes((height, 2 * width), channels)
-        self._layouts = {
+        layouts = {
             layer: layout(
                 ShapeEvidence(
                     layer=layer,
@@ -144,7 +141,7 @@ class Forward:
             )
             for layer in self._layers
         }
-        return usual, self._layouts, refusal or second_refusal
+        return usual, layouts, refusal or second_refusal
 
     def _refusal(self, size: tuple[int, int], channels: int, error: Exception) -> UsageError:
         """Returns the error for a network that fails on an input as its preprocessing gives it."""

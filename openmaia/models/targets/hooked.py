@@ -78,6 +78,7 @@ class NetworkTarget:
             if layer.removesuffix(SUFFIX) not in directions or layer in directions
         )
         self._cache = LRUCache[str, tuple[Responses, ViewBox]](CACHE_BYTES, getsizeof=lambda entry: _bytes(entry[0]))
+        self._scalable: dict[str, bool] = {}
         used_device = torch.device(device) if device else default_device()
         self._batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
         modules = dict(network.module.named_modules())
@@ -119,12 +120,15 @@ class NetworkTarget:
         """Returns whether units of a layer can be scaled: below the output of a classifier, in a layer with one output tensor."""
         if not self._network.classifies or layer == OUTPUT or layer in self._directions:
             return False
-        preprocess = self._network.preprocess
-        try:
-            logits = self._forward.scaled(torch.zeros(1, preprocess.channels, *preprocess.size), layer, 0, 1.0)
-        except UsageError:
-            return False
-        return logits.ndim == 2
+        if layer not in self._scalable:
+            preprocess = self._network.preprocess
+            blank = torch.zeros(1, preprocess.channels, *preprocess.size)
+            try:
+                logits = self._forward.scaled(blank, layer, self._layouts[layer], 0, 1.0)
+                self._scalable[layer] = logits.ndim == 2
+            except UsageError:
+                self._scalable[layer] = False
+        return self._scalable[layer]
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
         """Returns the logarithms of the class probabilities while a unit is scaled, shape (classes,) for each request.
@@ -145,7 +149,7 @@ class NetworkTarget:
                 raise UsageError(f"{each.unit}: the layer has the units 0 to {self._info.layers[layer] - 1}")
             view, _ = self._network.preprocess.view(each.image.pixels)
             batch = self._network.preprocess.tensor(view)[None]
-            logits = self._forward.scaled(batch, layer, each.unit.index, each.factor).double()
+            logits = self._forward.scaled(batch, layer, self._layouts[layer], each.unit.index, each.factor).double()
             answers.append(torch.log_softmax(logits[0], dim=0).numpy())
         return answers
 
