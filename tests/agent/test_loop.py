@@ -1,6 +1,6 @@
 """The loop on a closed-form unit, driven by recorded replies: limits, errors of the agent, stopped experiments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -127,11 +127,7 @@ def test_answer_is_asked_for_after_a_repeated_turn(run: Investigate):
 
 def test_agent_that_repeats_itself_twice_is_asked_for_its_answer_once_it_has_measured_enough(run: Investigate):
     made: list[Recorder] = []
-
-    def recorder(backbone: Backbone) -> Backbone:
-        made.append(Recorder(backbone))
-        return made[-1]
-
+    recorder = recording(made)
     looking, first, second = (
         code("print(1)"),
         *(code(f"print(system.call_neuron(['a red {s}'])[0])") for s in ("circle", "star")),
@@ -225,13 +221,19 @@ class Recorder:
         return self._backbone.reply(chats)
 
 
-def test_answer_is_expected_after_the_demanded_experiments_and_at_the_end_nothing_else(run: Investigate):
-    made: list[Recorder] = []
+def recording(made: list[Recorder]) -> Callable[[Backbone], Backbone]:
+    """Returns what wraps each backbone in a Recorder, which is added to `made`."""
 
     def recorder(backbone: Backbone) -> Backbone:
         made.append(Recorder(backbone))
         return made[-1]
 
+    return recorder
+
+
+def test_answer_is_expected_after_the_demanded_experiments_and_at_the_end_nothing_else(run: Investigate):
+    made: list[Recorder] = []
+    recorder = recording(made)
     first, second = (code(f"print(system.call_neuron(['a red {shape}'])[0])") for shape in ("circle", "star"))
     looking, other = code("print(1)"), code("print(2)")
     rule = ("task.evidence.experiments=2", "limits.soft_turns=5", "limits.turns=9")
@@ -246,11 +248,7 @@ def test_agent_that_repeats_itself_is_expected_to_measure_new_images(
     run: Investigate, without: list[str], expected: str
 ):
     made: list[Recorder] = []
-
-    def recorder(backbone: Backbone) -> Backbone:
-        made.append(Recorder(backbone))
-        return made[-1]
-
+    recorder = recording(made)
     looking, other = code("print(1)"), code("print(2)")
     rule = ("task.evidence.experiments=2", "limits.soft_turns=4", "limits.turns=4", *without)
     run(looking, looking, other, ANSWER, overrides=rule, backbone=recorder)
@@ -259,11 +257,7 @@ def test_agent_that_repeats_itself_is_expected_to_measure_new_images(
 
 def test_backbone_learns_how_often_in_a_row_the_agent_repeated_itself(run: Investigate):
     made: list[Recorder] = []
-
-    def recorder(backbone: Backbone) -> Backbone:
-        made.append(Recorder(backbone))
-        return made[-1]
-
+    recorder = recording(made)
     one, other = code("print(1)"), code("print(2)")
     run(one, one, one, other, one, ANSWER, backbone=recorder)
     assert made[0].repetitions == [0, 0, 1, 2, 0, 1]

@@ -14,19 +14,16 @@ from openmaia.evaluation.faithfulness import Faithfulness, UnitFaithfulness, rea
 from openmaia.evaluation.verdict import run_verdicts
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.measuring import machine
-from tests.science import sections, setting
+from tests.science import sections
 from tests.science.evaluated import RESAMPLES
-from tests.science.real import CONFIG, LAYERS, command, interval, overrides
+from tests.science.real import LAYERS, command, interval, investigated_run
 
 CSV = Path(__file__).with_name("faithfulness.csv")
 SECTION = "Faithfulness"
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    given = overrides(smoke)
-    folder = setting.CACHE / "science" / "runs" / ("real-few" if smoke else "real")
-    stored = (f"name={folder.name}", f"paths.runs={folder.parent}", f"paths.cache={setting.CACHE}")
-    command("run", f"configs/{CONFIG}.yaml", *stored, *given)
+    folder = investigated_run(smoke)
     command("evaluate", str(folder), "--faithfulness")
     run = Run.open(str(folder))
     found = read_faithfulness(run)

@@ -42,13 +42,8 @@ MEASURES = ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_random", "t
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    given = overrides(smoke)
-    runs = setting.CACHE / "science" / "runs"
-    name = "real-few" if smoke else "real"
-    command(
-        "run", f"configs/{CONFIG}.yaml", f"name={name}", f"paths.runs={runs}", f"paths.cache={setting.CACHE}", *given
-    )
-    run = Run.open(str(runs / name))
+    given, folder = overrides(smoke), investigated_run(smoke)
+    run = Run.open(str(folder))
     records = list(run.records(sorted(run.done())))
     budget = round(mean(map(images, records)))
     units = [record.unit for record in records]
@@ -56,8 +51,8 @@ def measure(smoke: bool) -> dict[str, Any]:
     jobs = [BaselineJob(overrides=given, unit=unit, names=named, budget=budget) for unit in units]
     setting.ready(setting.config(CONFIG, given), list(LAYERS))
     found = setting.shared_out(labelled, jobs)
-    table = write_claims(runs / f"{name}.csv", units, found)
-    command("evaluate", str(run.files.root), "--claims", str(table))
+    table = write_claims(folder.with_suffix(".csv"), units, found)
+    command("evaluate", str(folder), "--claims", str(table))
     methods = [(run, OWN), *((each, each.name) for each in claim_runs(run))]
     figures = {
         "units": len(units),
@@ -82,6 +77,14 @@ def measure(smoke: bool) -> dict[str, Any]:
 def overrides(smoke: bool) -> tuple[str, ...]:
     units = ":".join(f"{layer}=random:{2 if smoke else count}" for layer, count in LAYERS.items())
     return (*setting.few(smoke), f"units={units}", f"exemplars.dataset={'few' if smoke else 'packages'}")
+
+
+def investigated_run(smoke: bool) -> Path:
+    """Runs the investigations, or continues them, and returns the run directory."""
+    folder = setting.CACHE / "science" / "runs" / ("real-few" if smoke else "real")
+    stored = (f"name={folder.name}", f"paths.runs={folder.parent}", f"paths.cache={setting.CACHE}")
+    command("run", f"configs/{CONFIG}.yaml", *stored, *overrides(smoke))
+    return folder
 
 
 def command(*arguments: str) -> None:
