@@ -20,6 +20,7 @@ REPEATED = (
     "Your last message was the same as an earlier one above, or as the example in your instructions, which is about another "
     "unit. It brought nothing new and is left out here. Write a different message."
 )
+EMPTY = "Your last message arrived empty, as one does that is too long. Write a short message: one small experiment, or your answer."
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
 PRINTED = re.compile(r"<image image-\d+>")
@@ -56,12 +57,14 @@ HINTS = (
 """Rows of (pattern of the error message, pattern of the code, hint). The first row of which both match is used."""
 
 
-def repeated(*, can_generate: bool) -> str:
-    """Returns what the agent is told about a turn that repeats an earlier one, and what it can do if it can generate images.
+def nothing_new(turn: Turn, *, can_generate: bool) -> str:
+    """Returns what the agent is told about a turn that is empty or repeats an earlier one.
+
+    It is also told what it can do if it can generate images.
 
     It names nothing that a small model would take for the subject of its next experiment.
     """
-    return f"\nHint: {REPEATED}{OTHERWISE if can_generate else ''}\n"
+    return f"\nHint: {REPEATED if turn.reply.strip() else EMPTY}{OTHERWISE if can_generate else ''}\n"
 
 
 def hint(turn: Turn) -> str:

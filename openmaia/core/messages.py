@@ -124,7 +124,8 @@ class Reply:
     """The answer of a backbone, with the numbers of tokens that the backbone reports."""
 
     text: str
-    """Without lone surrogates, which servers may send and which cannot be stored."""
+    """Without lone surrogates, which servers may send and which cannot be stored. It is empty if the model ended it at
+    once, or used up its tokens for what servers do not send: thoughts, or a function call that is not complete."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from openmaia.agent.evidence import experiments_that_measured, repetitions
-from openmaia.agent.investigation import CUT, SET_ASIDE
 from openmaia.agent.tasks.grammar import parse
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat
-from openmaia.runs.records import Record, Turn
+from openmaia.runs.records import CUT, SET_ASIDE, Record, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

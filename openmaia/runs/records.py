@@ -16,6 +16,10 @@ from openmaia.runs.evidence import Confirmation, Evidence
 VERSION = 5
 """Version of the format. Records of other versions are refused."""
 
+SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
+CUT = "the reply repeated itself and was cut"
+"""These two are notes in `Turn.forgiven`."""
+
 
 class Stop(StrEnum):
     """How an investigation ended."""
@@ -87,7 +91,7 @@ class Turn:
     hypotheses: tuple[str, ...]
     """The hypothesis list of the reply."""
     forgiven: tuple[str, ...]
-    """Mistakes in the form of the reply that the parser corrected."""
+    """Mistakes in the form of the reply that the parser corrected, and notes such as CUT."""
     status: str
     """How the experiment ended: "ok", "error", "timeout", "memory", "died" (see `agent.sandbox.contract.Status`), or
     "lost" if it ended but its process had to be replaced. "" without an experiment."""

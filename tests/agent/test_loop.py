@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.agent.evidence import experiments_that_measured, repetitions
-from openmaia.agent.hints import DISPLAY, repeated
+from openmaia.agent.hints import DISPLAY, EMPTY, OTHERWISE, REPEATED
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import investigations
 from openmaia.config.loading import load
@@ -71,6 +71,11 @@ def test_answer_is_asked_for_only_with_the_demanded_experiments(run: Investigate
     assert record.stop is Stop.ANSWER
 
 
+def repeated(*, can_generate: bool) -> str:
+    """What the agent is told after a turn that repeats another."""
+    return f"Hint: {REPEATED}{OTHERWISE if can_generate else ''}"
+
+
 def heard(record: Record) -> list[int]:
     """The number of words that the conversation grows by with each turn but the last."""
     tokens = [turn.prompt_tokens for turn in record.turns]
@@ -96,6 +101,19 @@ def test_same_reply_without_an_experiment_is_left_out_of_the_conversation(run: I
     no_code, told = len(load_task("description").no_code.split()), len(repeated(can_generate=True).split())
     experiment = len(code("print(2)").split()) + len(said(record, 2).split())
     assert heard(record) == [2 + no_code, told, experiment - told, 2 + no_code]
+
+
+def test_empty_reply_is_left_out_and_the_agent_is_told(run: Investigate):
+    record = run("", code("print(1)"), " ", "", ANSWER)
+    told, experiment = f"Hint: {EMPTY}{OTHERWISE}".split(), code("print(1)").split()
+    assert [turn.reply.strip() for turn in record.turns] == ["", code("print(1)").strip(), "", "", ANSWER.strip()]
+    assert heard(record) == [len(told), len(experiment) + len(said(record, 1).split()) - len(told), len(told), 0]
+    assert record.stop is Stop.ANSWER
+
+
+def test_third_empty_reply_in_a_row_fails_the_investigation(run: Investigate):
+    with pytest.raises(ServiceError, match=r"3 empty replies in a row.*limits\.reply_tokens="):
+        run(code("print(1)"), "", " ", "", ANSWER)
 
 
 def test_failing_experiment_is_repeated_although_it_drew_images(run: Investigate):

@@ -6,8 +6,8 @@
 Without a URL, a model of 1.5 billion parameters is fetched and served on this machine (see model.py). A run that was
 stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file. Two cores take about an hour. Units are those
 that `random:` draws, without the first `skip` of each layer, on which prompt and loop were developed.
-`ablation=2`, afterwards, runs two of these units of each layer with other forms of a turn, without a viewer, and with the published
-prompt, and adds a section to RESULTS.md.
+`ablation=2`, afterwards, runs the first two of those development units of each layer as shipped, with other forms of a turn,
+without a viewer, and with the published prompt, and adds a section to RESULTS.md.
 `vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and writes nothing but its run.
 """
 
@@ -37,6 +37,7 @@ VARIANTS = {
 # All methods are tested together, in results.py.
 UNTESTED = ("evaluate.n=2", "evaluate.detect=0", "evaluate.pictures=0", "evaluate.random_words=0")
 ABLATION = {
+    "as-shipped": [],
     "text": ["backbone.protocol=text"],
     "tools": ["backbone.protocol=tools"],
     "no-viewer": ["viewer.kind=none"],
@@ -67,12 +68,12 @@ def main() -> None:
         return
     with nullcontext(asked["url"]) if asked["url"] else served() as url:
         served_by = [f"backbone.model={asked['model']}", f"backbone.base_url={url}"]
-        units = selection(asked["ablation"] if int(asked["ablation"]) else asked["each"], asked["skip"])
+        units = selection(asked["ablation"], "0") if int(asked["ablation"]) else selection(asked["each"], asked["skip"])
         variants = ABLATION if int(asked["ablation"]) else VARIANTS
         for name, overrides in variants.items():
             sweep(name, asked, units, [*served_by, *overrides])
     if int(asked["ablation"]):
-        results.write_ablation(runs / "agent", {name: runs / name for name in ABLATION})
+        results.write_ablation({name: runs / name for name in ABLATION})
     else:
         results.write(runs, list(VARIANTS), units, asked["model"])
 

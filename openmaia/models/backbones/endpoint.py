@@ -30,6 +30,9 @@ LONGEST_PAUSE = 30.0
 REFITS = 4
 """Number of times that a conversation is shortened if it is too long for the server."""
 
+REFUSED = ("content_filter", "refusal")
+"""Reasons for the end of a reply with which servers say that the model refuses to continue the conversation."""
+
 log = logging.getLogger(__name__)
 
 
@@ -78,7 +81,7 @@ class Endpoint(ABC):
 
         Raises:
             ServiceUnavailable: If the server cannot be reached or is overloaded.
-            ServiceError: If the server gave no usable reply.
+            ServiceError: If the server gave no usable reply. An empty one is usable only as a turn of an investigation.
             UsageError: If the server rejects the key, the model or the address.
         """
         if len(chats) <= 1:
@@ -204,7 +207,9 @@ class Endpoint(ABC):
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             return Failure(status=200, body=body)
         if not reply.text.strip():
-            raise self._empty(ended)
+            if not chat.is_turn or ended in REFUSED:
+                raise self._empty(ended)
+            return replace(reply, text="")
         self._learn(system, turns, reply)
         text, reason = cut(reply.text, chat.is_turn)
         return replace(reply, text=text, cut=reason)
@@ -216,7 +221,7 @@ class Endpoint(ABC):
         match ended:
             case "length" | "max_tokens":
                 return ServiceError(f"{message}: limits.reply_tokens were used up before its first word; raise them")
-            case "content_filter" | "refusal":
+            case _ if ended in REFUSED:
                 return ServiceError(f"{message}: it refuses to continue this conversation")
             case _:
                 return ServiceError(message)

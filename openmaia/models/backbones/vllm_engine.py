@@ -196,12 +196,12 @@ class VllmBackbone:
 
     def _reply(self, output: RequestOutput, fitted: FittedChat, chat: Chat) -> Reply:
         (answer,) = output.outputs
-        if not answer.text.strip():
+        if not answer.text.strip() and not chat.is_turn:
             raise ServiceError(
                 f"{self._name} gave an empty answer ({len(answer.token_ids)} tokens, none of them text); if this is frequent, "
                 "use another model, or check that its chat template belongs to it"
             )
-        text, reason = cut(answer.text, chat.is_turn)
+        text, reason = cut(answer.text.strip() and answer.text, chat.is_turn)
         return Reply(
             text=text,
             cut=reason,

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +129,6 @@ def children() -> set[int]:
 def _all() -> set[int]:
     found: set[int] = set()
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as file:
-            found |= {int(pid) for pid in file.read().split()}
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended in the meantime
+            found |= {int(pid) for pid in Path(f"/proc/self/task/{task}/children").read_text().split()}
     return found

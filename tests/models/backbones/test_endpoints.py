@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Chat, Message, Reply, assistant, system, user
+from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
 from openmaia.models.backbones.anthropic_server import AnthropicBackbone
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.openai_server import OpenAiBackbone
@@ -198,6 +199,12 @@ def test_empty_answer_is_an_error(server: Server, backbone: Make, text: str):
     assert isinstance(error, ServiceError) and "backbone.model='some-model'" in error.message
 
 
+@pytest.mark.parametrize("ended", ["stop", "length", "max_tokens"])
+def test_empty_turn_is_a_reply(server: Server, backbone: Make, ended: str):
+    server.otherwise = lambda asked: Act(body=answer(asked, "\n", ended))
+    assert backbone().reply([replace(chat(), answer=AnswerFormat())])[0].text == ""
+
+
 def test_answer_cut_off_while_thinking_names_the_limit(server: Server, kind: str, backbone: Make):
     ended = {"openai": "length", "anthropic": "max_tokens"}[kind]
     server.otherwise = lambda asked: Act(body=answer(asked, "", ended))
@@ -209,8 +216,9 @@ def test_refusal_is_a_reply_only_with_text(server: Server, kind: str, backbone: 
     server.otherwise = lambda asked: Act(body=answer(asked, "I would rather not.", ended))
     assert backbone().reply([chat()])[0].text == "I would rather not."
     server.otherwise = lambda asked: Act(body=answer(asked, "", ended))
-    error = failing(backbone())
-    assert isinstance(error, ServiceError) and "refuses" in error.message
+    for asked in (chat(), replace(chat(), answer=AnswerFormat())):
+        error = failing(backbone(), asked)
+        assert isinstance(error, ServiceError) and "refuses" in error.message
 
 
 # -- many at once -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""Decides after each turn how an investigation goes on: with any turn, only with an experiment, with the answer, or not at all."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from openmaia.agent.context import InvestigationOptions
+from openmaia.agent.evidence import (
+    answer_in,
+    answers_sent_back,
+    experiments_that_measured,
+    missing_evidence,
+    repetitions,
+    words_not_drawn,
+)
+from openmaia.agent.tasks.grammar import ParsedReply
+from openmaia.agent.tasks.task import Task
+from openmaia.core.messages import TurnKind
+from openmaia.core.units import Scope
+from openmaia.runs.records import SET_ASIDE, Turn
+
+STUCK = 2
+"""Number of turns in a row that bring nothing new, after which the agent is asked for its answer."""
+
+
+class Stopping:
+    """Applies the task's stopping rule and the limits of the config to the turns of an investigation.
+
+    Arguments named `count` stand for the situation after that number of turns.
+    """
+
+    def __init__(self, scope: Scope, task: Task, options: InvestigationOptions, turns: Sequence[Turn]):
+        """Keeps a reference to the turns.
+
+        Args:
+            scope: What the investigation is about.
+            task: The task with its stopping rule.
+            options: The limits.
+            turns: The completed turns. The owner appends to them.
+        """
+        self._task, self._options, self._turns = task, options, turns
+        self._left_out: list[bool] = []
+        self._measured: dict[int, int] = {}
+        self.can_generate = scope is Scope.UNIT and "text2image" not in options.without
+        """Whether the agent can generate images and measure them with the unit."""
+
+    @property
+    def answer(self) -> ParsedReply | None:
+        """The answer in the last turn if it was accepted, otherwise None."""
+        if not self._turns or self.refusal(len(self._turns)):
+            return None
+        return answer_in(self._turns[-1], self._task.answer)
+
+    @property
+    def sent_back(self) -> int:
+        """The number of answers that were sent back, including one in the last turn."""
+        grammar = self._task.answer
+        is_last = bool(self._turns) and self.answer is None and answer_in(self._turns[-1], grammar) is not None
+        return answers_sent_back(self._turns, grammar) + is_last
+
+    @property
+    def limit(self) -> str:
+        """The limits that the investigation has reached, by the names of their keys; empty if there are none."""
+        options, turns = self._options, self._turns
+        wall = options.wall_minutes or float("inf")
+        reached = {
+            f"limits.turns={options.turns}": len(turns) >= options.turns,
+            f"limits.minutes={options.minutes:g}": sum(t.work_seconds for t in turns) >= options.minutes * 60,
+            f"limits.wall_minutes={wall:g}": sum(t.seconds for t in turns) >= wall * 60,
+            f"limits.tokens={options.tokens}": sum(t.tokens for t in turns) >= options.tokens,
+        }
+        return ", ".join(name for name, is_reached in reached.items() if is_reached)
+
+    @property
+    def left_out(self) -> list[bool]:
+        """For each turn whether the conversation leaves it out.
+
+        This is so if it repeats an earlier experiment, is the same reply without experiment as the turn before, or is
+        empty. An answer beside a repeated experiment is not left out, because the agent is told about it.
+        """
+        turns = self._turns
+        if len(self._left_out) != len(turns):
+            self._left_out = [
+                is_repeated and SET_ASIDE not in turn.forgiven if turn.code else _says_nothing_new(turn, before)
+                for turn, before, is_repeated in zip(turns, [None, *turns], repetitions(turns), strict=False)
+            ]
+        return self._left_out
+
+    @property
+    def left_out_in_a_row(self) -> int:
+        """The number of latest turns in a row that are left out."""
+        return sum(1 for _ in takewhile(bool, reversed(self.left_out)))
+
+    @property
+    def expected(self) -> TurnKind:
+        """What the next turn may be, as far as an answer would not be accepted yet, or has to come now."""
+        count = len(self._turns)
+        if not self._has_experiments(count):
+            return TurnKind.MEASUREMENT if self.can_generate and self.left_out_in_a_row else TurnKind.EXPERIMENT
+        is_last = count + 1 >= self._options.turns or self._is_over(count) or bool(self.limit)
+        return TurnKind.ANSWER if is_last else TurnKind.ANY
+
+    def wants_answer(self, count: int) -> bool:
+        """Returns whether the agent is asked for its answer.
+
+        Without the demanded experiments, the answer would be sent back.
+        """
+        return self._is_over(count) and self._has_experiments(count)
+
+    def refusal(self, count: int) -> str:
+        """Returns the message that sends back the answer in the last turn because it lacks evidence.
+
+        Returns an empty string if the answer is accepted or the turn has none.
+        """
+        turns = self._turns[:count]
+        is_at_limit = count == len(self._turns) and bool(self.limit)
+        # An agent that was asked for its answer is not told to go on experimenting, see `wants_answer`.
+        is_due = is_at_limit or self._is_over(count) or self._is_over(count - 1)
+        checks = missing_evidence(self._task, turns, is_due)
+        if not checks:
+            return ""
+        lacks = [f"- {check.detail}" for check in checks]
+        if missing := words_not_drawn(turns):
+            lacks.append(f"- words that could not be drawn do not count: {', '.join(missing)}")
+            lacks += [self._options.generator_note] if self._options.generator_note else []
+        return self._task.missing.replace("{missing}", "\n".join(lacks))
+
+    def _is_over(self, count: int) -> bool:
+        """Returns whether the agent has had its turns, or repeats itself although it has measured enough.
+
+        A task that demands no experiments does not say what is enough.
+        """
+        is_repeating = self.left_out[:count][-STUCK:] == [True] * STUCK
+        is_stuck = is_repeating and self._task.rule.experiments > 0 and self._has_experiments(count)
+        return count >= self._options.soft_turns or is_stuck
+
+    def _has_experiments(self, count: int) -> bool:
+        """Returns whether the turns have as many experiments as the stopping rule demands."""
+        if count not in self._measured:
+            self._measured[count] = experiments_that_measured(self._turns[:count])
+        return self._measured[count] >= self._task.rule.experiments
+
+
+def _says_nothing_new(turn: Turn, before: Turn | None) -> bool:
+    reply = turn.reply.strip()
+    return not reply or (before is not None and reply == before.reply.strip())
