@@ -10,7 +10,7 @@ from PIL import Image
 from torch import nn
 
 from openmaia.cli.commands.evaluate import evaluate as command
-from openmaia.cli.terminal.scores import show_faithfulness
+from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage

@@ -10,6 +10,7 @@ import typer
 
 from openmaia.cli.commands.choices import ask_model, score_files, write_page
 from openmaia.cli.commands.common import RepeatFlag, print_damage, repeat_damaged
+from openmaia.cli.commands.faithfulness import ablate, check_layers, check_network
 from openmaia.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,11 +154,7 @@ def _score(
             )
     evaluated = [_settings(run, overlays, name) for run in given]
     for run, settings in evaluated if faithfulness else ():
-        if settings.target.kind != "network":
-            raise UsageError(
-                f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "
-                "of a network, so leave it out"
-            )
+        check_network(run, settings)
     services: EvaluationServices | None = None
     if claims:
         services = in_process(evaluated[0][1])
@@ -168,10 +165,10 @@ def _score(
     for run, settings in evaluated:
         used = services or in_process(settings)
         if faithfulness:
-            _check_scalable(run, used)
+            check_layers(run, used)
         _score_run(run, settings, used)
         if faithfulness:
-            _ablate(run, settings, used)
+            ablate(run, settings, used)
     opened = list(named([run for run, _ in evaluated]))
     _show_together(opened, bool(claims))
     damaged = [run for run, _ in opened if print_damage(run)]
@@ -254,32 +251,3 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     show_truth([(run, run.name)])
     if run.source is not None:
         print(f"evaluation: {run.files.root}")
-
-
-def _check_scalable(run: "Run", services: "EvaluationServices") -> None:
-    """Raises UsageError, before anything is tested, if no unit of a run can be ablated."""
-    from openmaia.models.targets.hooked import NetworkTarget
-
-    target = services.target
-    layers = sorted({investigation.unit.layer for investigation in run.plan()})
-    if isinstance(target, NetworkTarget) and not any(target.can_intervene(layer) for layer in layers):
-        raise UsageError(
-            f"{run.files.root}: --faithfulness ablates units of a classifier below its output, in modules whose output is one "
-            f"tensor, and {', '.join(layers)} of {target.info().name} are none; leave it out"
-        )
-
-
-def _ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
-    """Measures, stores and prints the faithfulness of a run's descriptions."""
-    from openmaia.cli.terminal.output import Terminal
-    from openmaia.cli.terminal.scores import show_faithfulness
-    from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness
-    from openmaia.models.targets.hooked import NetworkTarget
-
-    target = services.target
-    assert isinstance(target, NetworkTarget)  # _score refuses other kinds
-    with Terminal() as terminal:
-        progress = partial(terminal.progress, "ablation")
-        found = measure_faithfulness(run, target, settings.evaluate.bootstrap, progress)
-    write_faithfulness(run, found)
-    show_faithfulness(run)

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from openmaia.cli.terminal.descriptions import show_overlap
+from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
-from openmaia.cli.terminal.scores import show_faithfulness, show_methods, show_reliability, show_truth
+from openmaia.cli.terminal.scores import show_methods, show_reliability, show_truth
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import notes

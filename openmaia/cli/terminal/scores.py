@@ -10,7 +10,6 @@ from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
-from openmaia.evaluation.faithfulness import read_faithfulness
 from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
@@ -147,33 +146,6 @@ def _difference(each: PairedDifference) -> list[str]:
         "" if each.adjusted is None else f"{each.adjusted:.3g}",
         warning(each.measure),
     ]
-
-
-def show_faithfulness(run: Run) -> None:
-    """Prints what ablating each unit does to the classes, if it was measured."""
-    found = read_faithfulness(run)
-    if found is None:
-        return
-    cells = [
-        (
-            f"{each.unit.layer}/{each.unit.index}",
-            ", ".join(f"{name} {fall:.1%}" for name, fall in each.classes),
-            f"{each.effect:.2g}, {each.neutral:.2g}",
-            format_interval(each.auc),
-            format_interval(each.difference, "+.2f"),
-        )
-        for each in found.units
-    ]
-    pooled = (format_interval(found.auc), format_interval(found.difference, "+.2f"))
-    columns = ("unit", "supports", "effect", "AUC", "minus other")
-    rows = [*cells, ("all", "", "", *pooled)]
-    show_table(f"ablation of the units of {run.name}", columns, rows, left=2, whole=("unit",))
-    say(
-        "supports: classes that lose most probability on images of the description when the unit is ablated; effect: "
-        "Kullback-Leibler divergence of the class probabilities, in nats, on these images and on neutral ones; AUC: how often "
-        "it is larger on the former; other: the same with images of other units' descriptions",
-        dim=True,
-    )
 
 
 def show_reliability(run: Run) -> None:
