@@ -85,7 +85,7 @@ def small_sources(settings: list[str], runs: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """One local Ray for the tests that do not start their own."""
-    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.cluster.connection import cluster
 
     with cluster(load([str(REPOSITORY / "configs/demo.yaml"), "ray.num_cpus=2"])):
         yield

@@ -12,8 +12,8 @@ from openmaia.runs.records import Record
 if TYPE_CHECKING:
     import pandas as pd
 
+    from openmaia.evaluation.analysis.verdict import UnitVerdict
     from openmaia.evaluation.scores import Evaluation
-    from openmaia.evaluation.verdict import UnitVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -52,7 +52,7 @@ class UnitResult:
     @property
     def verdict(self) -> "UnitVerdict":
         """Whether the description holds, and why. It is not compared with descriptions of other units."""
-        from openmaia.evaluation.verdict import judge
+        from openmaia.evaluation.analysis.verdict import judge
 
         return judge(self.record.stop.value, self.scores, self.record.cause)
 
@@ -89,8 +89,8 @@ class UnitResult:
         Raises:
             UsageError: The directory holds a run of another config, or cannot be written.
         """
+        from openmaia.evaluation.analysis.verdict import write_summary
         from openmaia.evaluation.storage import to_parquet
-        from openmaia.evaluation.verdict import write_summary
         from openmaia.runs.run import EVALUATION, Run
 
         folder = Path(run_dir)

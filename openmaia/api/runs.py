@@ -40,7 +40,7 @@ class LoadedRun:
 
         They are the unit, the replicate, the answer, counts, costs, the scores of the test and the verdict.
         """
-        from openmaia.evaluation.verdict import run_verdicts
+        from openmaia.evaluation.analysis.verdict import run_verdicts
 
         verdicts = run_verdicts(self.run)
         investigations = [(row, _investigation(row)) for row in self.run.headers()]

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from openmaia.config.schema import Config
 from openmaia.distributed.assembly import Assembly, Progress
-from openmaia.distributed.cluster import cluster
+from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.lease import driving
 from openmaia.distributed.pools.run_pools import run_pools
 from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, run_sweeps
 from openmaia.distributed.tracking import TrackedProgress
-from openmaia.evaluation.verdict import write_summary
+from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import Run
 

@@ -13,9 +13,9 @@ from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
+from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.controls import ReferenceData
-from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation
 from openmaia.evaluation.run import measure_run, prepare_run, score_trials, unevaluated_claims
 from openmaia.evaluation.services import EvaluationServices

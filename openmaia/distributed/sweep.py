@@ -19,17 +19,17 @@ from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed import exemplars
 from openmaia.distributed.assembly import Assembly, Progress
-from openmaia.distributed.cluster import cluster
+from openmaia.distributed.cluster.connection import cluster
+from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.lease import driving
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.kept import kept_or_own_pools
-from openmaia.distributed.preflight import preflight
 from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.tracking import TrackedProgress, sampled
 from openmaia.distributed.worker import SweepContext
+from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.run import unevaluated_claims, untested_claims
-from openmaia.evaluation.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.progress import ProgressFile

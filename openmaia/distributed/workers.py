@@ -16,9 +16,9 @@ from ray.exceptions import RayTaskError
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.distributed.cluster.nodes import OwnNode
+from openmaia.distributed.cluster.placement import held
 from openmaia.distributed.failures import DEAD, last_line, resolve
-from openmaia.distributed.nodes import OwnNode
-from openmaia.distributed.placement import held
 from openmaia.distributed.worker import SweepContext
 
 MAX_FAILED_STARTS = 5

@@ -11,10 +11,10 @@ from openmaia.core.images import EncodedImage, flatten
 from openmaia.core.services import Generation, LayerProbe, Target
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
+from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import UnansweredQuestion
-from openmaia.evaluation.overlap import ExploredPrompts, fold
 from openmaia.evaluation.prompts import PromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import LayerScale, Stimulus

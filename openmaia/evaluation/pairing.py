@@ -9,9 +9,9 @@ import heapq
 import re
 from collections.abc import Mapping, Sequence
 
+from openmaia.evaluation.analysis.overlap import ExploredPrompts
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
-from openmaia.evaluation.overlap import ExploredPrompts
 from openmaia.evaluation.prompts import (
     PROMPT_ROLES,
     PUBLISHED_COUNT,

@@ -20,6 +20,7 @@ from importlib.resources import files
 from typing import Literal, Protocol
 
 from openmaia.agent.tools.seeds import seed
+from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import (
     LanguageModel,
@@ -30,7 +31,6 @@ from openmaia.evaluation.language_model import (
     parse_pairs,
     template,
 )
-from openmaia.evaluation.overlap import ExploredPrompts, fold
 
 PromptPreset = Literal["labels", "paper", "repo", "pairing"]
 PromptRole = Literal["positive", "neutral"]

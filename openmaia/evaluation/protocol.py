@@ -13,12 +13,12 @@ import numpy as np
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.overlap import ExploredPrompts, measure_overlap
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
 from openmaia.evaluation.language_model import UnansweredQuestion
-from openmaia.evaluation.overlap import ExploredPrompts, measure_overlap
 from openmaia.evaluation.pairing import write_paired
 from openmaia.evaluation.prompts import WrittenPrompts, write_prompts
 from openmaia.evaluation.scores import Evaluation, compare_trials

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 
+from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
+from openmaia.evaluation.analysis.significance import is_current, write_significance
 from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
-from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.protocol import evaluate_investigation, run_trials
 from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
-from openmaia.evaluation.significance import is_current, write_significance
 from openmaia.evaluation.storage import StoredTrials, to_parquet
 from openmaia.evaluation.truth import has_truth, match_truth, write_truth
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from openmaia.core.errors import StoreError
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.overlap import PromptOverlap
 from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation, Generator, LayerProbe, Target
+from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge
-from openmaia.evaluation.overlap import PromptOverlap
 from openmaia.evaluation.prompts import StimulusPrompt
 
 DeviationMatrix = npt.NDArray[np.float16]

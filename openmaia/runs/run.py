@@ -258,7 +258,7 @@ class Run(RunResults):
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
 
         Args:
-            verdicts: Further columns by investigation: `openmaia.evaluation.verdict.write_summary` gives the verdicts.
+            verdicts: Further columns by investigation: `openmaia.evaluation.analysis.verdict.write_summary` gives the verdicts.
         """
         with self.files.writing("summary.parquet") as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})

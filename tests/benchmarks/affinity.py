@@ -20,7 +20,7 @@ from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, assistant, system, user
-from openmaia.distributed.cluster import cluster
+from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
 from openmaia.distributed.pools.manager import managed
 from openmaia.distributed.pools.run_pools import make_manager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from openmaia.core.units import Unit
-from openmaia.evaluation.verdict import judge
+from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.browser.data import SHARD, data_files
 from openmaia.reporting.browser.pages import ASSETS, assets
 from openmaia.reporting.browser.report import Report

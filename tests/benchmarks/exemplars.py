@@ -27,7 +27,7 @@ from openmaia.core.images import Pixels, upsample
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed import exemplars as remote
-from openmaia.distributed.cluster import cluster
+from openmaia.distributed.cluster.connection import cluster
 from openmaia.exemplars import compute as exemplars
 from openmaia.exemplars import passes
 from openmaia.exemplars.store import ExemplarStore

@@ -24,7 +24,7 @@ from openmaia.config.loading import load
 from openmaia.config.machine import PoolConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, user
-from openmaia.distributed.cluster import cluster
+from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import (

@@ -226,7 +226,7 @@ def _alone(turn: Turn) -> float:
 
 @contextmanager
 def _jobs(folder: Path, per_target: int, at_once: int) -> Iterator[list[SweepContext]]:
-    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.cluster.connection import cluster
 
     overrides = ["ray.num_cpus=64", f"ray.investigations={at_once}", "ray.investigations_per_process=16"]
     configs = [

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.significance import RANDOM, SHUFFLED, supported_shares
-from openmaia.evaluation.verdict import run_verdicts, sentence
+from openmaia.evaluation.analysis.verdict import run_verdicts, sentence
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.prepare import CACHE, packages

@@ -13,7 +13,7 @@ import psutil
 from openmaia import distributed
 from openmaia.config.loading import load
 distributed.prepare("local")
-from openmaia.distributed.cluster import cluster
+from openmaia.distributed.cluster.connection import cluster
 import ray
 
 with cluster(load(["configs/closed-form.yaml", "name=own"])):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ray.util.placement_group import PlacementGroup
 
-from openmaia.distributed.placement import FreePlaces, Place
-from openmaia.distributed.resources import ResourceRequest
+from openmaia.distributed.cluster.placement import FreePlaces, Place
+from openmaia.distributed.cluster.resources import ResourceRequest
 from tests.conftest import REPOSITORY
 
 

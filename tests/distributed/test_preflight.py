@@ -15,8 +15,9 @@ import pytest
 
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS
-from openmaia.distributed import LOOPBACK_VARIABLE, resources
-from openmaia.distributed.resources import NodeResources, ResourceRequest, unplaced
+from openmaia.distributed import LOOPBACK_VARIABLE
+from openmaia.distributed.cluster import resources
+from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, unplaced
 from tests.conftest import RAY, REPOSITORY, free_port
 
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
@@ -105,8 +106,8 @@ import json, sys, time
 from pathlib import Path
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
-from openmaia.distributed.cluster import cluster
-from openmaia.distributed.preflight import preflight, shared
+from openmaia.distributed.cluster.connection import cluster
+from openmaia.distributed.cluster.preflight import preflight, shared
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 

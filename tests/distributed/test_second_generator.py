@@ -13,9 +13,9 @@ from openmaia.config.schema import Config, pool_roles
 from openmaia.core.errors import UsageError
 from openmaia.core.services import GeneratedImage, Generation
 from openmaia.core.units import Unit
+from openmaia.distributed.cluster.resources import of_pools
 from openmaia.distributed.pools.kept import pools_name
 from openmaia.distributed.pools.run_pools import cache_spec
-from openmaia.distributed.resources import of_pools
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.protocol import evaluate_claims
 from tests.helpers.run_pools import pools

@@ -6,6 +6,7 @@ from openmaia.config.loading import load
 from openmaia.config.schema import prompt_writer
 from openmaia.core.errors import ServiceError
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import (
     MAX_ATTEMPTS,
@@ -15,7 +16,6 @@ from openmaia.evaluation.language_model import (
     parse_list,
     parse_pairs,
 )
-from openmaia.evaluation.overlap import explored
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PublishedPromptWriter, parse_numbers
 from openmaia.evaluation.services import EvaluationDesign
 from tests.evaluation.scripted_model import ScriptedModel, answering, model

@@ -8,9 +8,9 @@ import pytest
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.overlap import RunOverlap, explored, measure_overlap, run_overlap
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
-from openmaia.evaluation.overlap import RunOverlap, explored, measure_overlap, run_overlap
 from openmaia.evaluation.protocol import evaluate_claims, run_trials
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices

@@ -12,13 +12,13 @@ from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.comparison import compare_runs
+from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, is_current, supported_shares
 from openmaia.evaluation.analysis.summary import run_scores
+from openmaia.evaluation.analysis.verdict import run_verdicts, write_summary
 from openmaia.evaluation.judging.judges import ModelJudge
 from openmaia.evaluation.prompts import PublishedPromptWriter
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
-from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, is_current, supported_shares
-from openmaia.evaluation.verdict import run_verdicts, write_summary
 from openmaia.offline.collage import CollageGenerator
 from openmaia.runs import tables
 from openmaia.runs.records import Stop

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.evaluation.verdict import CONTROLS, Verdict, judge, sentence
+from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge, sentence
 
 
 def control(auc: float, low: float, prompts: int = 10, n: int = 30) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from openmaia.core.messages import Chat, Reply, assistant, system, user
 
 pytest.importorskip("vllm")
 
-from openmaia.models.backbones.vllm_engine import VllmBackbone
+from openmaia.models.backbones.vllm.engine import VllmBackbone
 from tests.helpers.tiny.gemma import Size, build_without_weights
 
 pytestmark = [

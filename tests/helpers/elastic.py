@@ -20,7 +20,7 @@ from ray.cluster_utils import Cluster
 from openmaia.cli.assembly import ConfigAssembly
 from openmaia.config.machine import PoolConfig
 from openmaia.config.schema import Config
-from openmaia.distributed import preflight
+from openmaia.distributed.cluster import preflight
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import Pools

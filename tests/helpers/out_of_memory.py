@@ -26,7 +26,7 @@ from typing import Any  # noqa: E402
 import ray  # noqa: E402
 
 from openmaia.core.errors import ServiceError  # noqa: E402
-from openmaia.distributed.pools.core import PoolCore  # noqa: E402
+from openmaia.distributed.pools.dispatch.core import PoolCore  # noqa: E402
 from openmaia.distributed.pools.replica import PoolSpec, Replica  # noqa: E402
 from openmaia.config.machine import PoolConfig  # noqa: E402
 

@@ -18,10 +18,10 @@ from ray.util import placement_group_table
 
 from openmaia.config.loading import load
 from openmaia.distributed.workers import largest_capacity
-from openmaia.distributed.placement import reserved
+from openmaia.distributed.cluster.placement import reserved
 from openmaia.distributed.pools.handles import Pools
 from tests.helpers.run_pools import pools
-from openmaia.distributed.resources import ResourceRequest
+from openmaia.distributed.cluster.resources import ResourceRequest
 from tests.helpers.sweeping import sources
 
 GPUS = (

@@ -20,7 +20,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
-from openmaia.distributed.pools.cache import CacheSpec
+from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.handles import BatchedHandle, PoolAddress
 from openmaia.distributed.pools.manager import PoolManager, managed
 from openmaia.distributed.pools.replica import PoolSpec

@@ -17,7 +17,7 @@ from openmaia.agent.loop import InvestigationResult
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.evaluation.verdict import Verdict
+from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.reporting.tracking import start
 from openmaia.reporting.tracking.series import LiveSeries, plain
 from openmaia.reporting.tracking.wandb_run import read_state

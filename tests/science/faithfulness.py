@@ -10,8 +10,8 @@ from statistics import median_high
 from typing import Any
 
 from openmaia.evaluation.analysis.bootstrap import mean_interval
+from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.evaluation.faithfulness import Faithfulness, UnitFaithfulness, read_faithfulness
-from openmaia.evaluation.verdict import run_verdicts
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.measuring import machine
 from tests.science import sections

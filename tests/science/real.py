@@ -16,10 +16,10 @@ from typing import Any
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.comparison import compare_runs
+from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.statistics import CHANCE, proportion
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.significance import RANDOM, SHUFFLED, supported_shares
-from openmaia.evaluation.verdict import Verdict, run_verdicts
+from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.runs.claimed import claim_runs
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY

@@ -49,7 +49,7 @@ def _language_model(config: Config) -> Backbone:
 
             return LabelBackbone(config.backbone.record, config.target.name, config.backbone.model)
         case "vllm":
-            from openmaia.models.backbones.vllm_engine import VllmBackbone
+            from openmaia.models.backbones.vllm.engine import VllmBackbone
 
             return VllmBackbone(config.backbone, config.pools.backbone.num_gpus, config.pools.backbone.kv_cache_gb)
         case "openai":

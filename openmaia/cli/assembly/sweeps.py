@@ -99,7 +99,7 @@ def compute_exemplars(
         say: Receives messages for the user.
     """
     distributed.prepare(config.ray.address)
-    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.cluster.connection import cluster
     from openmaia.distributed.exemplars import team
 
     with cluster(config), team(config, ConfigAssembly(), say) as workers:

@@ -239,8 +239,8 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
     from openmaia.cli.terminal.scores import show_reliability, show_scores, show_truth
+    from openmaia.evaluation.analysis.verdict import write_summary
     from openmaia.evaluation.run import evaluate_run
-    from openmaia.evaluation.verdict import write_summary
 
     with Terminal() as terminal:
         evaluate_run(run, services, design(settings), partial(terminal.progress, "evaluation"))

@@ -25,7 +25,7 @@ def up(config: ConfigSources) -> None:
     """
     settings = _settings(config)
     from openmaia.cli.assembly import ConfigAssembly
-    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.cluster.connection import cluster
     from openmaia.distributed.pools import kept
 
     with cluster(settings):
@@ -40,7 +40,7 @@ def down(config: ConfigSources) -> None:
     Example: openmaia pools down configs/demo.yaml ray.address=auto
     """
     settings = _settings(config)
-    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.cluster.connection import cluster
     from openmaia.distributed.pools import kept
 
     with cluster(settings):
@@ -56,7 +56,7 @@ def list_pools(config: ConfigSources) -> None:
     Example: openmaia pools list configs/demo.yaml ray.address=auto
     """
     settings = _settings(config)
-    from openmaia.distributed.cluster import cluster
+    from openmaia.distributed.cluster.connection import cluster
     from openmaia.distributed.pools import kept
 
     with cluster(settings):

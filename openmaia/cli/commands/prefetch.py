@@ -30,8 +30,8 @@ def prefetch(config: ConfigSources) -> None:
         failures = _print(socket.gethostname(), fetch(*wanted))
     else:
         distributed.prepare(settings.ray.address)
-        from openmaia.distributed.cluster import cluster
-        from openmaia.distributed.nodes import alive, label, run_on
+        from openmaia.distributed.cluster.connection import cluster
+        from openmaia.distributed.cluster.nodes import alive, label, run_on
 
         with cluster(settings):
             answers = run_on(alive(), fetch, lambda node: wanted, SECONDS)

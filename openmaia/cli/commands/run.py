@@ -75,7 +75,7 @@ def investigate(
     from openmaia.cli.terminal.conversation import ConversationView
     from openmaia.cli.terminal.output import Terminal, say
     from openmaia.config.loading import load, to_dict
-    from openmaia.evaluation.verdict import write_summary
+    from openmaia.evaluation.analysis.verdict import write_summary
     from openmaia.runs.files import safe
     from openmaia.runs.run import InvestigationId, Run
 

@@ -36,8 +36,8 @@ def show(
         print(json.dumps(asdict(counted), ensure_ascii=False)) if as_json else show_conduct(run.name, counted)
         return
     if as_json:
-        from openmaia.evaluation.significance import supported_shares
-        from openmaia.evaluation.verdict import run_verdicts
+        from openmaia.evaluation.analysis.significance import supported_shares
+        from openmaia.evaluation.analysis.verdict import run_verdicts
 
         verdicts = run_verdicts(run)
         document = state(run)

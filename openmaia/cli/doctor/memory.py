@@ -9,8 +9,8 @@ from rich.filesize import decimal
 from openmaia.cli.doctor.weights import WeightReport
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, pool_roles
+from openmaia.distributed.cluster.resources import NodeResources, of_pools, unplaced
 from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
-from openmaia.distributed.resources import NodeResources, of_pools, unplaced
 
 WORKING = 2 * 2**30
 """Bytes that a process needs in addition to its weights, for CUDA, activations and graphs."""

@@ -1,7 +1,7 @@
 """Prints how the descriptions of a run were tested."""
 
 from openmaia.cli.terminal.output import say
-from openmaia.evaluation.overlap import run_overlap
+from openmaia.evaluation.analysis.overlap import run_overlap
 from openmaia.runs.run import Run
 
 

@@ -22,7 +22,7 @@ from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.verdict import UnitVerdict, Verdict, run_verdicts, sentence
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts, sentence
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
 from openmaia.runs.claimed import with_claim_runs
@@ -159,7 +159,7 @@ CONTROL_NAMES = {
     "auc_unrelated": "unrelated",
     "auc_random": "photographs",
 }
-"""Short names of `openmaia.evaluation.verdict.CONTROLS`, for a terminal of 80 columns."""
+"""Short names of `openmaia.evaluation.analysis.verdict.CONTROLS`, for a terminal of 80 columns."""
 
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:

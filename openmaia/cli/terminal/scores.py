@@ -8,9 +8,9 @@ from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, 
 from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
+from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
-from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
 from openmaia.runs.run import Run

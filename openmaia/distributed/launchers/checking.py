@@ -8,8 +8,8 @@ from pathlib import Path
 from openmaia.config.machine import JobConfig
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pool, of_pools, unplaced
 from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
-from openmaia.distributed.resources import NodeResources, of_investigations, of_pool, of_pools, unplaced
 
 
 def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:

@@ -20,9 +20,9 @@ from openmaia.config.loading import to_yaml
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, of_pools
 from openmaia.distributed.launchers import checking
 from openmaia.distributed.launchers.overlays import Document, documents
-from openmaia.distributed.resources import NodeResources, ResourceRequest, of_pools
 
 SHARED = "/shared"
 """Mount path of the volume that all pods share."""

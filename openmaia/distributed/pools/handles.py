@@ -27,8 +27,8 @@ from openmaia.core.services import (
 )
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.failures import DEAD, last_line, resolve
-from openmaia.distributed.pools.cache import cache_key
-from openmaia.distributed.pools.queueing import Answers, RequestRef
+from openmaia.distributed.pools.dispatch.cache import cache_key
+from openmaia.distributed.pools.dispatch.queueing import Answers, RequestRef
 from openmaia.distributed.pools.replica import pack_chat
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, ReplicaLease

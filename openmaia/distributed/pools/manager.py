@@ -11,13 +11,13 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from openmaia.distributed.placement import FreePlaces, Place
+from openmaia.distributed.cluster.placement import FreePlaces, Place
+from openmaia.distributed.cluster.resources import of_pool
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
-from openmaia.distributed.pools.cache import CacheSpec
-from openmaia.distributed.pools.dispatcher import Dispatcher
+from openmaia.distributed.pools.dispatch.cache import CacheSpec
+from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
 from openmaia.distributed.pools.status import PoolStatus
-from openmaia.distributed.resources import of_pool
 
 STEP_SECONDS = 0.5
 """Time in seconds between two updates of the pools."""

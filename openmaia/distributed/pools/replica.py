@@ -15,9 +15,9 @@ from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead, ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message
+from openmaia.distributed.pools.dispatch.queueing import RequestRef
 from openmaia.distributed.pools.gpu_lock import loading_turn
 from openmaia.distributed.pools.output import OutputReader
-from openmaia.distributed.pools.queueing import RequestRef
 
 IMAGE_CACHE_BYTES = 256 * 2**20
 """Size of the image cache of a language model's replica. Cached images need not be fetched again for the next turn."""

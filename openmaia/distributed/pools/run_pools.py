@@ -12,12 +12,12 @@ from openmaia.config.loading import to_dict
 from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
 from openmaia.config.schema import Config, pool_roles, test_generator
 from openmaia.distributed.assembly import Assembly
-from openmaia.distributed.placement import FreePlaces, Place, reserved
-from openmaia.distributed.pools.cache import CacheSpec
+from openmaia.distributed.cluster.placement import FreePlaces, Place, reserved
+from openmaia.distributed.cluster.resources import of_pool
+from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.handles import PoolAddress, Pools
 from openmaia.distributed.pools.manager import PoolManager, managed
 from openmaia.distributed.pools.replica import PoolSpec
-from openmaia.distributed.resources import of_pool
 
 LOADING = "loading.json"
 """File in `paths.cache` with the times in seconds that models took to load, by a hash of their configs."""

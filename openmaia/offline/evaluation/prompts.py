@@ -12,9 +12,9 @@ from itertools import product
 from random import Random
 
 from openmaia.agent.tools.seeds import seed
+from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import UnansweredQuestion
-from openmaia.evaluation.overlap import ExploredPrompts, fold
 from openmaia.evaluation.prompts import StimulusPrompt, seed_pairs
 from openmaia.offline.evaluation.contexts import PromptContext, contexts
 from openmaia.offline.vocabulary.phrases import article, rivals

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.evaluation.verdict import CONTROLS, Verdict
+from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict
 from openmaia.reporting.browser.rows import STOPS, RunSummary, UnitRow
 from openmaia.runs.records import dumps
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
-from openmaia.evaluation.verdict import Verdict
+from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.reporting.browser.agents import AgentCharts, agent_charts
 from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
 from openmaia.reporting.browser.compare import compare_page

@@ -13,9 +13,9 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
+from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
-from openmaia.evaluation.significance import OWN, RANDOM, SHUFFLED, supported_shares
-from openmaia.evaluation.verdict import UnitVerdict, Verdict, judge, sentence
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge, sentence
 from openmaia.reporting.figures.agents import AgentStatistics, agents
 from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
 from openmaia.reporting.figures.style import svg

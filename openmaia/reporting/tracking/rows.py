@@ -8,7 +8,7 @@ from typing import Any
 from PIL import Image
 
 from openmaia.core.text import printable
-from openmaia.evaluation.verdict import Verdict, judge
+from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.tracking.series import plain
 from openmaia.runs.records import Record, dumps

@@ -18,7 +18,7 @@ from PIL import Image
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
-from openmaia.evaluation.verdict import judge
+from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.figures.agents import RecordSummary, agents
 from openmaia.reporting.tracking import rows
 from openmaia.reporting.tracking.series import Counters, LiveSeries, plain

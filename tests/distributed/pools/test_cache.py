@@ -8,7 +8,7 @@ import pytest
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.distributed.pools.cache import CacheSpec, GenerationCache, cache_key, pack, unpack
+from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache, cache_key, pack, unpack
 
 FOREST = Generation(prompt="a forest", seed=7)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from openmaia.distributed.pools.affinity import AffinityRouter
-from openmaia.distributed.pools.queueing import FairQueue, QueuedRequest, RequestRef
+from openmaia.distributed.pools.dispatch.affinity import AffinityRouter
+from openmaia.distributed.pools.dispatch.queueing import FairQueue, QueuedRequest, RequestRef
 
 
 def requests(caller: str, count: int, method: str = "probe", conversation: str = "") -> list[QueuedRequest]:

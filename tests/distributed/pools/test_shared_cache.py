@@ -9,7 +9,7 @@ import ray
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import ServiceError
 from openmaia.core.services import Generation
-from openmaia.distributed.pools.cache import CacheSpec
+from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.handles import PooledGenerator
 from tests.helpers.sleeping import Drawing, SleepingPool, drawn, killed_dispatcher, pool
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.config.machine import PoolConfig
-from openmaia.distributed.pools.replica_set import Staging
+from openmaia.distributed.pools.dispatch.replica_set import Staging
 from tests.helpers.sleeping import Sleeping, pool
 
 pytestmark = pytest.mark.slow

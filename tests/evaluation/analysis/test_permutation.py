@@ -5,7 +5,7 @@ import pytest
 
 from openmaia.evaluation.analysis.permutation import EffectTable, effects, p_values
 from openmaia.evaluation.analysis.statistics import adjust_p_values, auc
-from openmaia.evaluation.verdict import LEVEL
+from openmaia.evaluation.analysis.verdict import LEVEL
 
 N = 10
 """Positive and neutral images of a description."""

@@ -31,9 +31,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoProcessor, AutoTokenizer
 from vllm.renderers import renderer_from_config
 
-from openmaia.models.backbones.vllm_engine import VllmBackbone
-from openmaia.models.backbones.vllm_prompt import PromptRenderer, prompt_ids
-from openmaia.models.backbones.vllm_start import engine_config
+from openmaia.models.backbones.vllm.engine import VllmBackbone
+from openmaia.models.backbones.vllm.prompt import PromptRenderer, prompt_ids
+from openmaia.models.backbones.vllm.start import engine_config
 from tests.helpers.tiny.gemma import END, build
 
 pytestmark = pytest.mark.slow
@@ -356,7 +356,7 @@ def test_grammar_constrains_a_turn(backbone: VllmBackbone):
 
 
 def test_missing_vllm_names_the_install_command():
-    code = "import sys; sys.modules['vllm'] = None; import openmaia.models.backbones.vllm_engine"
+    code = "import sys; sys.modules['vllm'] = None; import openmaia.models.backbones.vllm.engine"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "UsageError" in done.stderr and 'pip install -e ".[cpu]"' in done.stderr
 

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.overlap import explored, fold
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import UnansweredQuestion
-from openmaia.evaluation.overlap import explored, fold
 from openmaia.offline.evaluation.prompts import RulePromptWriter, unrelated_prompts, write_pairs
 from openmaia.offline.vocabulary.phrases import rivals
 from openmaia.offline.vocabulary.words import WORDS, WordKind, find, of_kind

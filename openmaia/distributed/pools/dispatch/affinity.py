@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from openmaia.distributed.pools.queueing import QueuedRequest
+from openmaia.distributed.pools.dispatch.queueing import QueuedRequest
 
 
 class AffinityRouter:

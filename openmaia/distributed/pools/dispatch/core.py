@@ -12,11 +12,11 @@ from ray.exceptions import RayTaskError
 
 from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.distributed.failures import DEAD, last_line
-from openmaia.distributed.pools.cache import CacheSpec
-from openmaia.distributed.pools.queueing import Answers, QueuedRequest
+from openmaia.distributed.pools.dispatch.cache import CacheSpec
+from openmaia.distributed.pools.dispatch.queueing import Answers, QueuedRequest
+from openmaia.distributed.pools.dispatch.replica_set import ReplicaHandle, ReplicaSet
+from openmaia.distributed.pools.dispatch.requests import RequestTracker
 from openmaia.distributed.pools.replica import PoolSpec, ReplicaNotLoaded
-from openmaia.distributed.pools.replica_set import ReplicaHandle, ReplicaSet
-from openmaia.distributed.pools.requests import RequestTracker
 from openmaia.distributed.pools.statistics import Metrics, PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, PoolStatus, ReplicaLease
 

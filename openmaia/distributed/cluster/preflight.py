@@ -14,8 +14,8 @@ import ray
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.text import Printer
-from openmaia.distributed import resources
-from openmaia.distributed.nodes import alive, label, run_on
+from openmaia.distributed.cluster import resources
+from openmaia.distributed.cluster.nodes import alive, label, run_on
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from openmaia.evaluation.analysis import permutation
 from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
+from openmaia.evaluation.analysis.verdict import LEVEL, Verdict, judge
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
 from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
 from openmaia.evaluation.trials import Trial
-from openmaia.evaluation.verdict import LEVEL, Verdict, judge
 from openmaia.runs import tables
 from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import Run

@@ -36,8 +36,8 @@ except ImportError as error:
         'pip install -e ".[gpu]", without one: pip install -e ".[cpu]"'
     ) from error
 
-from openmaia.models.backbones.vllm_prompt import PromptRenderer, TooLong, prompt_ids
-from openmaia.models.backbones.vllm_start import engine_config, start
+from openmaia.models.backbones.vllm.prompt import PromptRenderer, TooLong, prompt_ids
+from openmaia.models.backbones.vllm.start import engine_config, start
 
 TRIES = 4
 """Number of attempts per chat. An attempt fails if the prompt is too long or the engine has evicted a cached image."""

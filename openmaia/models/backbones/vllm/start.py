@@ -25,7 +25,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import UsageError
-from openmaia.models.backbones.vllm_files import check_files
+from openmaia.models.backbones.vllm.files import check_files
 
 CONFIG_KEYS = {
     "model": "backbone.model",

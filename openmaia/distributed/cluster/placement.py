@@ -20,7 +20,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from openmaia.distributed.resources import ROUNDING, ResourceRequest
+from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 
 SILENT_SECONDS = 5
 """Time in seconds after which the user is told that the reservation is still waiting for resources."""

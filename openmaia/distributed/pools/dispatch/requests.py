@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from openmaia.core.errors import OpenMaiaError, ServiceError
-from openmaia.distributed.pools.admission import AdmissionControl
-from openmaia.distributed.pools.affinity import AffinityRouter
-from openmaia.distributed.pools.cache import CacheSpec, GenerationCache
-from openmaia.distributed.pools.queueing import Answers, FairQueue, PendingCall, QueuedRequest, RequestRef
+from openmaia.distributed.pools.dispatch.admission import AdmissionControl
+from openmaia.distributed.pools.dispatch.affinity import AffinityRouter
+from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache
+from openmaia.distributed.pools.dispatch.queueing import Answers, FairQueue, PendingCall, QueuedRequest, RequestRef
 from openmaia.distributed.pools.replica import LostRequest, PoolSpec, lost
 from openmaia.distributed.pools.statistics import PoolStatistics
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from openmaia.distributed.pools.cache import CacheSpec
-from openmaia.distributed.pools.core import PoolCore
-from openmaia.distributed.pools.queueing import Answers
+from openmaia.distributed.pools.dispatch.cache import CacheSpec
+from openmaia.distributed.pools.dispatch.core import PoolCore
+from openmaia.distributed.pools.dispatch.queueing import Answers
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, PoolStatus, ReplicaLease

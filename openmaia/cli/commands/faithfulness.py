@@ -1,0 +1,49 @@
+"""The ablation of units of `openmaia evaluate` (--faithfulness)."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from openmaia.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmaia.config.schema import Config
+    from openmaia.evaluation.services import EvaluationServices
+    from openmaia.runs.run import Run
+
+
+def check_network(run: "Run", settings: "Config") -> None:
+    """Raises UsageError if the target of a run is no network whose forward pass can be changed."""
+    if settings.target.kind != "network":
+        raise UsageError(
+            f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "
+            "of a network, so leave it out"
+        )
+
+
+def check_layers(run: "Run", services: "EvaluationServices") -> None:
+    """Raises UsageError, before anything is tested, if no unit of a run can be ablated."""
+    from openmaia.models.targets.hooked import NetworkTarget
+
+    target = services.target
+    layers = sorted({investigation.unit.layer for investigation in run.plan()})
+    if isinstance(target, NetworkTarget) and not any(target.can_intervene(layer) for layer in layers):
+        raise UsageError(
+            f"{run.files.root}: --faithfulness ablates units of a classifier below its output, in modules whose output is one "
+            f"tensor, and {', '.join(layers)} of {target.info().name} are none; leave it out"
+        )
+
+
+def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
+    """Measures, stores and prints the faithfulness of a run's descriptions."""
+    from openmaia.cli.terminal.faithfulness import show_faithfulness
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness
+    from openmaia.models.targets.hooked import NetworkTarget
+
+    target = services.target
+    assert isinstance(target, NetworkTarget)  # check_network refuses other kinds
+    with Terminal() as terminal:
+        progress = partial(terminal.progress, "ablation")
+        found = measure_faithfulness(run, target, settings.evaluate.bootstrap, progress)
+    write_faithfulness(run, found)
+    show_faithfulness(run)

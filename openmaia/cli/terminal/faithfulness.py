@@ -1,0 +1,32 @@
+"""Prints what ablating units does to the classes."""
+
+from openmaia.cli.terminal.output import format_interval, say, show_table
+from openmaia.evaluation.faithfulness import read_faithfulness
+from openmaia.runs.run import Run
+
+
+def show_faithfulness(run: Run) -> None:
+    """Prints what ablating each unit does to the classes, if it was measured."""
+    found = read_faithfulness(run)
+    if found is None:
+        return
+    cells = [
+        (
+            f"{each.unit.layer}/{each.unit.index}",
+            ", ".join(f"{name} {fall:.1%}" for name, fall in each.classes),
+            f"{each.effect:.2g}, {each.neutral:.2g}",
+            format_interval(each.auc),
+            format_interval(each.difference, "+.2f"),
+        )
+        for each in found.units
+    ]
+    pooled = (format_interval(found.auc), format_interval(found.difference, "+.2f"))
+    columns = ("unit", "supports", "effect", "AUC", "minus other")
+    rows = [*cells, ("all", "", "", *pooled)]
+    show_table(f"ablation of the units of {run.name}", columns, rows, left=2, whole=("unit",))
+    say(
+        "supports: classes that lose most probability on images of the description when the unit is ablated; effect: "
+        "Kullback-Leibler divergence of the class probabilities, in nats, on these images and on neutral ones; AUC: how often "
+        "it is larger on the former; other: the same with images of other units' descriptions",
+        dim=True,
+    )

@@ -1,0 +1,1 @@
+"""The Ray cluster of a run: connecting to it, checking it, and reserving its resources."""

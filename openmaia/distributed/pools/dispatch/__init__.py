@@ -1,0 +1,1 @@
+"""The dispatcher of a pool: its queue, its admission control, its cache, and its replicas."""

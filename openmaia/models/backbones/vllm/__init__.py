@@ -1,0 +1,1 @@
+"""The backbone that runs a vLLM engine in its own process."""
