@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> None:
 def cluster_override(sources: list[str]) -> list[str]:
     """Returns the config override that makes the driver join the cluster of the job.
 
-    It is empty if the config names a cluster. Exits with code 2 if a config is invalid or has relative paths.
+    The list is empty if `ray.address` in the config names a cluster. Exits with code 2 if a config is invalid, or if
+    its paths of runs or exemplars are relative.
 
     Args:
         sources: The config files and overrides of the command.

@@ -14,7 +14,7 @@ FIRST, BLOCKS = 20_000, 1_000
 outgoing connections."""
 
 STORE_SHARE = 0.3
-"""Share of the memory that Ray's object store gets. This is also Ray's default."""
+"""Share of the job's memory on a node that Ray's object store gets. This is also Ray's default."""
 
 RAY_BYTES = 512 * 2**20
 """Memory that is reserved for Ray's own processes. Measured with Ray 2.60: 390 MB on a head, 185 MB on a worker."""
@@ -67,7 +67,7 @@ def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = N
 
 
 def _gpus(environment: Mapping[str, str]) -> int:
-    """Returns SLURM_GPUS_ON_NODE, or the number of GPUs in CUDA_VISIBLE_DEVICES if that is not set or 0."""
+    """Returns SLURM_GPUS_ON_NODE. If it is 0 or not set, returns the number of GPUs in CUDA_VISIBLE_DEVICES."""
     named = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     visible = [name for name in named if name not in ("", "NoDevFiles")]  # older SLURM: NoDevFiles means no GPU
     return int(environment.get("SLURM_GPUS_ON_NODE", 0)) or len(visible)
@@ -80,7 +80,7 @@ def free_block(number: int) -> int:
         number: Determines where the search starts, such as the id of the job, so that jobs rarely try the same ports.
 
     Raises:
-        OSError: If there are none.
+        OSError: If no PORTS consecutive ports are free.
     """
     for step in range(BLOCKS):
         base = FIRST + (number + step) % BLOCKS * PORTS
@@ -102,8 +102,9 @@ def own_address(peer: str = "") -> str:
     """Returns the IP address under which other nodes reach this node.
 
     Args:
-        peer: The address of the node to communicate with; the result is in the same network. If empty, the result is
-            OPENMAIA_HEAD_ADDRESS or the address of this node's host name.
+        peer: The IP address of the node to communicate with. The result is the address from which this node reaches it.
+            If `peer` is empty, the result is the environment variable OPENMAIA_HEAD_ADDRESS. If that is not set, it is
+            the address of this node's host name or, if that is a loopback address, of the default network interface.
     """
     if peer:
         return _towards(peer)
@@ -118,7 +119,10 @@ def own_address(peer: str = "") -> str:
 
 
 def _towards(peer: str) -> str:
-    """Returns the local address that the kernel would use to reach the peer. Connects a UDP socket; sends nothing."""
+    """Returns the local IP address that the kernel would use to reach the peer, or 127.0.0.1 if there is no route.
+
+    It connects a UDP socket, which sends nothing.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((peer, 9))

@@ -29,7 +29,7 @@ PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
 """Time in seconds without an answer from the head after which a worker ends."""
 
 SLOW = {"RAY_raylet_start_wait_time_s": "60"}
-"""Gives Ray 60 seconds to start on a busy node or a slow file system. Ray's default is 30 seconds."""
+"""Environment variable that gives Ray 60 seconds to start on a busy node or a slow file system. The default is 30."""
 
 STARTS = 3
 """Number of failed starts of Ray in a row after which the node ends."""
@@ -104,8 +104,8 @@ def _head(folder: Path) -> int:
 def _worker(folder: Path) -> int:
     """Runs Ray until the head has ended or STARTS starts in a row failed. Returns the exit code.
 
-    A raylet that lost the connection ends when it reaches the head again, because the head has declared it dead. Ray is
-    then started again.
+    If a raylet (Ray's process on each node) loses the connection to the head, the head declares it dead. The raylet
+    then ends as soon as it reaches the head again. This function starts Ray again in this case.
     """
     head = os.environ["RAY_ADDRESS"]
     failures = 0
@@ -178,7 +178,7 @@ def _number() -> int:
 
 
 def _tell(folder: Path) -> None:
-    """Prints the ends of Ray's logs before they are removed."""
+    """Prints the last LAST lines of the logs of the raylet and the GCS server. The logs are removed afterwards."""
     for log in sorted(folder.glob("session_latest/logs/*")):
         if log.name.startswith(("raylet.", "gcs_server.")):
             lines = log.read_text(errors="replace").splitlines()[-LAST:]

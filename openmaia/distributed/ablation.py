@@ -1,4 +1,4 @@
-"""Runs ablations on Ray: the same units are investigated with several sets of tools, and the results are compared."""
+"""Runs ablations on Ray: the same units are investigated once with each of several sets of the agent's tools."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from openmaia.runs.run import Run
 def run_ablation(configs: Mapping[str, Config], assembly: Assembly, view: Progress) -> dict[str, Run]:
     """Investigates the units once with each tool set, and evaluates all descriptions with images of one generator.
 
-    Investigations and evaluations that are already in the run directories are not repeated.
+    Each tool set has a run directory. Investigations and evaluations that it already holds are not repeated.
 
     Args:
         configs: Maps the name of each tool set to its config. The generator of the first config makes the test images

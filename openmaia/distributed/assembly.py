@@ -16,7 +16,9 @@ class Assembly(Protocol):
     """Builds the objects that a config describes. It is pickled and also used in Ray worker processes."""
 
     def host(self, role: str, config: "Config") -> Any:
-        """Loads the model of a service and returns the object that implements the service's protocol.
+        """Loads the model of a service and returns an object that implements the service's protocol.
+
+        The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
 
         Args:
             role: One of "target", "generator", "editor", "backbone" and "test_generator".
@@ -26,6 +28,8 @@ class Assembly(Protocol):
 
     def concurrency(self, role: str, config: "Config") -> int:
         """Returns how many calls one replica of a service answers concurrently, or 0 if it takes one batch after another.
+
+        A replica is a process that holds one copy of the model.
 
         Args:
             role: The name of the service, as for `host`.
@@ -56,8 +60,9 @@ class Assembly(Protocol):
             config: The config of the run.
             generator: Makes the test images.
             target: Measures the units on them.
-            backbone: The backbone of the run.
-            store: The exemplars of the target. Only `prepare_reference`, which makes the control images, needs them.
+            backbone: The model that plays the agent in the run.
+            store: The exemplars of the target, which are dataset images that were stored for its units. Only
+                `prepare_reference`, which makes the control images, needs them.
             dataset: The images of the run. Only `prepare_reference` needs them.
         """
         ...

@@ -1,4 +1,4 @@
-"""Evaluates each description in a worker process as soon as its investigation has ended."""
+"""Evaluates the description of each unit in a worker process as soon as the investigation of the unit has ended."""
 
 import threading
 from collections import deque
@@ -22,7 +22,7 @@ from openmaia.evaluation.services import EvaluationServices
 from openmaia.runs.run import TRIALS, InvestigationId
 
 PER_PROCESS = 32
-"""Largest number of concurrent evaluations in one process. They spend most of their time waiting for the pools."""
+"""Largest number of concurrent evaluations in one process. They mostly wait for answers of the models."""
 
 CALLER = "evaluation"
 """The name that identifies calls of the evaluation to the pools and in Ray's dashboard."""
@@ -32,8 +32,8 @@ CALLER = "evaluation"
 class EvaluationWorker:
     """Evaluates descriptions in a worker process. `WorkerPool` makes it a Ray actor.
 
-    An evaluation generates images from a description and compares the unit's activations on them
-    with those on control images.
+    An evaluation generates images from a description and compares the unit's activations on them with those on control
+    images.
     """
 
     sweeps: Sequence[SweepContext]
@@ -44,12 +44,13 @@ class EvaluationWorker:
         return CALLER
 
     def start(self) -> None:
-        """Does nothing. The services are built for the first description, because the pools may not be ready before."""
+        """Does nothing. Calls of models, which may still be loading, are left to the first evaluation."""
 
     def prepare(self, number: int) -> ReferenceData:
         """Returns what all evaluations of a sweep share: control images and the responses of its layers to them.
 
-        The trials of random words are stored in the run.
+        It also tests descriptions that consist of one random word, as a control for the descriptions of the sweep, and
+        stores these measurements in the run.
 
         One call for each sweep is enough. Its result is passed to `run` in all workers.
 
@@ -65,7 +66,7 @@ class EvaluationWorker:
 
         Args:
             number: The index of the sweep in `sweeps`.
-            investigation: The unit and the replicate.
+            investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
             reference: The return value of `prepare` for this sweep.
             caller: The name that identifies this evaluation to the pools.
         """
@@ -81,8 +82,8 @@ class EvaluationWorker:
     def score(self, number: int) -> None:
         """Computes and stores the results of a sweep that need the measurements of all its descriptions.
 
-        These are the scores of each description, which compare its unit with other units of the layer, and what
-        `measure_run` computes.
+        These are the scores of each description, which compare its unit with other units of the layer, and measures of
+        the whole run: its reliability, and how well its labels match known truths (see `measure_run`).
 
         Args:
             number: The index of the sweep in `sweeps`.
@@ -113,7 +114,10 @@ class EvaluationWorker:
 
 
 class _Serial:
-    """Wraps a judge so that its methods run one at a time, because a model in this process is not thread-safe."""
+    """Wraps a judge (which decides what an image shows), so that its methods run one at a time.
+
+    It is for judges whose model is in this process, because such a model is not thread-safe.
+    """
 
     def __init__(self, judge: Any):
         self._judge, self._lock = judge, threading.Lock()
@@ -162,7 +166,7 @@ class EvaluationTasks:
         self._waiting: deque[_Evaluation] = deque()
         self._running: dict[str, _Evaluation] = {}
         self._references: dict[int, Any] = {}
-        """Ray object references to the reference data, by index of the sweep."""
+        """Ray object references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
 
     def submit(self, number: int, investigation: InvestigationId) -> None:
         """Queues the evaluation of one finished investigation of the sweep with this index."""
@@ -205,7 +209,7 @@ class EvaluationTasks:
             self._workers.call("score", number)
 
     def stop(self) -> None:
-        """Ends the worker processes, and tells the pools that what was under way has ended."""
+        """Ends the worker processes, and tells the pools to drop the requests of unfinished evaluations."""
         self._workers.stop()
         for caller, evaluation in self._running.items():
             self._sweeps[evaluation.sweep].pools.leave(caller)
@@ -216,11 +220,15 @@ class EvaluationTasks:
         self._sweeps[evaluation.sweep].pools.leave(finished.caller)
         try:
             finished.future.result()
-        except RayTaskError as error:
-            if isinstance(error.cause, OpenMaiaError):
+        except (RayTaskError, *DEAD) as error:
+            # If the process that computed the reference data has died, Ray also raises a RayTaskError for the evaluations
+            # that waited for them. It is an instance of one of DEAD as well.
+            if isinstance(error, RayTaskError) and isinstance(error.cause, OpenMaiaError):
                 raise error.cause from None
-            raise ServiceError(f"{evaluation.investigation.unit} could not be evaluated: {last_line(error)}") from error
-        except DEAD as error:
+            if not isinstance(error, DEAD):
+                raise ServiceError(
+                    f"{evaluation.investigation.unit} could not be evaluated: {last_line(error)}"
+                ) from error
             if evaluation.tries >= self._retries:
                 raise ServiceError(
                     f"{evaluation.investigation.unit} could not be evaluated: its process died "

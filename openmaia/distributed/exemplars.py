@@ -23,13 +23,14 @@ from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback
 from openmaia.exemplars.store import ExemplarStore
 
 MAX_CPU_WORKERS = 8
-"""Largest number of workers without GPUs if the config sets none. Each worker holds a copy of the network in memory."""
+"""Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each worker holds a copy of the network."""
 
 GPU_SECONDS = 30.0
-"""Longest wait for a GPU if persistent pools run on the cluster. They may hold all GPUs until `openmaia pools down`."""
+"""Longest wait in seconds for a GPU if persistent pools run on the cluster, after which CPUs are used. The pools may
+hold all GPUs until `openmaia pools down`."""
 
 MAX_DEATHS = 5
-"""Number of dead workers at which the job fails."""
+"""Number of deaths of workers at which the computation fails."""
 
 _DIED = object()
 """Returned in place of a result if the worker died."""
@@ -50,7 +51,8 @@ def team(
 class ExemplarTeam:
     """Workers that compute exemplars together. A dead worker is replaced, and its unsaved shards are computed again.
 
-    The first worker loads the target on a CPU to read its properties. GPUs are requested only if exemplars are missing.
+    A shard is a group of images. The first worker loads the target on a CPU to read its properties. GPUs are requested
+    only if exemplars are missing.
     """
 
     def __init__(self, config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None):
@@ -112,7 +114,8 @@ class ExemplarTeam:
     def _grow(self, layers: list[str], shards: int) -> None:
         """Starts the workers besides the first one. There are at most as many workers as shards.
 
-        All workers must use the same histogram bounds. The first worker has saved them before this call.
+        All workers must count activations in histograms with the same bounds. The first worker has saved these bounds
+        before this call.
 
         Args:
             layers: The layers whose exemplars are computed.
@@ -132,8 +135,8 @@ class ExemplarTeam:
     def _share(self, method: str, tasks: Sequence[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
         """Distributes calls of a method over the workers: each idle worker gets the next task.
 
-        A task whose worker died is not repeated here; the caller checks what is left. A worker that still waits for a
-        GPU gets no task, because other runs may hold the GPUs until they end.
+        A task whose worker died is not repeated here; the caller finds out which tasks are left. A worker that still
+        waits for a GPU gets no task, because other runs may hold the GPUs until they end.
 
         Args:
             method: The method of `ExemplarWorker`.

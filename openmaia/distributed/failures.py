@@ -14,8 +14,8 @@ DEAD = (RayActorError, OutOfMemoryError, OwnerDiedError)
 def last_line(error: BaseException) -> str:
     """Returns the type of an error and the last line of its message.
 
-    The other lines of Ray's messages hold colour codes, process ids and addresses. If Ray wrapped an exception of a
-    remote call, that exception is used.
+    The other lines of Ray's messages hold colour codes, process ids and addresses. If the error is a RayTaskError, the
+    exception that the remote call raised is described instead.
     """
     cause = error.cause if isinstance(error, RayTaskError) else error
     lines = str(cause).strip().splitlines()

@@ -1,6 +1,6 @@
 """Ensures that only one driver, the process that executes a run, works on a run directory at a time.
 
-The driver holds a lease of the directory and renews it while it runs.
+The driver holds a lease: a lock on the directory that expires unless it is renewed. A thread of the driver renews it.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Schedules investigations: submits a bounded number of them to worker processes and retries those that failed.
 
-The memory of the scheduler does not grow with the number of units. It reads investigations from the plan when workers
-have room, and it keeps no results.
+The memory of the scheduler does not grow with the number of units. It reads investigations from the plan of the run
+when workers have room, and it keeps no results.
 """
 
 import time
@@ -22,7 +22,7 @@ from openmaia.distributed.workers import FinishedWork, Worker, WorkerLimits, Wor
 from openmaia.runs.run import InvestigationId
 
 LOOK_SECONDS = 1.0
-"""Shortest time between two calls of the observer."""
+"""Shortest time in seconds between two calls of the `observer` of a `Scheduler`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Attempt:
     tries: int = 0
     """Number of earlier attempts that failed."""
     isolated: bool = False
-    """Whether it must run alone in a process, because its last process died while it also ran other investigations and
-    any of them may have been the cause."""
+    """Whether it must run alone in a process. This is so after a process died in which it ran beside other
+    investigations, because any of them may have caused the death."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Scheduler:
 
     Args:
         config: Sets the number of concurrent investigations (`ray.*`) and of retries (`retries`).
-        sweeps: The sweeps to investigate.
+        sweeps: The sweeps whose pending investigations are run.
         observer: Called about once a second with the investigations that are running.
         worker_class: The class that runs in the worker processes.
     """
@@ -80,11 +80,13 @@ class Scheduler:
         self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
 
     def results(self) -> Iterator[tuple[int, InvestigationResult]]:
-        """Runs all investigations. Yields the index of the sweep and the final result of each, as they end.
+        """Runs all pending investigations. Yields the index of the sweep and the result of each when it has ended.
+
+        A failed attempt is not yielded if the investigation is tried again.
 
         Raises:
             UsageError: If the workers cannot start because of a mistake in the config.
-            ServiceError: If the workers cannot start for another reason.
+            ServiceError: If the workers cannot start for another reason, or if Ray has ended on this node.
         """
         try:
             while self._fill():
@@ -99,7 +101,7 @@ class Scheduler:
                 self._sweeps[active.sweep].pools.leave(caller)
 
     def _fill(self) -> bool:
-        """Queues pending investigations of the plan up to the limit. Returns whether any is queued or running."""
+        """Queues pending investigations up to the limit of running ones. Returns whether any is queued or running."""
         room = self._width - len(self._running) - len(self._waiting)
         self._waiting.extend(islice(self._fresh, max(room, 0)))
         return bool(self._running or self._waiting or self._suspects)
@@ -139,9 +141,9 @@ class Scheduler:
 
 
 def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> InvestigationResult | None:
-    """Returns the result of an attempt, and records it in the run if it failed.
+    """Returns the result of an attempt. If the attempt failed, the failure is also stored in the run.
 
-    Returns None if the process died while it ran several investigations, because any of them may have been the cause.
+    Returns None if the process died while it ran several investigations, because any of them may have caused the death.
     """
     investigation = attempt.investigation
     try:

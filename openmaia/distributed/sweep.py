@@ -1,9 +1,9 @@
 """Executes complete runs on Ray: plan, exemplars, investigations and evaluation. Finished parts are not repeated.
 
-Several sweeps may run together, for example one for each network of a paper. Each sweep has its own run directory, with
-the same content as if it had run alone, and its own pool for its target. The sweeps share the cluster, the worker
-processes and the pools of backbone, generator and editor. Investigations are started round-robin between the sweeps, so
-that the pools stay busy.
+A sweep executes the run of one config. Several sweeps may run together, for example one for each of four networks.
+Each sweep has its own run directory, with the same content as if it had run alone, and its own pool for its target. The
+sweeps share the cluster, the worker processes and the pools of backbone, generator and editor. Investigations are
+started round-robin between the sweeps, so that the pools stay busy.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,24 +42,24 @@ class SweepOutcome:
 
     run: Run
     done: int
-    """Number of investigations that have a record."""
+    """Number of investigations that have a record, which is the stored result of a finished investigation."""
     was_complete: bool
-    """Whether the run was complete before it started, so that nothing was done."""
+    """Whether the run was complete before the sweep started, so that nothing was done."""
 
     @property
     def failed(self) -> dict[InvestigationId, str]:
-        """The investigations that have failed and have no record, with the causes."""
+        """The investigations that have failed and have no record, each with its error message."""
         return self.run.failures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testing:
-    """Selects how the answers of a sweep are tested."""
+    """Selects how the agents' answers in a sweep are tested."""
 
     is_done: Callable[[Run], bool]
     """Returns whether all records of a run have been tested."""
     test: Callable[["Sweep"], None] = lambda sweep: None
-    """Tests the answers of a sweep after its last investigation, before the pools end."""
+    """Called after the last investigation, before the pools end. Tests the answers of a sweep."""
     streams: bool = False
     """Whether each description is evaluated by the predictive protocol as soon as its investigation has ended. The
     protocol measures the unit on images that are generated from the description, and on control images."""
@@ -74,11 +74,11 @@ class Sweep:
     assembly: Assembly
     view: TrackedProgress
     alone: bool = True
-    """Whether it is the only sweep of the program."""
+    """Whether no other sweep is executed together with it."""
     dataset: ImageDataset = field(init=False)
     store: ExemplarStore = field(init=False)
     preprocessing: str = ""
-    """See `TargetInfo.preprocessing`."""
+    """What is done to an image before the target receives it, in words (`TargetInfo.preprocessing`)."""
     pools: Pools = field(init=False)
     total: int = 0
     """Number of planned investigations."""
@@ -142,11 +142,11 @@ def run_sweeps(
     Parts that the run directories already hold are not repeated.
 
     Args:
-        configs: One config for each sweep. Their machine sections and the sections of the shared pools must be equal,
-            which `load_sweeps` checks.
+        configs: One config for each sweep. Their sections about machines and shared pools must be equal, which
+            `load_sweeps` checks.
         assembly: Builds the objects that the configs describe.
         view: Receives messages and progress.
-        testing: How answers are tested. None selects the predictive protocol.
+        testing: How answers are tested. None selects the predictive protocol, see `Testing.streams`.
 
     Returns:
         The outcomes, in the order of the configs.
@@ -232,7 +232,7 @@ def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> N
 
 
 def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
-    """Releases the pools that the tests do not use, so that the pools of generator and target can take their GPUs."""
+    """Releases the pools that the tests do not use. The pools that make and measure test images can take their GPUs."""
     pools = sweeps[0].pools  # the sweeps share all of them but the target
     pools.release("editor")
     if sweeps[0].config.evaluate.generator.kind:
@@ -244,8 +244,8 @@ def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
 class SweepEvaluation:
     """Evaluates the descriptions of sweeps in worker processes.
 
-    It starts with descriptions that an earlier, interrupted program did not evaluate. Sweeps whose task is a choice
-    between given answers are left out.
+    It starts with the descriptions that an earlier, interrupted execution of the runs did not evaluate. Sweeps whose
+    task is a choice between given answers are not evaluated.
     """
 
     def __init__(self, sweeps: Sequence[Sweep]):
@@ -270,12 +270,12 @@ class SweepEvaluation:
             self._tasks.poll()
 
     def finish(self) -> None:
-        """Waits for all evaluations and computes their scores. Raises OpenMaiaError if an evaluation failed."""
+        """Waits for all evaluations and computes the scores. Raises OpenMaiaError if an evaluation failed."""
         if self._tasks is not None or any(unevaluated_claims(sweep.run) for sweep in self._sweeps):
             self._started().finish(range(len(self._sweeps)))
 
     def stop(self) -> None:
-        """Ends the worker processes."""
+        """Ends the worker processes of the evaluations."""
         if self._tasks is not None:
             self._tasks.stop()
 
@@ -309,7 +309,7 @@ def is_choice(run: Run) -> bool:
 
 
 def is_evaluated(run: Run) -> bool:
-    """Returns whether every record of a run has been evaluated, or its task is one that is not evaluated."""
+    """Returns whether all undamaged records of a run are evaluated. True for a choice task, which is not evaluated."""
     if is_choice(run) or run.done() <= run.evaluated():
         return True
     return not unevaluated_claims(run)  # damaged records have no claim
@@ -317,4 +317,4 @@ def is_evaluated(run: Run) -> bool:
 
 PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
 UNTESTED = Testing(is_done=lambda run: True)
-"""The sweep tests nothing. Its caller evaluates the run."""
+"""The sweep tests no answers. The caller of `run_sweeps` evaluates the run later."""

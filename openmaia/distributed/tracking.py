@@ -1,4 +1,4 @@
-"""Passes the progress of a run and the statistics of its pools on to the tracker, which sends them to W&B."""
+"""Passes the progress of a run and the statistics of its pools to a tracker, which sends them to Weights & Biases."""
 
 import threading
 from collections.abc import Generator
@@ -14,7 +14,7 @@ from openmaia.distributed.pools.handles import Pools
 from openmaia.reporting.tracking import Tracker
 
 END_SECONDS = 5.0
-"""Longest wait in seconds for the sampling thread at the end of a run."""
+"""Longest wait in seconds, at the end of a run, for the thread that samples the statistics of the pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,10 @@ class TrackedProgress:
 
 @contextmanager
 def sampled(pools: Pools, tracker: Tracker | None, every: float) -> Generator[None]:
-    """Context manager that passes the statistics of the pools to the tracker every `every` seconds, from a thread."""
+    """Context manager in which a thread passes the statistics of the pools to the tracker every `every` seconds.
+
+    If `tracker` is None, it does nothing.
+    """
     if tracker is None:
         yield
         return

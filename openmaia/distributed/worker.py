@@ -1,6 +1,6 @@
 """The worker processes of investigations. Each runs several investigations in threads.
 
-They load no models. The target, generator, editor and backbone are called through the pools.
+The processes load no models. They call the target, generator, editor and backbone, which run in the pools.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class SweepContext:
     exemplars: ExemplarStore
     assembly: Assembly
     preprocessing: str = ""
-    """See `TargetInfo.preprocessing`."""
+    """What is done to an image before the target receives it, in words (`TargetInfo.preprocessing`)."""
 
 
 @dataclass(slots=True)
@@ -51,12 +51,12 @@ class InvestigationWorker:
         self._tasks = [load(sweep.config.task.name) for sweep in self.sweeps]
 
     def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
-        """Investigates one unit and publishes its record.
+        """Investigates one unit and stores the record of the investigation in the run.
 
         Args:
             number: The index of the sweep in `sweeps`.
-            investigation: The unit and the replicate.
-            caller: The name that identifies this attempt to the pools.
+            investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
+            caller: The name that identifies this attempt to the pools, unique among all attempts.
         """
         sweep = self.sweeps[number]
         services = sweep.pools.services(sweep.exemplars, caller)

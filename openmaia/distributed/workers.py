@@ -22,7 +22,7 @@ from openmaia.distributed.failures import DEAD, last_line, resolve
 from openmaia.distributed.worker import SweepContext
 
 MAX_FAILED_STARTS = 5
-"""Number of workers that die in a row while they start, at which the run fails."""
+"""The run fails when this number of workers in a row have died while they started."""
 
 CHECK_SECONDS = 10.0
 """Time between two checks that Ray still runs on the driver's node."""
@@ -36,7 +36,8 @@ class Worker:
     capacity: int
     """Largest number of concurrent pieces of work."""
     isolated: bool
-    """Whether it runs suspects, one at a time. A suspect is an investigation that may have killed its last process."""
+    """Whether it runs suspects, one at a time. A suspect is an investigation that may have caused the death of
+    the process in which it ran before."""
     is_up: bool = False
     """Whether it has started and may get work."""
     is_gone: bool = False
@@ -68,7 +69,7 @@ class FinishedWork:
 class _Event:
     worker: Worker
     work: Any
-    """The finished piece of work. None if it is the start of the worker that has ended."""
+    """The piece of work that has ended. None if the event is that the worker's `start` has ended."""
     caller: str
     future: Future[Any]
 
@@ -118,7 +119,7 @@ class WorkerPool:
     def scale(self, running: int, waiting: int, suspects: int) -> None:
         """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
 
-        Idle isolated workers end if there are no suspects. Other idle workers end if only suspects are waiting.
+        Idle isolated workers end if no suspects are queued. Other idle workers end if only suspects are queued.
 
         Args:
             running: Number of pieces of work that are running.
@@ -136,7 +137,7 @@ class WorkerPool:
             self._start(min(self._limits.per_process, missing), isolated=False)
 
     def most_free(self, *, isolated: bool) -> Worker | None:
-        """Returns the isolated or ordinary worker that can take the most work, or None if none can take any."""
+        """Returns the worker, isolated or not as requested, that can take the most work. None if none can take any."""
         candidates = [worker for worker in self._workers if worker.isolated is isolated]
         worker = max(candidates, key=lambda one: one.free, default=None)
         return worker if worker is not None and worker.free > 0 else None
@@ -161,7 +162,8 @@ class WorkerPool:
             timeout: Longest wait in seconds.
 
         Raises:
-            OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node.
+            OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node. Exceptions of the work
+                itself are not raised; `FinishedWork.future` holds them.
         """
         if time.monotonic() > self._checked + CHECK_SECONDS:
             self._own_node.check()
@@ -260,7 +262,8 @@ class WorkerPool:
 def largest_capacity(config: Config) -> int:
     """Returns the largest number of investigations that fit on one node, from 1 to `ray.investigations`.
 
-    Resources that placement groups have reserved, for example for pools, do not count as free. Other use is ignored.
+    Only the resources that placement groups have reserved, for example for pools, count as used. Resources that other
+    tasks and actors use count as free.
     """
     taken = held()
 

@@ -19,7 +19,7 @@ def cluster(config: Config) -> Generator[None]:
     """Context manager that connects this process to Ray and disconnects it at the end.
 
     If `ray.address` is "local", it starts a cluster on this machine, which ends with the block. Otherwise it joins the
-    cluster at that address. If the process is connected already, nothing is done.
+    cluster at that address. If the process is connected already, it stays connected, also at the end.
 
     Raises:
         UsageError: If no cluster answers at `ray.address`.

@@ -1,4 +1,4 @@
-"""The nodes of the cluster: whether the own one is alive, and how a function runs on each."""
+"""Lists the nodes of the cluster, checks that Ray is alive on the node of this process, and runs functions on nodes."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,14 +17,15 @@ def alive() -> list[dict[str, Any]]:
 
 
 ABSENT_SECONDS = 45.0
-"""How long the own node has to be absent: after a restart of the head, nodes register again one after the other."""
+"""Time in seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended
+on it. After a restart of the head, nodes are missing for a short time, because they register one after another."""
 
 
 class OwnNode:
-    """The node of this process, as the cluster sees it.
+    """Detects that Ray has ended on the node of this process.
 
-    If its raylet has died, the processes that this program started are gone, new ones cannot be started, and calls that
-    wait for them would wait forever.
+    If the raylet of the node has died, the processes that this program started on the cluster are gone. New ones cannot
+    be started, and calls that wait for them would wait forever.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class OwnNode:
         """Checks that Ray still runs on the node.
 
         Raises:
-            ServiceError: If the node has been absent in all calls of the last ABSENT_SECONDS.
+            ServiceError: If no call of this method in the last ABSENT_SECONDS found the node among the living nodes.
         """
         if ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}:
             self._absent_since = None
@@ -62,13 +63,13 @@ def run_on(
 
     Args:
         nodes: The nodes, as `ray.nodes` describes them.
-        function: The function. It reserves no CPUs.
+        function: The function. Ray reserves no CPUs for it.
         arguments: Returns the arguments of the function for a node.
         seconds: Longest wait for all results.
 
     Yields:
-        (node, result, problem) in the order of the nodes. `problem` says why there is no result; empty if there is one.
-        Exceptions of the function are problems, too.
+        (node, result, problem) in the order of the nodes. If the function returned, `problem` is empty. If it raised an
+        exception, did not return in time or could not be run, `result` is None and `problem` says why.
     """
     remote: Any = ray.remote(function)
     asked: list[tuple[Mapping[str, Any], Any]] = []

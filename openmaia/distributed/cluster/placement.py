@@ -108,7 +108,7 @@ def reserved(
 
 
 def held() -> defaultdict[str, Counter[str]]:
-    """Returns, by node id and resource, the amounts that the placement groups of all runs have reserved."""
+    """Returns the amount of each resource that the placement groups of all runs reserve on each node, by node id."""
     amounts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for group in placement_group_table().values():
         if group["state"] != "REMOVED":

@@ -1,7 +1,7 @@
 """Checks the cluster before any model is loaded.
 
-It must have the resources that the config requests, and all nodes must share the folders of the run. A problem is
-reported as a UsageError at once. Without the checks, Ray would wait for missing resources without limit.
+The cluster must have the resources that the config requests, and all nodes must share the folders of the run. A problem
+is reported as a UsageError at once. Without the checks, Ray would wait for missing resources without limit.
 """
 
 import time
@@ -33,7 +33,8 @@ def preflight(config: Config, run: Run, say: Printer) -> None:
     """Checks that the cluster has the resources of the config and that all nodes share the folders of the run.
 
     Raises:
-        UsageError: If resources are missing, or if a node does not share the folders. The message names them.
+        UsageError: If resources are missing, or if a node does not share the folders. The message names the resources,
+            or the nodes and the folders.
     """
     room(config, say)
     shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])

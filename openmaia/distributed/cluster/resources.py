@@ -44,7 +44,7 @@ class NodeResources:
 
 
 def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
-    """Returns the resources of the pools, without pools that need neither GPUs nor CPUs nor labelled nodes.
+    """Returns the resources that each pool requests. Pools that need no GPUs, CPUs and labelled nodes are left out.
 
     Args:
         config: The config of the run.
@@ -56,7 +56,7 @@ def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
 
 
 def of_pool(role: str, pool: PoolConfig, *, largest: bool = False) -> ResourceRequest:
-    """Returns the resources of the initial replicas of a pool, or those of its largest number of replicas."""
+    """Returns the resources of the initial replicas of a pool or, if `largest`, of its largest number of replicas."""
     count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
     labels = dict(pool.node_labels)
     return ResourceRequest(name=role, count=count, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)

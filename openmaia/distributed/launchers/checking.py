@@ -46,10 +46,10 @@ def spoken(job: JobConfig) -> str:
 
 
 def files(config: Config) -> None:
-    """Checks that the files and folders that a config names exist on this file system.
+    """Checks, on this machine, that the files and folders of a config exist and that `paths.runs` can be written.
 
     Raises:
-        UsageError: If one is missing or cannot be written.
+        UsageError: If a file or folder is missing, or if `paths.runs` cannot be written.
     """
     if missing := _missing(missing_files(config)):
         raise UsageError(missing)
@@ -58,8 +58,8 @@ def files(config: Config) -> None:
 def absolute(config: Config) -> None:
     """Checks that the paths of runs and exemplars are absolute or URLs.
 
-    The processes of a job run in separate working directories on several machines, and most of these are deleted at its
-    end.
+    The processes of a job run in separate working directories on several machines. Most of these directories are
+    deleted when the job ends.
 
     Raises:
         UsageError: If one of the paths is relative.

@@ -30,7 +30,7 @@ SHARED = "/shared"
 CONFIG = "/etc/openmaia"
 """Mount path of the config in the head pod."""
 LABEL = "openmaia-pool"
-"""Label of the worker groups in the overlay `pools`. Its value is the name of the pool."""
+"""Key of the label of worker groups in the overlay `pools`. Its value is the pool whose replicas run in the group."""
 
 OBJECTS = 0.35
 """Size of /dev/shm as a share of a pod's memory. Ray uses 30 % of the memory for its object store."""
@@ -123,7 +123,7 @@ def _name(run: str) -> str:
 
 
 def _inside(config: Config, pinned: set[str], autoscaling: bool) -> Config:
-    """Returns the config with which the run starts in the pods. It is a copy of the user's config with three changes.
+    """Returns the config with which the run starts in the pods. It is a copy of the user's config with a few changes.
 
     Relative paths of runs, exemplars and cache are placed on the shared volume, see `_below`. Each pool in `pinned` that
     needs GPUs gets the node label of its worker group, so that Ray starts its replicas in the pods of that group.
@@ -149,7 +149,12 @@ def _inside(config: Config, pinned: set[str], autoscaling: bool) -> Config:
 
 
 def _below(path: str) -> str:
-    """Returns a path in the pods. Relative paths and paths of a home directory are placed on the shared volume."""
+    """Returns the path in the pods for a path of the config. Relative paths and paths in `~` are placed on
+    the shared volume.
+
+    Raises:
+        UsageError: If such a path has the part `..`.
+    """
     if path.startswith("/") or "://" in path:
         return path
     if ".." in path.split("/"):

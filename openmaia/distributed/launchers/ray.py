@@ -16,7 +16,7 @@ from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import checking
 
 EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
-"""Files that are not uploaded, besides those that Ray itself excludes (.git, .venv, caches, entries of .gitignore)."""
+"""Patterns of files that are not uploaded. Ray itself also excludes .git, .venv, caches and entries of .gitignore."""
 
 
 INSTALLERS = ("pip", "uv", "image_uri", "py_executable")
@@ -79,7 +79,11 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
 
 
 def _runtime_env(wanted: RuntimeEnvConfig, folder: Path) -> dict[str, Any]:
-    """Returns Ray's runtime environment. Raises UsageError if more than one key of INSTALLERS is set."""
+    """Returns Ray's runtime environment for a job that gets a copy of `folder` as its working directory.
+
+    Raises:
+        UsageError: If more than one key of INSTALLERS is set.
+    """
     given: dict[str, Any] = {key: value for key in INSTALLERS if (value := getattr(wanted, key))}
     if len(given) > 1:
         raise UsageError(f"job.runtime_env has {' and '.join(given)}; give one of {', '.join(INSTALLERS)}")
@@ -97,7 +101,11 @@ def _on_the_cluster(requirement: str) -> str:
 
 
 def _variables(wanted: RuntimeEnvConfig, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the names of the environment variables of the job. Raises UsageError if one is not set here."""
+    """Returns the names of the environment variables that the job gets.
+
+    Raises:
+        UsageError: If a name has a value (NAME=VALUE), or if a variable is not set in `environment`.
+    """
     if any("=" in name for name in wanted.env_vars):
         raise UsageError(
             "job.runtime_env.env_vars: expected names such as HF_TOKEN; the values are read from the environment"

@@ -15,7 +15,7 @@ PYTHON = "OPENMAIA_PYTHON"
 """Environment variable with the path of the Python that the batch script uses."""
 
 CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
-"""Environment variables with the container image of the job. The job then uses the Python of the image."""
+"""Environment variables that name a container image. If one is set, the job runs in the image and uses its Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

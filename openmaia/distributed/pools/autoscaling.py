@@ -10,7 +10,7 @@ DOWN_AFTER = 30.0
 """Time in seconds for which the demand must be below the number of replicas before the pool shrinks."""
 
 DOWN_AFTER_IF_WANTED = 5.0
-"""Replaces DOWN_AFTER while another pool waits for resources."""
+"""Replaces DOWN_AFTER while another pool waits for resources, and after the run has released the pool."""
 
 
 @dataclass(slots=True)

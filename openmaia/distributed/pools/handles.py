@@ -34,7 +34,7 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, ReplicaLease
 
 BACKBONE_DEATHS = 3
-"""Number of attempts at a chat during which the replica dies or does not answer in time, after which the chat fails."""
+"""A chat fails after this number of attempts during which the replica died or did not answer in time."""
 
 OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
@@ -108,7 +108,7 @@ class PooledGenerator(BatchedHandle):
     role = "generator"
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns one image for each prompt."""
+        """Returns one image for each request."""
         return self._submit("generate", requests)
 
 
@@ -214,7 +214,10 @@ class Pools:
         return PooledTarget(self.addresses["target"], caller)
 
     def test_generator(self, caller: str) -> PooledGenerator:
-        """Returns a handle to the generator of test images. It is that of investigations if there is no other one."""
+        """Returns a handle to the generator of test images.
+
+        If the config names no separate one, this is the generator that investigations use.
+        """
         return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:

@@ -110,9 +110,10 @@ def statistics(name: str) -> dict[str, PoolStatistics]:
 def kept_or_own_pools(
     configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
 ) -> Generator[list[Pools]]:
-    """Context manager that yields the persistent pools of the configs if all configs have some.
+    """Context manager that yields the pools of each config, in the order of the configs.
 
-    Otherwise it starts new pools for all configs, which end with the block.
+    If persistent pools are running for every config, it yields these. Otherwise it starts new pools for all configs,
+    which end with the block.
     """
     keepers = [keeper for config in configs if (keeper := _find(pools_name(config))) is not None]
     if len(keepers) == len(configs):

@@ -23,8 +23,9 @@ STEP_SECONDS = 0.5
 """Time in seconds between two updates of the pools."""
 
 END_SECONDS = 5.0
-"""Longest wait in seconds for unfinished calls when all pools of a run end. Ray would report them as failed otherwise. The
-command has to end within 15 s after a signal, also if the cluster is gone and no call is answered."""
+"""Longest wait in seconds for unfinished calls to the dispatchers when the pools of a run end. Without the wait, Ray
+would report these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even
+if the cluster is gone and no call is answered."""
 
 _RemoteDispatcher: Any = ray.remote(Dispatcher)
 _RemoteReplica: Any = ray.remote(Replica)
@@ -115,7 +116,7 @@ class PoolManager:
         return self.status is not None and self.status.statistics.replicas > 0
 
     def end(self, seconds: float) -> list[str]:
-        """Waits at most `seconds` for earlier calls of this process, then ends all processes of the pool.
+        """Waits at most `seconds` until the dispatcher has handled earlier calls, then ends all processes of the pool.
 
         Returns:
             Messages for the user.
@@ -147,7 +148,7 @@ class PoolManager:
             self._publish()
 
     def _move_unplaced(self, status: PoolStatus) -> bool:
-        """Moves replicas that wait for resources to unused reserved places. Returns whether any was moved."""
+        """Replaces replicas that wait for resources by new ones in free places. Returns whether any was replaced."""
         moved = False
         for index in status.unplaced:
             is_waiting = index in self._actors and index not in self._draining and index not in self._places
@@ -181,7 +182,7 @@ class PoolManager:
         ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, config.num_gpus)
 
     def _publish(self) -> None:
-        """Sends the replicas to the dispatcher, and which of them are draining, because a restart loses this state."""
+        """Tells the dispatcher which replicas exist and which are draining. A restarted dispatcher has lost this."""
         self.dispatcher.update.remote(dict(self._actors))
         for index in self._draining:
             self.dispatcher.drain.remote(index)

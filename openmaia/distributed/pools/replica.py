@@ -20,7 +20,8 @@ from openmaia.distributed.pools.gpu_lock import loading_turn
 from openmaia.distributed.pools.output import OutputReader
 
 IMAGE_CACHE_BYTES = 256 * 2**20
-"""Size of the image cache of a language model's replica. Cached images need not be fetched again for the next turn."""
+"""Size in bytes of the image cache of a language model's replica. For the next turn of a conversation, cached images
+need not be fetched again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

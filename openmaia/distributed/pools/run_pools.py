@@ -82,7 +82,12 @@ class LoadingTimes:
         say(f"loading {', '.join(self._names)}: {estimate}")
 
     def loaded(self, number: int, seconds: float) -> None:
-        """Says that a pool is loaded, and stores the time."""
+        """Tells the user that a pool is loaded, and stores the time that it took.
+
+        Args:
+            number: The index of the pool in `pools`.
+            seconds: The time from the start of the pools until its first replica was ready.
+        """
         self._say(f"loaded {self._names[number]} in {seconds:.0f} s")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,12 @@ from openmaia.distributed.pools.statistics import Metrics, PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, PoolStatus, ReplicaLease
 
 SHORT_BATCH = 0.1
-"""If a batch takes less than this time in seconds, a second batch is sent ahead, so that the replica never waits."""
+"""If batches of a replica take less than this time in seconds, it gets a second batch before the first one is answered,
+so that it never waits."""
 
 FULL_BATCH = 1.0
-"""If a batch takes less than this time in seconds, a second batch is sent ahead if it has the largest size."""
+"""If batches of a replica take less than this time in seconds, it gets a second batch before the first one is answered,
+provided that the queue holds enough requests for a batch of the largest size."""
 
 PUBLISH_SECONDS = 1.0
 """Time in seconds between two publications of the statistics as Ray metrics."""
@@ -33,7 +35,7 @@ LEASE_DEADLINES = 2
 """A lease that nobody releases ends after this multiple of the deadline of a chat."""
 
 ENDED_CALLERS = 10_000
-"""Number of ended callers that are remembered, the latest ones."""
+"""The dispatcher remembers this number of callers that have ended, the latest ones, and refuses leases to them."""
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +116,10 @@ class PoolCore:
         self._dispatch_soon()
 
     def leave(self, caller: str) -> None:
-        """Removes the requests, leases and conversations of a caller that has ended or died, for good."""
+        """Removes the requests, leases and conversations of a caller that has ended or died.
+
+        The caller gets no more leases.
+        """
         self._ended[caller] = None
         for lease_id in [at for at, lease in self._leases.items() if lease.request.caller == caller]:
             self.release(lease_id, LeaseResult())

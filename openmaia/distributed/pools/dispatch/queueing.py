@@ -160,8 +160,8 @@ class FairQueue:
         Args:
             limit: Largest number of requests in the batch.
             accepts: Returns whether this replica may serve a request.
-            idle: Whether the replica is idle. A request that is retried alone is only given to an idle replica. Until
-                then, the replica gets no other requests.
+            idle: Whether the replica is idle. A request that is retried alone is only given to an idle replica. While
+                such a request waits, a busy replica gets no other requests.
 
         Returns:
             Requests for the same method, at most `limit`. Empty if the replica can serve none now.

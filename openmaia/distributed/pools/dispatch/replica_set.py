@@ -110,7 +110,7 @@ class ReplicaSet:
         self._staging = Staging()
         self._tasks: set[asyncio.Task[None]] = set()
         self.broken = ""
-        """The reason why no replica of the pool can be loaded; empty if the pool is not broken."""
+        """The error message if no replica of the pool can be loaded; empty otherwise."""
         self.deaths = 0
         self._notes: deque[str] = deque(maxlen=MAX_NOTES)
 
@@ -150,7 +150,8 @@ class ReplicaSet:
             kill: Whether to kill the process, for example because it hangs.
 
         Returns:
-            Whether the replica was in that life and is dead now. False if its death was handled before.
+            Whether the replica was marked as dead by this call. False if its death was handled before, or if the
+            replica was removed from the set.
         """
         if handle.life != life or handle.index not in self._handles:
             return False
@@ -233,7 +234,7 @@ class ReplicaSet:
 
         Args:
             handle: The replica.
-            error: The reason.
+            error: Says why the replica could not be loaded.
         """
         if handle.draining or self._handles.get(handle.index) is not handle:
             return  # the replica was ended while it was loading
