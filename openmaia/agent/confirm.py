@@ -21,7 +21,7 @@ from openmaia.runs.evidence import Confirmation, ConfirmationSample
 from openmaia.runs.records import Turn
 
 MAX_DROPPED = 8
-"""Largest number of rejected hypotheses that may be used as near misses; the latest come first."""
+"""Largest number of hypotheses rejected by the agent that may be used as near misses. The latest come first."""
 
 
 def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
@@ -43,7 +43,7 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
         turns: All turns. Hypotheses that they list and the answer rejects may be used as near misses.
 
     Returns:
-        A sample for each image; none if no near misses were found.
+        The result, with one sample for each image. It has no samples if no near misses were found.
 
     Raises:
         ServiceError: A service failed.
@@ -111,9 +111,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _requests(pairs: Sequence[Contrast], run_seed: int) -> list[Generation]:
-    """Returns the requests for both images of each pair. They share a seed, so that layout and background agree.
+    """Returns the requests for the two images of each pair, which share a seed so that layout and background agree.
 
-    They show images of the test split, which the agent has not seen.
+    A generator that composes images from parts of the dataset takes them from the test split, which the agent has not
+    seen.
     """
     occurrences: Counter[str] = Counter()
     requests: list[Generation] = []

@@ -21,7 +21,8 @@ class InvestigationOptions:
     """The name of the backbone in the record."""
     run_seed: int
     soft_turns: int
-    """Number of turns after which the agent is asked for its answer. From then on, an answer needs less evidence."""
+    """Number of turns after which the agent is asked for its answer. From then on, an answer needs less evidence (see
+    `StoppingRule`)."""
     turns: int
     """Largest number of turns."""
     minutes: float
@@ -44,11 +45,13 @@ class InvestigationOptions:
     evidence: Mapping[str, int | None]
     """Values that replace fields of the task's stopping rule, by field name. None keeps the value of the task."""
     sees_images: bool = True
-    """Whether the backbone can process images. Otherwise the viewer's descriptions replace them."""
+    """Whether the backbone can process images. If not, it gets descriptions in words, which another model (the viewer)
+    writes."""
     generator_note: str = ""
     """A note about the generator for the prompt; may be empty."""
     preprocessing: str = ""
-    """What is done to an image before the network receives it, for the record, see `TargetInfo.preprocessing`."""
+    """What is done to an image before the network receives it, in words (see `TargetInfo.preprocessing`). It is stored
+    in the record."""
     without: tuple[str, ...] = ()
     """Names of tools that are withheld from the agent."""
     contrasts: Contrasts | None = None

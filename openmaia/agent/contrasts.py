@@ -41,12 +41,12 @@ class Contrasts(Protocol):
     """
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
-        """Returns at most `n` contrasts, one for each label in rotation.
+        """Returns at most `n` contrasts, for the labels in turn: one for each, then a second one for each, and so on.
 
         Args:
             labels: The labels. Near misses should show none of them.
             dropped: Hypotheses that the agent considered and rejected, the latest first. They may serve as near misses.
-            n: The number of contrasts; it must be at least the number of labels.
+            n: The number of contrasts that are wanted; at least the number of labels.
         """
         ...
 

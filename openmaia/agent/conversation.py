@@ -1,4 +1,4 @@
-"""Writes the messages of an investigation to the agent."""
+"""Writes the messages that the agent receives in an investigation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,11 +22,11 @@ class Conversation:
 
         Args:
             context: The inputs of the investigation.
-            turns: The completed turns. The owner appends to them.
-            stopping: Decides about these turns.
+            turns: The completed turns. The caller appends each new turn to this list.
+            stopping: Applies the stopping rule and the limits to these turns.
 
         Raises:
-            UsageError: If the task asks about a class and the unit is none.
+            UsageError: If the task asks about a class, and the unit does not represent one.
         """
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
@@ -40,8 +40,8 @@ class Conversation:
     def messages(self) -> list[Message]:
         """Returns all messages for the next call of the backbone.
 
-        Turns that bring nothing new are left out: the more often a small model sees a message of its own, the more
-        surely it writes it again. The last message says so if the last turn is left out.
+        Turns that bring nothing new (see `Stopping.left_out`) are left out: the more often a small model sees one of
+        its own messages, the more surely it writes it again. If the last turn is left out, the last message says so.
         """
         stopping, left_out = self._stopping, self._stopping.left_out
         shown = [turn for turn, is_left_out in zip(self._turns, left_out, strict=True) if not is_left_out]

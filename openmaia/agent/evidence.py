@@ -1,7 +1,7 @@
-"""Checks whether the recorded calls of an investigation provide the evidence that its stopping rule demands.
+"""Checks whether the recorded tool calls of an investigation provide the evidence that its stopping rule demands.
 
-A call may name the hypothesis that it tests in three ways: by an id at the start of an entry of the hypothesis list
-("H1: dogs"), by the number of the entry in the most recent list, or by the text of the entry.
+A tool call may name the hypothesis that its images test in three ways: by an id at the start of an entry of the
+hypothesis list ("H1: dogs"), by the number of the entry in the most recent list, or by the text of the entry.
 """
 
 import json
@@ -20,16 +20,17 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn
 MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
 COMPLETED = ("ok", "lost")
-"""How experiments end without an exception, see `Turn.status`. Of a lost one it is not known."""
+"""The values of `Turn.status` that count as an end without an exception. Of a "lost" experiment, whose process had to
+be replaced, it is not known whether it raised one."""
 NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
 """Matches the numbers of images and experiments in an output, which differ when an experiment is repeated."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
-"""Matches the start of a hypothesis name that marks images as negative controls ("not H1")."""
+"""Matches the "not" at the start of a name such as "not H1", which marks images as negative controls of H1."""
 
 WRITTEN = {"text2image": 0, "edit_images": 1}
-"""The tools that make images, each with the index of the argument that holds the prompts or instructions."""
+"""The tools that generate or edit images, each with the index of the argument with the prompts or instructions."""
 
 MEASURED = "different experiments that measured images and ended without an exception"
 UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
@@ -43,7 +44,7 @@ def assess(rule: StoppingRule, turns: Sequence[Turn], answer: AnswerFormat, sent
         rule: The stopping rule.
         turns: The completed turns. If the last reply is an answer, its labels and hypotheses are checked.
         answer: The format of answers.
-        sent_back: The number of answers that were sent back, which is only copied to the result.
+        sent_back: The number of answers that were sent back for lack of evidence. It is only copied to the result.
     """
     last = parse(turns[-1].reply, answer) if turns else None
     measured = list(_measured_images(turns))
@@ -83,7 +84,10 @@ def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
 
 
 def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
-    """Counts the answers that were sent back, which are those before the last turn."""
+    """Counts the answers that were sent back for lack of evidence.
+
+    These are all answers before the last turn, because an accepted answer ends the investigation.
+    """
     return sum(answer_in(turn, answer) is not None for turn in turns[:-1])
 
 
@@ -100,13 +104,13 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 
 
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
-    """Returns for each turn whether its experiment brings nothing new to the agent.
+    """Returns for each turn whether its experiment repeats an earlier one, or copies the example in the instructions.
 
-    It has the code and the output of an earlier one, or copies the example in the instructions.
-
-    Numbers of images and experiments in the output do not count. An experiment that generated or edited images measures
-    new ones when it runs again. The second one is therefore no repetition, further ones are. Experiments that ran out
-    of time or memory are none, because another try may succeed.
+    Two experiments are the same if their code is the same, and their output apart from the numbers of images and
+    experiments in it. If they generated or edited images, their prompts and the edited images are compared instead of
+    the output. Such an experiment may run twice, because it makes new images each time; from the third run on, it is
+    a repetition. An experiment that neither completed nor raised an exception (a timeout, for example) is no
+    repetition, because another try may succeed.
     """
     return [
         _is_copy(turn) or _is_repeated(turn, count) for turn, count in zip(turns, _times_before(turns), strict=True)
@@ -120,7 +124,10 @@ def _is_repeated(turn: Turn, times_before: int) -> bool:
 
 
 def _is_copy(turn: Turn) -> bool:
-    """Returns whether all images of an experiment have prompts of the example in the instructions, and it did no more."""
+    """Returns whether an experiment made images, all with prompts copied from the example in the instructions.
+
+    False if it also read exemplars, or measured other images.
+    """
     made = [words for _, words in _made_images([turn])]
     copied = _copied_images([turn])
     is_more = any(call.name == "dataset_exemplars" or _measured_own_image(call, copied) for call in turn.calls)
@@ -128,7 +135,7 @@ def _is_copy(turn: Turn) -> bool:
 
 
 def _times_before(turns: Sequence[Turn]) -> list[int]:
-    """Returns for each turn how often its experiment was run before."""
+    """Returns for each turn how often the same experiment (see `_experiment`) was run in earlier turns."""
     seen = Counter[tuple[str, ...]]()
     counts: list[int] = []
     for turn in turns:
@@ -140,8 +147,11 @@ def _times_before(turns: Sequence[Turn]) -> list[int]:
 
 
 def _experiment(turn: Turn) -> tuple[str, ...]:
-    """Returns what identifies the experiment of a turn: its code, with the prompts of the images that it made, and the
-    images that it edited, or else with its output."""
+    """Returns a key that is equal for turns with the same experiment.
+
+    It consists of the code and, if the experiment completed and generated or edited images, of the prompts or
+    instructions and the digests of the edited images. Otherwise it consists of the code and the output.
+    """
     made = _made(turn)
     if turn.status == "ok" and made:
         prompts = (str(json.loads(call.arguments)[WRITTEN[call.name]]) for call in made)
@@ -183,7 +193,7 @@ def _check(
         turns: The completed turns.
         last: The parsed reply of the last turn; None if there are no turns.
         tested: The hypotheses that the answer keeps, with their measurements.
-        any_measured: Whether any measured image tests a hypothesis that a call named.
+        any_measured: Whether any tool call named the hypothesis that its measured images test.
     """
     if what == "experiments":
         return _counted(what, wanted, experiments_that_measured(turns), MEASURED)
@@ -294,8 +304,8 @@ def _tested(hypothesis: str, measured: Sequence[_MeasuredImage]) -> HypothesisEv
 def _surviving(measured: Sequence[_MeasuredImage], last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
     """Returns the hypotheses that the answer keeps.
 
-    These are the entries of its hypothesis list. Without a list, they are the labels if images were measured for one of
-    them.
+    These are the entries of the hypothesis list in the reply. If it has no list, they are the labels, provided that
+    these are free text and a call named one of them as the hypothesis of measured images.
     """
     if last is None or not last.description:
         return []
@@ -306,7 +316,12 @@ def _surviving(measured: Sequence[_MeasuredImage], last: ParsedReply | None, ans
 
 
 def _key_of(name: str, listed: Sequence[str]) -> str:
-    """Returns the key of the hypothesis that a call names. `listed` is the most recent hypothesis list."""
+    """Returns the key (see `_key`) of the hypothesis that a call names.
+
+    Args:
+        name: The name in the call: an id, the text of a hypothesis, or its number in `listed`.
+        listed: The most recent hypothesis list of the agent at the time of the call.
+    """
     number = int(name) if re.fullmatch(r"\d{1,3}", name.strip()) else 0
     return _key(listed[number - 1]) if 1 <= number <= len(listed) else _key(name)
 

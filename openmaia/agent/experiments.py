@@ -22,8 +22,8 @@ UNRECORDED = ("pixels",)
 """Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
 
 REPLAYED = ("ok", "error")
-"""Statuses of experiments whose variables are kept. A "lost" experiment also ended, but its process had to be replaced,
-because threads were still running."""
+"""Statuses of experiments that a replay repeats, because their variables were kept. A "lost" experiment also ended by
+itself, but its process had to be replaced, because threads or processes of it were still running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,10 @@ class ExperimentResult:
 
 
 class ExperimentRunner:
-    """Runs the experiments of an investigation. If the process is lost, replays completed experiments in a new one."""
+    """Runs the experiments of an investigation in a sandbox.
+
+    If the process of the sandbox is lost, the completed experiments are replayed in a new one.
+    """
 
     def __init__(self, sandbox: Sandbox, toolbox: Toolbox):
         self.sandbox, self.toolbox = sandbox, toolbox
@@ -184,7 +187,10 @@ class ToolSession(_Session):
         return result
 
     def _bounded(self, part: Part) -> Part:
-        """Cuts a displayed text where the experiment has displayed as much text as it may print, and notes the first cut."""
+        """Cuts a displayed text so that the experiment displays at most `output_bytes` bytes of text in total.
+
+        The first text that is cut gets a note about this. Images are returned unchanged.
+        """
         if not isinstance(part, str):
             return part
         data = part.encode(errors="replace")

@@ -24,7 +24,7 @@ EMPTY = "Your last message arrived empty, as one does that is too long. Write a 
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
 PRINTED = re.compile(r"<image image-\d+>")
-"""How a printed image looks."""
+"""Matches what `print` shows of an image object of the tools."""
 DISPLAY = "call tools.display(activation, image) for each of them to see what they show"
 
 HINTS = (
@@ -54,21 +54,23 @@ HINTS = (
         "files cannot be used; images come from tools.text2image and exemplars",
     ),
 )
-"""Rows of (pattern of the error message, pattern of the code, hint). The first row of which both match is used."""
+"""Rows of (pattern of the error message, pattern of the code, hint). The first row whose two patterns match is used."""
 
 
 def nothing_new(turn: Turn, *, can_generate: bool) -> str:
-    """Returns what the agent is told about a turn that is empty or repeats an earlier one.
+    """Returns the hint to an agent whose turn is empty or repeats an earlier one.
 
-    It is also told what it can do if it can generate images.
+    The hint mentions no object, because a small model would make it the subject of its next experiment.
 
-    It names nothing that a small model would take for the subject of its next experiment.
+    Args:
+        turn: The turn.
+        can_generate: Whether the agent can generate images. If so, the hint advises it to measure generated images.
     """
     return f"\nHint: {REPEATED if turn.reply.strip() else EMPTY}{OTHERWISE if can_generate else ''}\n"
 
 
 def hint(turn: Turn) -> str:
-    """Returns a hint about the experiment of a turn; empty if no hint applies."""
+    """Returns a hint about a mistake in the experiment of a turn; empty if no hint applies."""
     if turn.status != "error":
         printed = any(isinstance(part, str) and PRINTED.search(part) for part in turn.observation)
         is_shown = any(call.name == "display" for call in turn.calls)

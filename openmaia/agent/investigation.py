@@ -37,12 +37,12 @@ class Investigation:
 
         Args:
             context: The inputs of the investigation.
-            replicate: The number of the investigation among those of the same unit.
+            replicate: The index of this investigation among those of the same unit, from 0.
             journal: Stores the completed turns.
             notes: Remarks for the record, for example that the investigation was restarted.
 
         Raises:
-            UsageError: If the task asks about a class and the unit is none.
+            UsageError: If the task asks about a class, and the unit does not represent one.
         """
         self.context, self.replicate, self.journal, self.notes = context, replicate, journal, notes
         self.unit, self.task, self.options = context.unit, context.task, context.options
@@ -69,7 +69,7 @@ class Investigation:
         self.sandbox.close()
 
     def resume(self) -> None:
-        """Restores the state after the completed turns of the journal.
+        """Loads the completed turns from the journal, and restores the variables of their experiments.
 
         Raises:
             ReplayDiverged: If a replayed experiment behaved differently.
@@ -118,7 +118,7 @@ class Investigation:
         return turn
 
     def _reply(self) -> Reply:
-        """Returns the next reply of the backbone. Raises ServiceError if its latest replies are all empty."""
+        """Returns the next reply of the backbone. Raises ServiceError if its last EMPTY_REPLIES replies are empty."""
         name, tokens = f"{self.unit}/{self.replicate}", self.options.reply_tokens
         chat = Chat(
             conversation=name,
@@ -154,7 +154,9 @@ class Investigation:
         return parsed.code, (SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Tests the labels of the answer with pairs of images, if there is an answer and the task demands the test.
+        """Tests the labels of the answer on new images, if there is an answer and the task demands the test.
+
+        Each pair of images shows a label, and the same scene with one thing changed so that the label no longer holds.
 
         Raises:
             ServiceError: If a service failed. The answer remains in the journal.

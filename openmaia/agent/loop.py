@@ -42,7 +42,7 @@ def investigate(
         task: The question, the prompts and the stopping rule.
         services: The target, the exemplars and the models.
         options: The settings.
-        replicate: The number of the investigation among those of the same unit.
+        replicate: The index of this investigation among those of the same unit, from 0. Each has a seed of its own.
         journal: Stores the completed turns. If it holds turns already, the investigation continues after them.
         observer: Called with each new completed turn.
 

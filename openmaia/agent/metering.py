@@ -1,4 +1,7 @@
-"""Records the cost of services that run in this process. Pools do the same for services that run on replicas."""
+"""Records the cost of services that run in this process.
+
+For services that run on Ray, the handles to the pools of replicas record it.
+"""
 
 import time
 from collections.abc import Callable, Sequence

@@ -13,12 +13,13 @@ from openmaia.core.services import Backbone
 class PatientBackbone:
     """Wraps a backbone and repeats a call while the backbone is unavailable.
 
-    The waiting time counts towards `limits.wall_minutes`, but not towards `limits.minutes`, which limits service time.
+    The waiting time counts towards `limits.wall_minutes`, but not towards `limits.minutes`, which limits the time that
+    services and experiments take.
     """
 
     backbone: Backbone
     minutes: float
-    """Longest time for which a call is repeated."""
+    """Longest time in minutes for which a call is repeated."""
     pause: float = 5.0
     """Time in seconds between two attempts."""
 

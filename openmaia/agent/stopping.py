@@ -19,23 +19,23 @@ from openmaia.core.units import Scope
 from openmaia.runs.records import SET_ASIDE, Turn
 
 STUCK = 2
-"""Number of turns in a row that bring nothing new, after which the agent is asked for its answer."""
+"""Number of consecutive turns without anything new (see `Stopping.left_out`) after which the answer is asked for."""
 
 
 class Stopping:
     """Applies the task's stopping rule and the limits of the config to the turns of an investigation.
 
-    Arguments named `count` stand for the situation after that number of turns.
+    Methods with an argument `count` describe the investigation as it was after its first `count` turns.
     """
 
     def __init__(self, scope: Scope, task: Task, options: InvestigationOptions, turns: Sequence[Turn]):
-        """Keeps a reference to the turns.
+        """Keeps a reference to the list of turns, so that it sees later turns too.
 
         Args:
             scope: What the investigation is about.
             task: The task with its stopping rule.
-            options: The limits.
-            turns: The completed turns. The owner appends to them.
+            options: The settings, which include the limits.
+            turns: The completed turns. The caller appends each new turn to this list.
         """
         self._task, self._options, self._turns = task, options, turns
         self._left_out: list[bool] = []
@@ -52,14 +52,14 @@ class Stopping:
 
     @property
     def sent_back(self) -> int:
-        """The number of answers that were sent back, including one in the last turn."""
+        """The number of answers that were sent back for lack of evidence, including one in the last turn."""
         grammar = self._task.answer
         is_last = bool(self._turns) and self.answer is None and answer_in(self._turns[-1], grammar) is not None
         return answers_sent_back(self._turns, grammar) + is_last
 
     @property
     def limit(self) -> str:
-        """The limits that the investigation has reached, by the names of their keys; empty if there are none."""
+        """The limits that the investigation has reached, as text such as "limits.turns=30"; empty if there are none."""
         options, turns = self._options, self._turns
         wall = options.wall_minutes or float("inf")
         reached = {
@@ -72,10 +72,11 @@ class Stopping:
 
     @property
     def left_out(self) -> list[bool]:
-        """For each turn whether the conversation leaves it out.
+        """For each turn whether the messages to the backbone omit it, because it brings nothing new.
 
-        This is so if it repeats an earlier experiment, is the same reply without experiment as the turn before, or is
-        empty. An answer beside a repeated experiment is not left out, because the agent is told about it.
+        A turn is omitted if its experiment repeats an earlier one (see `repetitions`), or if its reply has no
+        experiment and is empty or equal to the reply before. A repeated experiment is not omitted if its reply also
+        holds an answer: the agent has to see that this answer was set aside.
         """
         turns = self._turns
         if len(self._left_out) != len(turns):
@@ -87,12 +88,17 @@ class Stopping:
 
     @property
     def left_out_in_a_row(self) -> int:
-        """The number of latest turns in a row that are left out."""
+        """The number of turns at the end, without a gap, that are left out (see `left_out`)."""
         return sum(1 for _ in takewhile(bool, reversed(self.left_out)))
 
     @property
     def expected(self) -> TurnKind:
-        """What the next turn may be, as far as an answer would not be accepted yet, or has to come now."""
+        """What the next turn may be.
+
+        As long as the agent has not run the demanded experiments: an experiment, or a measurement if the last turn is
+        left out and the agent can generate images. After that: the answer if the agent has used up its turns, repeats
+        itself or has reached a limit, otherwise any turn.
+        """
         count = len(self._turns)
         if not self._has_experiments(count):
             return TurnKind.MEASUREMENT if self.can_generate and self.left_out_in_a_row else TurnKind.EXPERIMENT
@@ -102,7 +108,7 @@ class Stopping:
     def wants_answer(self, count: int) -> bool:
         """Returns whether the agent is asked for its answer.
 
-        Without the demanded experiments, the answer would be sent back.
+        It is not asked before it has run the demanded experiments, because the answer would be sent back.
         """
         return self._is_over(count) and self._has_experiments(count)
 
@@ -125,16 +131,16 @@ class Stopping:
         return self._task.missing.replace("{missing}", "\n".join(lacks))
 
     def _is_over(self, count: int) -> bool:
-        """Returns whether the agent has had its turns, or repeats itself although it has measured enough.
+        """Returns whether the agent has had `soft_turns` turns, or repeats itself after the demanded experiments.
 
-        A task that demands no experiments does not say what is enough.
+        If the task demands no experiments, repetition does not matter: the task does not say how many are enough.
         """
         is_repeating = self.left_out[:count][-STUCK:] == [True] * STUCK
         is_stuck = is_repeating and self._task.rule.experiments > 0 and self._has_experiments(count)
         return count >= self._options.soft_turns or is_stuck
 
     def _has_experiments(self, count: int) -> bool:
-        """Returns whether the turns have as many experiments as the stopping rule demands."""
+        """Returns whether the first `count` turns have as many experiments as the stopping rule demands."""
         if count not in self._measured:
             self._measured[count] = experiments_that_measured(self._turns[:count])
         return self._measured[count] >= self._task.rule.experiments

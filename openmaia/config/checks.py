@@ -41,7 +41,7 @@ _CHOICES = {
     "evaluate.judge": ("auto", "eyes", "detector", "none"),
     "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
 }
-"""The values of keys that have a fixed set of them."""
+"""The allowed values of each config key that has a fixed set of them."""
 _PICTURES = {
     "folder": "name the folder of the images",
     "dataset": "give a dataset on the hub, or imagefolder with pictures.data=FOLDER",
@@ -57,10 +57,10 @@ _MAY_BE_ZERO = frozenset(
 """Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""
 
 _CREDENTIALS = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*@", re.IGNORECASE)
-"""The start of an address with a user or a password."""
+"""Matches the start of a URL that contains a user name or a password."""
 
 _SECRET = re.compile(r"hf_token|api_?key|password|secret", re.IGNORECASE)
-"""Names of engine arguments whose values are secret."""
+"""Matches names of engine arguments whose values are secret."""
 
 _AT_MOST_ONE = ("exemplars.quantile", "bias.rate", "target.crop")
 
@@ -233,7 +233,7 @@ def _check_images(config: Config) -> None:
 
 
 def _check_eyes(config: Config) -> None:
-    """Checks that experimenter, judge and viewer do not see with the network under study."""
+    """Checks that scripted agent, judge and viewer do not see images through the network under study."""
     used: dict[str, str] = {}
     if config.backbone.kind == "scripted" or config.evaluate.judge == "eyes":
         used["backbone.eyes"] = config.backbone.eyes
@@ -273,7 +273,7 @@ def _model(backbone: BackboneConfig) -> str:
     """Returns a name that is equal for two backbones with the same model.
 
     For a language model it is the model's name in lower case, without its folder or hub owner, because one model may be
-    served in several ways.
+    served from several places. For other kinds it is made of the kind and the record file.
     """
     name = backbone.model if backbone.kind in SERVED else f"{backbone.kind} {backbone.record}"
     return name.rstrip("/").rsplit("/", 1)[-1].casefold()

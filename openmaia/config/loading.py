@@ -38,19 +38,19 @@ FREE = (
     "target.directions",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )
-"""Mappings whose keys are chosen by the user."""
+"""Config keys whose value is a mapping with keys that the user chooses."""
 
 
 def load(sources: Sequence[str], listing: str = "") -> Config:
-    """Merges config files and overrides.
+    """Merges config files and overrides into one complete config.
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
-        listing: The source whose list of sweeps is ignored.
+        listing: The one of the sources whose key `sweeps` is ignored. Empty if no source has this key.
 
     Raises:
-        UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type or is
-            out of range, a required value is missing, or keys contradict each other.
+        UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type
+            or is out of range, a required value is missing, or keys contradict each other.
     """
     merged = copy.deepcopy(_schema())
     for source in sources:
@@ -67,7 +67,7 @@ def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()
 
     Args:
         values: The content of its config.yaml.
-        source: The name of the run in messages.
+        source: The name of the run in error messages.
         overlays: YAML files and `key=value` overrides that change it. Later ones win.
 
     Raises:
@@ -85,9 +85,9 @@ def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()
 def load_sweeps(sources: Sequence[str]) -> list[Config]:
     """Returns the configs of a command: one, or one for each sweep if a source lists several.
 
-    A source that is a file with the key `sweeps` lists config files, relative to its folder. For each of them a config
-    is merged from the sources before that file, the listed config file, the other keys of that file, and the sources
-    after it.
+    A YAML file with the key `sweeps` lists config files, with paths relative to its own folder. Each listed file gives
+    one config. It is merged, in this order, from the sources before the listing file, the listed file, the other keys
+    of the listing file, and the sources after the listing file.
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
@@ -111,7 +111,10 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
 
 
 def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Returns the sources of each config of a command, and the source that lists the sweeps, "" if there is none.
+    """Returns the sources from which each config of a command is merged.
+
+    Returns:
+        (sources, listing) for each config. The listing is the source with the key `sweeps`; "" if no source has it.
 
     Raises:
         UsageError: Two sources list sweeps.
@@ -126,7 +129,11 @@ def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
 
 
 def _listed(source: str) -> list[str]:
-    """Returns the paths of the config files that a source lists under the key `sweeps`; empty if it has no such key."""
+    """Returns the paths of the config files that a source lists under the key `sweeps`; empty if it has no such key.
+
+    Raises:
+        UsageError: The value of the key is not a list of texts, or is empty.
+    """
     path = Path(source)
     if not path.is_file():
         return []
@@ -156,7 +163,7 @@ def _overlay(source: str) -> DictConfig:
 
 
 def is_file(path: Path) -> bool:
-    """Returns whether the path is a file, and False if it cannot be the name of one."""
+    """Returns whether the path is an existing file. Returns False if the system does not accept it as a file name."""
     try:
         return path.is_file()
     except OSError:  # a long list of units, for example, is too long for the name of a file
@@ -184,7 +191,7 @@ def _errors_of(source: str) -> Generator[None]:
 
 
 def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
-    """Merges an overlay into a config in place. A copy of the whole config takes 20 ms, for each override."""
+    """Merges an overlay into a config in place, because copying the whole config for each override takes 20 ms."""
     _refuse_unknown(overlay, source)
     config.merge_with(overlay)
 
@@ -203,7 +210,7 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
 
 @cache
 def _schema() -> DictConfig:
-    """Returns the default config with its types. Making it takes five times as long as copying it."""
+    """Returns the default config with its types. It is cached: building it takes five times as long as copying it."""
     return OmegaConf.structured(Config)
 
 
@@ -213,7 +220,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
-    """Returns the values of all leaves by dotted key, without resolving missing ones."""
+    """Returns the values of all leaves by dotted key. The value of a required key that is missing is None."""
     return {key: OmegaConf.select(config, key) for key in keys(config)}
 
 
@@ -240,7 +247,7 @@ def _complete(merged: DictConfig) -> Config:
 
 
 def _message(error: OmegaConfBaseException) -> str:
-    """Returns the first line of an error with its key, which OmegaConf puts on a line of its own."""
+    """Returns a message of one line: the config key that an error of OmegaConf is about, and what is wrong."""
     key, message = error.full_key or "", str(error).splitlines()[0]
     if "Incompatible value 'None'" in message:
         message = "a value is missing"
@@ -265,7 +272,7 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequenc
     Args:
         one: A config as nested dicts.
         other: Another one.
-        sections: Sections to compare. None: all but those of the machine and MACHINE_KEYS.
+        sections: Top-level sections to compare. None: everything except MACHINE_SECTIONS and MACHINE_KEYS.
     """
 
     def flat(values: dict[str, Any]) -> dict[str, Any]:

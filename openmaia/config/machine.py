@@ -23,7 +23,7 @@ MACHINE_KEYS = (
 POOLS = ("target", "generator", "editor", "backbone")
 """The pools of the services that investigations call."""
 TEST_GENERATOR = "test_generator"
-"""The pool of the generator that draws test images only, if there is one."""
+"""The pool of the generator that makes test images only, if the config has such a generator."""
 
 
 @dataclass
@@ -45,10 +45,10 @@ class PoolConfig:
     num_cpus: float = 0.0
     """Number of CPUs per replica."""
     num_gpus: float = 0.0
-    """Number of GPUs per replica. A fraction lets replicas share a GPU; they load one after the other then."""
+    """Number of GPUs per replica. With a fraction, replicas share a GPU, and load their weights one after the other."""
     node_labels: dict[str, str] = field(default_factory=dict[str, str])
-    """Labels of the Ray nodes that may hold replicas (`ray start --labels`, or `labels` of a KubeRay worker group), as Ray's
-    label selectors: `h100`, `!l4`, `in(a100,h100)` for several kinds of cards, or `!in(l4,t4)`."""
+    """Labels that a Ray node must have to hold replicas (`ray start --labels`, or `labels` of a KubeRay worker group).
+    The values are Ray's label selectors: `h100`, `!l4`, `in(a100,h100)` for several kinds of cards, or `!in(l4,t4)`."""
 
 
 @dataclass
@@ -58,7 +58,8 @@ class DrawingPoolConfig(PoolConfig):
     cache_mb: int = 256
     """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew."""
     spill_mb: int = 1024
-    """Disk space below `paths.cache` for cached images, which all runs of this machine share, in MiB. 0: memory only."""
+    """Disk space below `paths.cache` for cached images, in MiB. All runs on this machine share it. 0: images are cached
+    in memory only."""
 
 
 @dataclass
@@ -66,9 +67,9 @@ class BackbonePoolConfig(PoolConfig):
     """`pools.backbone`: the replicas of the model that plays the agent."""
 
     kv_cache_gb: float = 0.0
-    """vllm only: memory of the KV cache on each GPU of a replica, in GiB. 0: what `backbone.vllm.memory_fraction`
-    leaves. A replica that shares its GPU needs a number above 0: while vLLM loads, it would count the memory that other
-    processes allocate as its own."""
+    """vllm only: memory of the KV cache on each GPU of a replica, in GiB. 0: what the weights leave of
+    `backbone.vllm.memory_fraction`. A replica that shares its GPU needs a number above 0. Otherwise vLLM measures the
+    memory of the GPU while it loads, and counts what other processes allocate as its own."""
 
 
 @dataclass
@@ -121,12 +122,12 @@ class RuntimeEnvConfig:
     uv: list[str] = field(default_factory=list[str])
     """Like `pip`, but installed with uv."""
     image_uri: str = ""
-    """A container image in which the job's processes run, such as `registry.example.org/openmaia:0.1.0-gpu`. Needs Podman on
-    the nodes."""
+    """A container image in which the job's processes run, such as `registry.example.org/openmaia:0.1.0-gpu`. Needs
+    Podman on the nodes."""
     py_executable: str = ""
     """A Python that every node sees and that has OpenMAIA, such as `/shared/openmaia/.venv/bin/python`."""
     env_vars: list[str] = field(default_factory=list[str])
-    """Names of environment variables that the job gets with the values that they have where it is submitted."""
+    """Names of environment variables that are passed to the job, with their values on the machine that submits it."""
 
 
 @dataclass
@@ -169,7 +170,7 @@ class TrackingConfig:
     every: float = 5.0
     """Seconds between two points of the time series that are logged while the run is executed."""
     start_seconds: float = 60.0
-    """Seconds within which the tracker has to start."""
+    """Seconds within which the W&B client has to start."""
     finish_seconds: float = 60.0
     """Largest number of seconds to wait at the end of a run for data that are still being sent."""
 

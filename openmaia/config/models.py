@@ -14,12 +14,12 @@ class SyntheticConfig:
     """`target.synthetic`: synthetic units that the user defines, instead of those of `target.units`."""
 
     mode: str = ""
-    """What the units respond to. `mono`: one concept; `or`: one of two concepts; `and`, `andnot`: the first concept in the
-    presence or absence of the second."""
+    """What the units respond to. `mono`: one concept; `or`: one of two concepts; `and`, `andnot`: the first concept if
+    the second one is present (`and`) or absent (`andnot`)."""
     labels: list[str] = field(default_factory=list[str])
     """The concepts of one unit, such as `[cheese, lemon]`."""
     folder: str = ""
-    """A folder of images per unit, named `LABEL` or `LABEL1_LABEL2`, instead of `labels`."""
+    """Instead of `labels`: a folder with one subfolder of images per unit, named `LABEL` or `LABEL1_LABEL2`."""
 
 
 @dataclass
@@ -33,41 +33,46 @@ class TargetConfig:
     name: str = MISSING
     """Name of the target in units, records and folders."""
     network: str = ""
-    """A network of this package (`resnet152`, `dino_vits8`, `clip_rn50`, `efficientnet_lite0`, ...), `torchvision:NAME`,
-    `timm:NAME`, `hf:ID`, or a function of yours that returns one, `package.module:function`, installed or in the current
-    folder. `python:CLASS`: a module that was passed in Python, in the config of such an investigation."""
+    """A network of this package (`resnet152`, `dino_vits8`, `clip_rn50`, `efficientnet_lite0`, ...),
+    `torchvision:NAME`, `timm:NAME`, `hf:ID`, or a function of yours that returns one, `package.module:function`,
+    installed or in the current folder. `python:CLASS`: set by OpenMAIA if a module was passed to its Python functions
+    (`openmaia.investigate`)."""
     weights: str = ""
     """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only."""
     layers: list[str] = field(default_factory=list[str])
     """Names of modules of the network. `output` is its final output, read as class probabilities."""
     preprocess: str = "weights"
     """`weights`: the network's own preprocessing; `published`: that of the published MAIA code, which does not crop. A
-    module of yours that declares none needs `size`, `mean` and `std`, because another preprocessing gives other units.
-    `python`: a function that was passed in Python, in the config of such an investigation."""
+    module of yours that declares none needs `size`, `mean` and `std`, because activations depend on the preprocessing.
+    `python`: set by OpenMAIA if a function was passed to its Python functions (`openmaia.investigate`)."""
     size: int = 0
-    """Side of the network's input in pixels. 0: as its preprocessing says."""
+    """Side of the network's input in pixels. 0: as the network's preprocessing says."""
     crop: float = 0.0
-    """Fraction of an image's shorter side that the central crop keeps. 0: as its preprocessing says; 1 if it says nothing."""
+    """Fraction of an image's shorter side that the central crop keeps. 0: as the network's preprocessing says; 1 if it
+    says nothing."""
     mean: list[float] = field(default_factory=list[float])
-    """Mean of each channel, subtracted from values of 0 to 1: three values for red, green and blue, one for a network of
-    grey images. Empty: as its preprocessing says."""
+    """Mean of each channel, which is subtracted from pixel values between 0 and 1: three values for red, green and
+    blue, or one for a network of grey images. Empty: as the network's preprocessing says."""
     std: list[float] = field(default_factory=list[float])
-    """Standard deviation of each channel, by which values are divided then. As many values as `mean`."""
+    """Standard deviation of each channel, by which pixel values are divided after the mean is subtracted. As many
+    values as `mean`."""
     directions: dict[str, str] = field(default_factory=dict[str, str])
-    """Safetensors files by layer, with `weight` of shape (units, channels) and an optional `bias`. The layer
-    `LAYER/directions` then has a unit per row, such as a feature of a sparse autoencoder."""
+    """Safetensors files by layer name. Each holds a tensor `weight` of shape (units, channels) and optionally `bias`.
+    It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a feature of a sparse
+    autoencoder."""
     detector: str = "IDEA-Research/grounding-dino-tiny"
     """synthetic only: the Grounding DINO that finds concepts."""
     segmenter: str = "facebook/sam-vit-huge"
-    """synthetic only: the SAM that turns boxes into masks. Empty: boxes are masks."""
+    """synthetic only: the SAM that turns boxes into masks. Empty: the boxes themselves are the masks."""
     units: str = "repo"
     """synthetic only: the synthetic units of the published MAIA code (`repo`) or those of the MAIA paper (`paper`)."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     family: str = "small"
-    """closed_form only: `small`: twelve exact units; `held_out`, `development`: hundreds of graded, noisy units; `biased`: 96
-    classifiers, half of them with a planted bias."""
+    """closed_form only: `small`: 12 units without noise; `development`: 63 noisy units on which an agent may be tuned;
+    `held_out`: 198 others, only for measurements; `biased`: 96 classifiers, half of them with a planted bias."""
     shuffled: bool = False
-    """closed_form only: every image gets the activation of another image, as a control that cannot be explained."""
+    """closed_form only: every image gets the activation of another image. This is a control, as nothing explains such
+    units."""
 
 
 @dataclass
@@ -103,15 +108,15 @@ class ImagesApiConfig:
     base_url: str = ""
     """Address of the server. Empty: that of OpenAI."""
     size: str = "1024x1024"
-    """The size of the images that are requested, width and height in pixels: one of those that the model offers. Generated images are
-    then scaled to `generator.size`, edited ones to the size of the original."""
+    """The size of the images that are requested, width and height in pixels: one of those that the model offers.
+    Generated images are then scaled to `generator.size`, edited ones to the size of the original."""
     quality: str = ""
     """The quality that is requested, such as `low`. Empty: the server's default."""
     seed: bool = False
-    """Whether the server takes a seed. Without seeds an image that is requested again is another one: images are reproducible only
-    as long as they are in the cache (`pools.generator.spill_mb`), and reports say so."""
+    """Whether the server takes a seed. Without seeds, the same request gives another image each time. Images are then
+    reproducible only as long as they are in the cache (`pools.generator.spill_mb`), and reports say so."""
     concurrency: int = 4
-    """Requests at a time."""
+    """Largest number of concurrent requests to the server."""
     timeout: float = 180.0
     """Longest time for an image in seconds."""
     tries: int = 6
@@ -125,8 +130,8 @@ class GeneratorConfig:
     """`generator`: the text-to-image model."""
 
     kind: str = "collage"
-    """`collage`: composes images from cut-outs, shapes and patterns; `diffusers`: a diffusion model; `openai`: a server with
-    OpenAI's images API."""
+    """`collage`: composes images from cut-outs, shapes and patterns; `diffusers`: a diffusion model; `openai`: a server
+    with OpenAI's images API."""
     parts: str = "packages"
     """collage only: where its objects and textures come from. `packages`: the images that ship in Debian packages;
     `pictures`: the images of the section `pictures`, whose index has to name cut-outs."""
@@ -141,8 +146,8 @@ class EditorConfig:
     """`editor`: the instruction-based image editor."""
 
     kind: str = "collage"
-    """`collage`: edits images of the collage generator; `diffusers`: a diffusion model; `openai`: a server with OpenAI's
-    images API."""
+    """`collage`: edits images of the collage generator; `diffusers`: a diffusion model; `openai`: a server with
+    OpenAI's images API."""
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
     api: ImagesApiConfig = field(default_factory=ImagesApiConfig)
 
@@ -163,12 +168,12 @@ class VllmConfig:
     tokenizer_mode: str = "auto"
     """vLLM's tokenizer mode, such as `mistral`."""
     eager: bool = False
-    """Without CUDA graphs and compilation: starts faster, answers more slowly."""
+    """Runs vLLM without CUDA graphs and compilation: it starts faster and answers more slowly."""
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further arguments of vLLM's engine by name."""
     parameters: float = 0.0
-    """Parameters of the model in billions, as its makers state them. 0: unknown. Nothing is computed from it at run time; the
-    shipped machine files are checked against it."""
+    """Parameters of the model in billions, as its makers state them. 0: unknown. A run does not use the number: tests
+    use it to check that the shipped models fit the GPUs of the shipped files in `configs/machine`."""
 
 
 @dataclass
@@ -176,26 +181,27 @@ class BackboneConfig:
     """`backbone`: the model that plays the agent."""
 
     kind: str = "scripted"
-    """`scripted`: a deterministic experimenter without a language model; `replay`: the replies of an earlier record; `labels`:
-    the labels that another method gave to the units, which are then evaluated as those of an agent; `vllm`: a
-    model on the GPUs of this cluster; `openai`: a server with OpenAI's interface; `anthropic`: Anthropic's; `python`: an
-    object that was passed in Python, in the config of such an investigation."""
+    """`scripted`: a deterministic experimenter without a language model; `replay`: repeats the replies of an earlier
+    investigation; `labels`: answers with the labels that another method gave to the units, which are then evaluated
+    like those of an agent; `vllm`: a model on the GPUs of this cluster; `openai`: a server with OpenAI's interface;
+    `anthropic`: Anthropic's server; `python`: set by OpenMAIA if an object was passed to its Python functions
+    (`openmaia.investigate`)."""
     eyes: str = "efficientnet_lite2"
-    """scripted only: the classifier through which the experimenter sees. It must not be the target."""
+    """scripted only: the classifier through which the scripted agent sees images. It must not be the target."""
     record: str = ""
-    """replay: the record of an earlier investigation (.parquet), or a history.json of the published MAIA code, or a folder
-    with LAYER/UNIT/history.json, of which each unit repeats its own. labels: a table (.csv) with the columns layer, unit,
-    description and optionally method, or another one that `openmaia import-maia` reads; or the labels.jsonl that it
-    writes."""
+    """replay: the record of an earlier investigation (.parquet) or a history.json of the published MAIA code, which
+    every unit repeats; or a folder with a LAYER/UNIT/history.json for each unit. labels: a table (.csv) with the
+    columns layer, unit, description and optionally method; another table that `openmaia import-maia` reads; or the
+    labels.jsonl that this command writes."""
     model: str = ""
-    """vllm: a name on the Hugging Face hub or a folder. openai, anthropic: the name of the model on the server. labels: the
-    name of the method."""
+    """vllm: a name on the Hugging Face hub or a folder. openai, anthropic: the name of the model on the server. labels:
+    the name of the method that made the labels."""
     base_url: str = ""
     """openai, anthropic: address of the server. Empty: that of OpenAI or Anthropic. API keys are read from the
     variables OPENAI_API_KEY and ANTHROPIC_API_KEY."""
     temperature: float = 0.7
-    """Sampling temperature. It rises by 0.3 with each turn in a row that brings nothing new, to at most 1.5 with vllm and
-    with `protocol=grammar`, and to at most 1 otherwise."""
+    """Sampling temperature. It rises by 0.3 with each successive turn that brings nothing new, up to 1.5 with vllm and
+    with `protocol=grammar`, and up to 1 otherwise."""
     top_p: float = 0.95
     """Nucleus sampling: the probability mass that is sampled from."""
     context_tokens: int = 32768
@@ -203,7 +209,7 @@ class BackboneConfig:
     images_per_prompt: int = 64
     """Largest number of images in a conversation."""
     concurrency: int = 32
-    """Conversations at a time: per replica (vllm), or altogether (openai, anthropic)."""
+    """Number of conversations that are answered concurrently: per replica (vllm), or in total (openai, anthropic)."""
     timeout: float = 300.0
     """Longest silence of a server in seconds: before the first token of a reply, or between two."""
     sees: str = "images"

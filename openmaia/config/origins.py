@@ -35,7 +35,7 @@ def origins(sources: Sequence[str]) -> dict[str, str]:
 
 
 def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yields the dotted key of each leaf of a YAML document, and its line, from 1."""
+    """Yields the dotted key of each leaf of a YAML document, and its line number, counted from 1."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key_node, value in node.value:
@@ -52,7 +52,7 @@ def explained(config: Config, sources: Sequence[str], *, only_given: bool = Fals
     Args:
         config: The config.
         sources: The sources from which it was loaded.
-        only_given: Leaves out the defaults.
+        only_given: Whether to leave out the keys that no source sets.
     """
     yield from _section(to_dict(config), origins(sources), only_given, "")
 

@@ -1,7 +1,7 @@
 """The schema of every config file, as typed dataclasses. Defaults are defined only here.
 
-The sections of `config/machine.py` say where a run is executed and with how many workers and replicas. All other keys say
-what is measured; a run cannot be resumed if one of them has changed.
+The sections of `config/machine.py` say where a run is executed and with how many workers and replicas. All other keys
+say what is measured; a run cannot be resumed if one of them has changed.
 """
 
 from dataclasses import dataclass, field
@@ -26,8 +26,9 @@ class PicturesConfig:
     """`pictures`: the dataset of natural images."""
 
     kind: str = "packages"
-    """`packages`: photographs and cut-outs that ship in Debian and pip packages; `folder`: a folder tree of yours; `hf`: a
-    Hugging Face dataset; `python`: images that were passed in Python, in the config of such an investigation."""
+    """`packages`: photographs and cut-outs that ship in Debian and pip packages; `folder`: a folder tree of yours;
+    `hf`: a Hugging Face dataset; `python`: set by OpenMAIA if images were passed to its Python functions
+    (`openmaia.investigate`)."""
     folder: str = ""
     """folder only: the folder of the images."""
     dataset: str = ""
@@ -41,13 +42,13 @@ class PicturesConfig:
     revision: str = ""
     """hf only: a commit, tag or branch of the dataset on the hub. Empty: the newest commit."""
     split: str = ""
-    """hf only: the split of the dataset, such as `train`. Empty: the only one. It has nothing to do with the division into
-    images to explore and images to test."""
+    """hf only: the split of the dataset, such as `train`. Empty: the only one. OpenMAIA divides the images of this
+    split into its own two halves, one for investigations (explore split) and one for tests (test split)."""
     column: str = ""
     """hf only: the column that holds the images. Empty: the only one."""
     streaming: bool = False
-    """hf only: reads only the first 2 x `pictures.limit` rows, for a dataset that is too large to download. These rows are
-    kept in the cache of Hugging Face datasets."""
+    """hf only: reads only the first 2 x `pictures.limit` rows, for a dataset that is too large to download. These rows
+    are kept in the cache of Hugging Face datasets."""
     limit: int = 0
     """Largest number of images of the explore split that exemplars are computed from. 0: all of them."""
 
@@ -63,17 +64,18 @@ class ExemplarsConfig:
     k: int = 15
     """Number of top exemplars per unit."""
     quantile: float = 0.99
-    """Quantile of a unit's activations over all positions of all images that is its mask threshold."""
+    """The activation threshold of a unit's masks, as a quantile of its activations over all positions of all images."""
 
 
 @dataclass
 class EvidenceConfig:
-    """`task.evidence`: the evidence that an answer needs before it is accepted. null: as the task says; 0: none."""
+    """`task.evidence`: the evidence that an answer needs before it is accepted. For each key, null takes the value of
+    the task, and 0 demands nothing."""
 
     experiments: int | None = None
     """Number of different experiments that measured the unit on at least one image and ended without an exception."""
     labels: int | None = None
-    """1: an answer with a label of which no experiment measured an image is sent back, once."""
+    """1: an answer is sent back, once, if it has a label of which no experiment has measured an image."""
     controls: int | None = None
     """Number of different negative controls for each hypothesis that the answer keeps: images that should not excite
     the unit if the hypothesis is true."""
@@ -102,8 +104,8 @@ class LimitsConfig:
     turns: int = 14
     """Largest number of turns."""
     minutes: float = 30.0
-    """Longest service and experiment time together. Time in queues does not count, so that the limit means the same on a
-    laptop and on a busy cluster."""
+    """Longest total time of service calls and experiments. Time in queues does not count, so that the limit means the
+    same on a laptop and on a busy cluster."""
     wall_minutes: float = 0.0
     """Longest duration by the clock, time in queues included; 0: no such limit."""
     tokens: int = 2_000_000
@@ -119,7 +121,7 @@ class SandboxConfig:
     """`sandbox`: bounds of the agent's code. They may change when a run is resumed."""
 
     seconds: float = 60.0
-    """Longest duration of an experiment. Time in services does not count."""
+    """Longest duration of an experiment. Time in which it waits for services does not count."""
     cpu_seconds: int = 600
     """CPU time of all experiments of an investigation."""
     memory_mb: int = 1024
@@ -144,13 +146,14 @@ class Config:
     name: str = MISSING
     """Name of the run directory."""
     units: str = MISSING
-    """`layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20` (of each layer), `all`, or a JSON file."""
+    """The units to investigate: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20` (of each layer), `all`,
+    or a JSON file."""
     seed: int = 0
     """Seed of everything random."""
     replicates: int = 1
     """Investigations per unit."""
     tools: list[str] = field(default_factory=list[str])
-    """Functions of yours that the agent may call, `package.module:function`."""
+    """Functions of yours that the agent may call, each as `package.module:function`."""
     without: list[str] = field(default_factory=list[str])
     """Tools that the agent does not get, such as `[text2image, edit_images]`."""
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -179,7 +182,10 @@ class Config:
 
 
 def test_generator(config: Config) -> GeneratorConfig:
-    """Returns the settings of the generator of test images: `evaluate.generator`, or `generator` if its kind is empty."""
+    """Returns the settings of the generator of test images.
+
+    They are those of `evaluate.generator`, or those of `generator` if `evaluate.generator.kind` is empty.
+    """
     return config.evaluate.generator if config.evaluate.generator.kind else config.generator
 
 

@@ -18,28 +18,30 @@ class EvaluateConfig:
     bootstrap: int = 2000
     """Number of bootstrap resamples for each confidence interval."""
     pictures: int = 100
-    """Number of photographs of the test split, which serve as random control images and for detection. 0: neither is
-    done."""
+    """Number of photographs of the test split that are loaded as random control images and for detection (see
+    `detect`). 0: neither is done."""
     detect: int = 24
-    """Detection: number of photographs per description of which a judge says whether they show it. 0: no detection."""
+    """Detection: number of photographs per description. A judge says of each whether it shows what the description
+    names, and this is compared with the unit's activations. 0: no detection."""
     random_words: int = 10
-    """Number of descriptions of random words. They are tested like those of units, once per run for all layers, and
-    extend the null distribution of the p-values. 0: none."""
+    """Number of descriptions that are made of random words. They are tested like those of units, once per run for all
+    layers, and extend the null distribution of the p-values. 0: none."""
     judge: str = "auto"
     """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
     otherwise `eyes` for a scripted backbone; `eyes`: the image classifier of the scripted backbone; `detector`:
-    Grounding DINO, whose regions give a mask IoU; `none`: no detection."""
+    Grounding DINO, whose regions are also compared with the unit's activation maps (mask IoU); `none`: no judge and no
+    detection."""
     detector: str = "IDEA-Research/grounding-dino-tiny"
     """The model of the judge `detector`."""
     segmenter: str = ""
     """The SAM of the judge `detector`, such as `facebook/sam-vit-huge`. Empty: the detector's boxes are the regions."""
     writer: BackboneConfig = field(default_factory=lambda: BackboneConfig(kind="auto"))
-    """The writer of the test prompts. kind `auto`: the backbone if it is a language model, rules otherwise;
+    """The writer of the test prompts. Its kind `auto`: the backbone if it is a language model, rules otherwise;
     `rules`: rules of the offline vocabulary; `vllm`, `openai`, `anthropic`, `replay`: as for the backbone. The preset
     paper needs another model than the agent's."""
     generator: GeneratorConfig = field(default_factory=lambda: GeneratorConfig(kind=""))
-    """The generator of the test images, if it is another one than that of the exploration. An empty kind: `generator`.
-    Its pool is `pools.test_generator`."""
+    """The generator of the test images, if it is another one than that of the investigations. With an empty kind, it is
+    the same (`generator`). Its pool is `pools.test_generator`."""
 
 
 @dataclass
@@ -55,8 +57,8 @@ class BiasConfig:
     failures: int = 40
     """Number of pairs that are searched for misclassified images, per supported bias. 0: no search."""
     detector: str = ""
-    """A Grounding DINO that confirms that images show the class, if the generator cannot confirm it. Empty:
-    `evaluate.judge` confirms it."""
+    """The Grounding DINO that checks whether images show the class, if the generator cannot tell. Empty: the judge of
+    `evaluate.judge` checks it."""
 
 
 @dataclass
@@ -72,16 +74,16 @@ class SpuriousConfig:
     test_locations: list[str] = field(default_factory=lambda: ["dirt", "snow", "desert", "jungle"])
     """The location of each class in the test: the same locations in another order."""
     filler: str = "beach"
-    """The location of those training images of a class that are not at its usual location."""
+    """The location of the training images of each class that are not at the usual location of the class."""
     other_locations: list[str] = field(default_factory=lambda: ["mountain"])
-    """Further locations for the factorial probe (see `probe`)."""
+    """Further locations that the factorial probe uses (see `probe`)."""
     per_cell: int = 3168
     """Number of images of each class in each of the two environments of Spawrious, for training and likewise for the
     test."""
     shares: list[float] = field(default_factory=lambda: [0.97, 0.87])
     """Share of a class's training images at its usual location, for each of the two environments."""
     validation: float = 0.1
-    """Share of the training images that is held out."""
+    """Share of the training images that is held out as validation images."""
     epochs: int = 1
     """Training epochs."""
     rate: float = 1e-4
@@ -93,11 +95,11 @@ class SpuriousConfig:
     batch: int = 64
     """Batch size, which the paper does not give."""
     threads: int = 2
-    """CPU threads for training and reading the classifier."""
+    """CPU threads for training the classifier and computing its features."""
     units: int = 50
     """Number of units that l1 regularization selects for the agent to investigate."""
     draws: int = 100
-    """Number of random subsets of units as a baseline."""
+    """Number of random subsets of the units with which the agent's selection is compared."""
     balanced: int = 320
     """Number of images in one balanced validation set, which has equally many of each class at each location."""
     pool: int = 3200

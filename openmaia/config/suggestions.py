@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 
 SAME_NAME = 0.3
-"""Bonus of a key whose last part is that of the unknown key: the right name in the wrong section."""
+"""Added to the score of a key whose last part is that of the unknown key: the right name in the wrong section."""
 
 CLOSE = 0.1
 """Keys whose score is at most this much below the best one are suggested as well."""
@@ -40,13 +40,13 @@ SYNONYMS = {
     "neurons": ("units",),
     "top": ("exemplars", "k"),
 }
-"""Words of keys by words that users write for them."""
+"""For words that users may write, the words that config keys use instead."""
 
 
 def suggestions(given: str, known: Collection[str]) -> list[str]:
     """Returns the keys that an unknown key may stand for, the likeliest first: at least one, and at most SHOWN.
 
-    Keys are compared by their spelling, and by the words that they share in any section.
+    Keys are compared by their spelling, and by the words that they share, whatever section these are in.
 
     Args:
         given: The unknown key.

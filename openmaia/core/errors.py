@@ -1,4 +1,4 @@
-"""The exceptions of OpenMAIA. The type tells a caller whose fault an error is and whether the unit stays pending.
+"""The exceptions of OpenMAIA. The type tells whose fault an error is, and whether the unit under study stays pending.
 
 A pending unit is investigated when the run is resumed. Every class takes one message and an optional detail, because
 Ray pickles exceptions, and pickling breaks exceptions that require more arguments.
@@ -34,7 +34,10 @@ class UsageError(OpenMaiaError, ValueError):
 
 
 class ServiceError(OpenMaiaError):
-    """A service, such as the backbone, failed. The unit stays pending, and the agent never sees the error."""
+    """A service (target, generator, editor or backbone) failed.
+
+    The unit under study stays pending, and the agent never sees the error.
+    """
 
 
 class ServiceUnavailable(ServiceError):
@@ -42,7 +45,10 @@ class ServiceUnavailable(ServiceError):
 
 
 class HostDead(ServiceError):
-    """A replica can no longer answer requests. The pool replaces it and retries the request on the new replica."""
+    """A replica, a process that holds a copy of a model, can no longer answer requests.
+
+    The pool of replicas starts a new one, and sends the request to a replica once more.
+    """
 
 
 class ToolError(OpenMaiaError):
@@ -50,7 +56,7 @@ class ToolError(OpenMaiaError):
 
 
 class SandboxError(OpenMaiaError):
-    """The sandbox could not be started, or it died. The unit stays pending."""
+    """The sandbox that runs the agent's code could not be started, or it died. The unit under study stays pending."""
 
 
 class StoreError(OpenMaiaError):
@@ -58,4 +64,4 @@ class StoreError(OpenMaiaError):
 
 
 class ReplayDiverged(OpenMaiaError):
-    """Re-executing completed experiments gave a different output than before. The investigation has to start again."""
+    """A repeated run of completed experiments gave another output than before. The investigation has to start again."""

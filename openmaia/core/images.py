@@ -1,4 +1,4 @@
-"""Encoded images with a digest of their pixels and the digests of their sources, and functions on pixels and masks."""
+"""Encoded images, which store the digests of the dataset images in them, and functions on pixels and masks."""
 
 import hashlib
 import io
@@ -17,7 +17,10 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Rendering(StrEnum):
-    """The way in which a mask is drawn: the area outside is darkened to a quarter, or the edge is drawn in red."""
+    """The way in which an image shows the mask of a unit, the region where the unit responds.
+
+    Either the area outside the mask is darkened to a quarter of its brightness, or the mask's edge is drawn in red.
+    """
 
     DARKEN = "darken"
     OUTLINE = "outline"
@@ -43,8 +46,8 @@ class EncodedImage:
     data: bytes
     """Losslessly encoded: PNG or WebP."""
     sources: tuple[str, ...] = ()
-    """Digests of the dataset images whose pixels are in this image. They prove that a description is not tested on
-    images that the agent has seen."""
+    """Digests of the dataset images whose pixels are in this image. With them one can check that a description was not
+    tested on images that the agent has seen."""
     recipe: str = ""
     """The scene that the collage generator or the collage editor drew, as JSON. Only the collage editor reads it, and
     agents never see it. Empty for all other images."""
@@ -171,7 +174,15 @@ def rendered(pixels: Pixels, mask: npt.NDArray[np.bool_], rendering: Rendering) 
 
 
 def outlined(pixels: Pixels, mask: npt.NDArray[np.bool_], thickness: int = 2) -> Pixels:
-    """Draws the edge of a mask in red on a copy of an image, inside the mask. The border of the image is an edge."""
+    """Draws the edge of a mask in red on a copy of an image.
+
+    The line lies inside the mask. It is also drawn where the mask touches the border of the image.
+
+    Args:
+        pixels: RGB, shape (height, width, 3).
+        mask: Shape (height, width).
+        thickness: Width of the line in pixels.
+    """
     inside = np.pad(mask, 1)
     for _ in range(thickness):
         inside = (

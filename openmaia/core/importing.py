@@ -23,8 +23,8 @@ def import_object(name: str, key: str, otherwise: str = "") -> Any:
 
     Args:
         name: The object, as "package.module:attribute".
-        key: The config key that names it, for messages.
-        otherwise: What else the key accepts, for messages.
+        key: The config key whose value is the name, for error messages.
+        otherwise: Text about other values that the key accepts. It is appended to error messages.
 
     Returns:
         The object.

@@ -60,26 +60,29 @@ class AnswerFormat:
     labels: str = "LABEL"
     """Heading of a section that holds one label. It may be followed by a number, as in `[LABEL 2]:`."""
     decided_by: str = "DESCRIPTION"
-    """The heading, `text` or `labels`, that makes a reply a final answer. Replies without this section are no
-    answers."""
+    """The heading that makes a reply a final answer: the value of `text` or of `labels`. A reply without a section of
+    this heading is no answer."""
     choices: tuple[str, ...] = ()
     """The valid labels in capitals; if empty, every label is valid."""
     placeholders: tuple[str, ...] = ()
-    """The texts in angle brackets with which the question shows the form, without the brackets. A section that repeats one
-    is empty."""
+    """The texts that the question to the agent shows in angle brackets where the agent has to fill something in,
+    without the brackets. A section that only repeats one of them counts as empty."""
 
 
 class TurnKind(StrEnum):
-    """What a turn of an investigation may be. Only backbones that constrain what a model generates enforce it."""
+    """What the agent's next reply, a turn of the investigation, may contain.
+
+    It is enforced only by backbones that constrain what a model generates, for example by a grammar.
+    """
 
     ANY = "any"
     EXPERIMENT = "experiment"
-    """No answer, because none would be accepted yet."""
+    """An experiment and no answer, because no answer would be accepted yet."""
     MEASUREMENT = "measurement"
-    """An experiment that generates images and measures them. It is demanded of an agent that repeats itself before it has
-    measured enough for an answer."""
+    """An experiment that generates images and measures a unit's activation on them. It is demanded of an agent that
+    repeats itself before it has run enough experiments for an answer."""
     ANSWER = "answer"
-    """No experiment, because the experiments are used up."""
+    """An answer and no experiment, because the agent may run no more experiments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +90,20 @@ class Chat:
     """A request to a backbone to continue a conversation."""
 
     conversation: str
-    """Id of the conversation, whose requests all go to the same replica. Empty for an isolated question."""
+    """Id of the conversation. All requests with the same id go to the same replica of the model, whose cache holds the
+    prefix. Empty for an isolated question, such as what an image shows."""
     messages: Sequence[Message]
     seed: int
     max_tokens: int
     answer: AnswerFormat | None = None
     """The format of answers if a turn of an investigation is requested, otherwise None."""
     expected: TurnKind = TurnKind.ANY
-    """What the turn may be."""
+    """What the requested turn may contain."""
     left_out: int = 0
-    """Number of earlier turns that are not among the messages, because they repeat others."""
+    """Number of earlier turns that are not among the messages, because they are empty or repeat other turns."""
     repetitions: int = 0
-    """The number of latest turns in a row that are left out. Language models then reply at a higher temperature."""
+    """How many of the latest turns, without a gap, are missing from the messages for this reason. The sampling
+    temperature of language models rises with this number."""
 
     @property
     def is_turn(self) -> bool:
@@ -114,9 +119,9 @@ class Cut(StrEnum):
 
     NONE = ""
     EXPERIMENT = "experiment"
-    """It held a complete experiment."""
+    """The reply contained a complete experiment."""
     REPETITION = "repetition"
-    """It repeated itself."""
+    """The reply repeated the same passage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +129,9 @@ class Reply:
     """The answer of a backbone, with the numbers of tokens that the backbone reports."""
 
     text: str
-    """Without lone surrogates, which servers may send and which cannot be stored. It is empty if the model ended it at
-    once, or used up its tokens for what servers do not send: thoughts, or a function call that is not complete."""
+    """The text without lone surrogates, which servers may send but which cannot be stored. Empty if the model ended the
+    reply at once, or used up its tokens for output that servers do not send: reasoning, or an incomplete function
+    call."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0

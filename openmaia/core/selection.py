@@ -15,21 +15,21 @@ from openmaia.core.units import NETWORK, OUTPUT, WHOLE, Scope, TargetInfo, Unit,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The units that a specification names."""
+    """The units that a specification names, without duplicates."""
 
     units: tuple[Unit, ...]
     duplicates: int
-    """Number of repeated mentions that were dropped."""
+    """How many times the specification names a unit that it has named before."""
 
 
 def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
-    """Parses a specification and returns the units that it names, in their order.
+    """Parses a specification and returns the units that it names, in the order in which it names them.
 
     Args:
         spec: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or a JSON file.
             `random:n` draws n units of each layer by a hash of the weights, so that users cannot influence the choice.
             For the scope LAYER, a specification consists of names of layers, such as `layer3:layer4`, or is `all`.
-        info: The target.
+        info: Description of the target, the network under study.
         scope: Whether units, layers or the network are investigated. For NETWORK, the specification is ignored.
 
     Raises:
@@ -56,7 +56,7 @@ def count(spec: str, layers: Sequence[str]) -> int | None:
 
     Args:
         spec: See `select`.
-        layers: The names of the layers in the config. Empty if the target determines its layers.
+        layers: The names of the layers in the config. Empty if the config leaves the choice to the target.
 
     Returns:
         The number of units. None if it depends on the target.
@@ -113,7 +113,14 @@ def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
 
 
 def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
-    """Reads a JSON object {layer: [index, ...]}, or such an object under the name of the target as its key."""
+    """Reads a file with a JSON object {layer: [index, ...]}, or with {name of the target: such an object}.
+
+    Returns:
+        Pairs of a layer and its indices as text, such as "3,17".
+
+    Raises:
+        UsageError: The file cannot be read, or has another content.
+    """
     try:
         data = json.loads(path.read_text())
     except OSError as error:
@@ -161,7 +168,7 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
 
 
 def _of_class(name: str, info: TargetInfo) -> list[int]:
-    """Returns the indices of all outputs whose class has this name, ignoring case."""
+    """Returns the indices of all outputs whose class has this name, ignoring case. Raises UsageError if none has."""
     if not info.classes:
         raise UsageError(
             f"units: {name[:40]!r} of layer {OUTPUT!r} is no index, and the names of {info.name}'s classes are not known; "

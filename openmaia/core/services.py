@@ -38,13 +38,15 @@ class UnitActivation:
     """The activation of a unit on an image."""
 
     value: float
-    """Maximum of the activation map, or the probability of an output unit. Rounded to 5 significant digits."""
+    """The maximum of the activation map. Without a map, the single activation, which for a class of a classifier is its
+    probability. Rounded to 5 significant digits."""
     raw: float | None = None
-    """The logit of a probability. None if `value` is not a probability."""
+    """The logit of the class. None if `value` is not a probability."""
     map: Map | None = None
-    """Activations before the maximum, shape (h, w). None if the layer has no spatial dimensions."""
+    """The activation map, shape (h, w). None if the layer has no spatial dimensions."""
     box: tuple[float, float, float, float]
-    """Part of the image that is the network's input after cropping: left, top, right, bottom in pixels."""
+    """The part of the image that the network sees after its preprocessing, which may crop: left, top, right, bottom in
+    pixels of the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +79,13 @@ class Target(Protocol):
         ...
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns `UnitActivation.value` of all units of a layer for each probe, shape (units,)."""
+        """Returns for each probe the activations (`UnitActivation.value`) of all units of its layer, shape (units,)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Request for an image that shows a prompt."""
+    """Request for a new image of what a prompt describes."""
 
     prompt: str
     seed: int
@@ -153,7 +155,8 @@ class Exemplar:
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 UnitState = Literal["ok", "dead", "not finite"]
-"""dead: all images have the same activation; not finite: some activations are NaN or infinite."""
+"""The state of a unit's activations on the dataset images. dead: they are all equal; not finite: some are NaN or
+infinite; ok: neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +194,10 @@ class UnitExemplars:
         return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
 
     def percentile(self, activation: float) -> float | None:
-        """Returns the percentage of dataset images on which the unit's activation is lower. None if it is unknown.
+        """Returns the percentage of dataset images on which the unit's activation is lower than the given one.
 
-        Ties count half, so that the result for a constant unit is 50.
+        Images with the same activation count half, so that the result for a constant unit is 50. None if the
+        percentiles of the unit are unknown.
         """
         if self.maxima is None:
             return None
@@ -207,9 +211,9 @@ class UnitExemplars:
         return float(below - 1 + (activation - low) / (high - low))
 
     def z_score(self, activation: float) -> float | None:
-        """Returns by how many standard deviations an activation exceeds the mean. None if these are unknown.
+        """Returns by how many standard deviations an activation exceeds the unit's mean on the dataset images.
 
-        It is 0 for a constant unit.
+        0 for a constant unit. None if mean and standard deviation are unknown.
         """
         if self.mean is None or self.std is None:
             return None
@@ -226,7 +230,7 @@ class Exemplars(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceUsage:
-    """Requests to a service and time that it spent on them. Time in a queue is not included."""
+    """The number of requests to a service and the time that it spent on them. Time in a queue is not included."""
 
     requests: int = 0
     seconds: float = 0.0
@@ -249,7 +253,14 @@ class UsageLedger:
         self._spent: dict[str, ServiceUsage] = {}
 
     def add(self, service: str, requests: int, seconds: float, gpus: float) -> None:
-        """Adds the cost of a call of a service: its requests, its duration and the GPUs that the service occupied."""
+        """Adds the cost of a call of a service.
+
+        Args:
+            service: The name of the service.
+            requests: The number of requests in the call.
+            seconds: The time in seconds that the service spent on the call.
+            gpus: The number of GPUs that the service occupies; may be a fraction.
+        """
         more = ServiceUsage(requests=requests, seconds=seconds, gpu_seconds=seconds * gpus)
         self._spent[service] = self._spent.get(service, ServiceUsage()) + more
 
@@ -258,7 +269,7 @@ class UsageLedger:
         return dict(self._spent)
 
     def since(self, before: Mapping[str, ServiceUsage]) -> dict[str, ServiceUsage]:
-        """Returns the cost by service since `spent` returned `before`. Services without new requests are left out."""
+        """Returns the cost by service since `spent` returned `before`, only for services with new requests."""
         news = {service: now - before.get(service, ServiceUsage()) for service, now in self._spent.items()}
         return {service: new for service, new in news.items() if new.requests}
 

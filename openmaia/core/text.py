@@ -1,4 +1,4 @@
-"""Makes texts of models, users and files safe to show where control characters act."""
+"""Makes texts from models, users and files safe to show in places that obey control characters, such as a terminal."""
 
 from collections.abc import Callable
 
@@ -7,10 +7,10 @@ Printer = Callable[[str], None]
 
 
 def printable(text: str, *, keep: str = "", replacement: str = " ") -> str:
-    """Replaces the characters that are invisible but have an effect.
+    """Replaces all characters that are not printable (see `str.isprintable`).
 
-    These are control characters (ANSI and OSC sequences begin with one), overrides of the writing direction, zero-width
-    characters, and lone surrogates.
+    Among these are control characters (ANSI and OSC escape sequences begin with one), overrides of the writing
+    direction, zero-width characters, and lone surrogates.
 
     Args:
         text: Any text.

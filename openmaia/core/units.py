@@ -26,7 +26,8 @@ OUTPUT = "output"
 """The layer that is the final output of a network. Its units may be named by their classes."""
 
 SHOWN_LAYERS = 12
-"""Largest number of layers in an error message. If there are more, it lists the most similar and the outermost."""
+"""Largest number of layers that an error message lists. If a network has more, the message lists those with the most
+similar names, and those at the top level of the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -77,7 +78,13 @@ class TargetInfo:
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
-    """Returns the error for a layer that a target does not have, with the nearest known layers."""
+    """Returns the error for a layer that a target does not have.
+
+    Args:
+        layer: The name that the user gave.
+        target: The name of the target; may be empty.
+        known: The names of the layers that the target has. The message lists them, or the most similar of them.
+    """
     near = difflib.get_close_matches(layer, known, n=SHOWN_LAYERS, cutoff=0.0)
     has = f"has: {', '.join(known)}"
     if len(known) > SHOWN_LAYERS:

@@ -1,4 +1,4 @@
-"""Selects the device on which models run, and translates its errors."""
+"""Selects the device on which models run, and converts GPU errors of PyTorch to exceptions of OpenMAIA."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def move_to_device(module: torch.nn.Module, device: torch.device, given: str) ->
 
 @contextmanager
 def service_errors(service: str) -> Iterator[None]:
-    """Translates GPU errors that occur inside the block.
+    """Context manager that converts GPU errors of PyTorch inside its block to exceptions of OpenMAIA.
 
     Args:
         service: Name of the service, for messages.

@@ -93,7 +93,7 @@ def hub_errors(key: str, source: str) -> Iterator[None]:
 
 
 def fetch_checkpoint(url: str, path: Path) -> Path:
-    """Downloads a file with weights to a path where torch.hub looks for it, unless it is there. Returns the path."""
+    """Downloads a weight file to a path in the cache of torch.hub, unless the file exists already. Returns the path."""
     import torch
 
     if not path.is_file():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 RENAMED = {"dino_vits8": "timm:vit_small_patch8_224.dino", "clip_rn50": "timm:resnet50_clip.openai"}
-"""Names of networks in the published experiments, with their names in timm."""
+"""The names of networks of the MAIA papers in `target.network`, with their names in timm."""
 
 
 def main(network: str = "", model: str = "", tokens: str = "0") -> None:
@@ -55,7 +55,10 @@ def _torchvision() -> dict[str, Any]:
 
 
 def checkpoint(network: str) -> dict[str, Any]:
-    """Returns where the weights of a network of torchvision or timm are published.
+    """Returns from where the weights of a network of torchvision or timm can be downloaded.
+
+    Args:
+        network: A name as in `target.network`, such as `resnet18` or `timm:NAME`.
 
     Returns:
         {"hub": repository or folder}, or {"url": address, "bytes": size or 0 if unknown, "path": location in the cache}

@@ -9,7 +9,8 @@ from openmaia.models.backbones.failures import Failure
 from openmaia.models.backbones.outage import STATUSES
 
 CONNECT_SECONDS = 10.0
-"""Time limit for opening a connection. The limit for a whole answer would detect an absent server much later."""
+"""Time limit in seconds for opening a connection. It is shorter than the default limit for an answer, so that an
+unreachable server is detected early."""
 
 SHOWN = 300
 """Largest number of characters of a server's message that are included in an error message."""
@@ -28,7 +29,7 @@ class ServerAccess:
     """The config setting that selects the server, for messages, such as `backbone.kind='openai'`."""
     model: str
     base_url: str
-    """The value of the config key. Empty: the vendor's server."""
+    """The value of the config key `base_url`. Empty: the vendor's server."""
     address: str
     """The URL of the vendor's server."""
     address_hint: str
@@ -73,7 +74,7 @@ class ServerAccess:
         return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
     def error(self, failure: Failure) -> OpenMaiaError:
-        """Returns the exception for a failed request: UsageError for a mistake in the config, otherwise ServiceError."""
+        """Returns the exception for a failed request: UsageError for mistakes in the config, otherwise ServiceError."""
         url, message = self.shown(self.url), self.shown(failure.message)
         match failure.status:
             case 0:

@@ -12,7 +12,8 @@ from openmaia.core.errors import UsageError
 INSTALL = 'pip install -e ".[embedding]"'
 
 TextEmbedding = Callable[[Sequence[str]], npt.NDArray[np.float32]]
-"""Returns the embedding of each text as a row of unit length, (texts, dimensions). There has to be a text."""
+"""A function from texts to their embeddings, which are rows of unit length, shape (texts, dimensions). It raises
+ValueError if there are no texts."""
 
 
 def load_text_embedding(model: str) -> TextEmbedding:
@@ -22,7 +23,7 @@ def load_text_embedding(model: str) -> TextEmbedding:
         model: The name of a model on the hub, such as sentence-transformers/all-MiniLM-L6-v2, or its folder.
 
     Returns:
-        The embedding, which keeps the vectors of all texts that it was given.
+        The embedding function. It caches the embeddings of all texts that it has received.
 
     Raises:
         UsageError: If sentence-transformers is not installed, or the model cannot be loaded.

@@ -24,13 +24,13 @@ from openmaia.models.targets.hooked import weights_digest
 
 FloatMatrix = npt.NDArray[np.float32]
 TrainingProgress = Callable[[int, int], None]
-"""Called with the number of batches that are done and of all batches."""
+"""Callback that receives the number of finished batches and the total number of batches."""
 
 InputTransform = Callable[[Pixels], torch.Tensor]
 """Converts an image to the normalised input of a network, shape (3, height, width)."""
 
 Trainable = tuple[nn.Module, InputTransform]
-"""A network and the conversion of its inputs."""
+"""A network and the function that converts images to its inputs."""
 
 DECODERS = min(os.cpu_count() or 1, 8)
 """Number of threads that decode images."""
@@ -44,7 +44,7 @@ READ_BATCH = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The hyperparameters of a training."""
+    """The hyperparameters with which a network is trained."""
 
     epochs: int
     rate: float
@@ -65,7 +65,7 @@ class ClassifierTrainer:
         """Prepares trainings.
 
         Args:
-            network: Returns the network with the initial weights for "", or with those of the checkpoint at a path.
+            network: Builds the network. Its argument is the path of a checkpoint, or "" for the initial weights.
             recipe: The hyperparameters.
         """
         self._network, self._recipe = network, recipe
@@ -88,7 +88,7 @@ class ClassifierTrainer:
             progress: Called after each batch.
 
         Raises:
-            UsageError: The network does not end in a linear layer.
+            UsageError: The network has no linear layer.
         """
         module, transform = self._network("")
         recipe = self._recipe

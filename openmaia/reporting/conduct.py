@@ -1,4 +1,4 @@
-"""Counts what the agents of a run did: malformed replies, failed experiments, tokens. This serves to compare models."""
+"""Counts malformed replies, failed experiments, tokens and more of a run's agents, to compare language models."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,8 @@ class AgentConduct:
     ended: Mapping[str, int]
     """Number of investigations by the way in which they ended, a value of `Stop`, such as "answer" or "limit"."""
     unmeasured: int
-    """Number of investigations in which no experiment measured an image."""
+    """Number of investigations in which no experiment measured an image successfully (see
+    `openmaia.agent.evidence.experiments_that_measured`)."""
     turns: int
     """Number of turns."""
     empty: int
@@ -32,7 +33,7 @@ class AgentConduct:
     cut: int
     """Turns whose reply repeated itself and was cut off."""
     set_aside: int
-    """Turns with an answer beside an experiment, which was set aside."""
+    """Turns whose reply held both an experiment and an answer. The experiment was run, and the answer was ignored."""
     sent_back: int
     """Answers that were sent back to the agent, because they lacked evidence that the task demands."""
     forgiven: Mapping[str, int]
@@ -40,7 +41,8 @@ class AgentConduct:
     experiments: int
     """Turns with an experiment."""
     repeated: int
-    """Experiments that brought nothing new, see `openmaia.agent.evidence.repetitions`."""
+    """Experiments that only repeat an earlier one or the example in the instructions (see
+    `openmaia.agent.evidence.repetitions`)."""
     tracebacks: int
     """Experiments that ended with an exception."""
     stopped: int

@@ -1,11 +1,13 @@
-"""Names the models that made the images of a run."""
+"""Names the models with which the images of a run were generated and edited."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 
 def image_model(service: Mapping[str, Any]) -> str:
-    """Returns the name of a generator or an editor, with a remark if its images cannot be reproduced.
+    """Returns the name of the model of an image generator or image editor.
+
+    A remark follows the name if the images cannot be reproduced, because the images API takes no seed.
 
     Args:
         service: The section `generator` or `editor` of a config.

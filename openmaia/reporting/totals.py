@@ -21,7 +21,7 @@ class Costs:
     """Number of prompt tokens that were in the prefix cache."""
     generated_tokens: int
     services: Mapping[str, ServiceUsage]
-    """The usage of each service, in the order of POOLS, without services that were not called."""
+    """The usage of each service that was called, by its name, in the order of `openmaia.config.machine.POOLS`."""
 
     @property
     def gpu_seconds(self) -> float:
@@ -30,14 +30,15 @@ class Costs:
 
     @property
     def replica_seconds(self) -> float:
-        """The replica-seconds of all services."""
+        """The seconds for which replicas were busy, summed over all services."""
         return sum(usage.seconds for usage in self.services.values())
 
 
 def costs(headers: Sequence[Mapping[str, Any]]) -> Costs:
     """Sums the costs of investigations.
 
-    Exemplars, evaluation, loading of models and failed attempts are not included, because records do not contain them.
+    The costs of exemplars, evaluation, loading of models and failed attempts are not included, because records do not
+    contain them.
 
     Args:
         headers: The `summary` of each record, as Run.headers returns them.

@@ -1,9 +1,9 @@
 """Writes the timeline of a run for Perfetto and Chrome: replies, experiments, calls of tools, and waits for services.
 
-A record holds the start of its investigation (of the last attempt, if it was resumed) and the durations of what
-followed. Turns are therefore drawn one after the other from that start. Calls are drawn one after the other from the
-start of their experiment; the rest of it is the agent's own code, which really ran between them. The test of the answer
-has no duration in the record and is not drawn.
+A record holds the time at which its investigation started (its last attempt, if it was resumed) and the durations of
+its turns and calls. Turns are therefore drawn back to back from that time. The calls of tools are drawn back to back
+from the start of their experiment. The remaining time of the experiment is that of the agent's own code, which in fact
+ran between the calls. The test of the answer has no duration in the record and is not drawn.
 """
 
 import json
@@ -79,11 +79,11 @@ def _calls(turn: Turn, start: int, experiment: int) -> Iterator[tuple[str, int, 
 
 
 def _waits(turn: Turn, process: int, thread: int, start: int, reply: int) -> Iterator[TraceEvent]:
-    """Yields how much longer the reply and the calls of a turn took than the replica time that the turn was charged.
+    """Yields slices for the waiting times of a turn: durations of its reply and calls minus the replica time they used.
 
-    That is time in queues, time in which the replica worked on other requests of the batch, and transport. If the
-    experiment asked the backbone, too, its share cannot be told from that of the reply, and there is one slice for
-    both. A turn that was charged nothing, as in a notebook, has no slice.
+    Waiting times consist of time in queues, time in which the replica worked on other requests of the batch, and
+    transport. If the experiment also called the backbone, the replica time of these calls cannot be separated from that
+    of the reply, and there is one slice for both. A turn without recorded replica time, as in a notebook, has no slice.
 
     Args:
         turn: The turn.

@@ -4,8 +4,8 @@ It exchanges messages with the parent on private descriptors; the parent capture
 module is sent to the process, so it may import only the standard library.
 
 Nothing here protects the parent: the agent's code shares this interpreter and can reach all of it (`gc`, frames,
-ctypes). It can also use the pipes to the parent, so the parent trusts nothing that it receives. The closures only
-prevent the agent from breaking its own proxies by accident.
+ctypes). It can also use the pipes to the parent, so the parent trusts nothing that it receives. The closures in
+this module only prevent the agent's code from breaking its own connection to the tools by accident.
 """
 
 import builtins
@@ -36,7 +36,8 @@ PREDEFINED = {
     **{name: name for name in ("base64", "io", "json", "math", "os", "random", "re", "statistics", "sys", "time")},
     **{"np": "numpy", "numpy": "numpy", "PIL": "PIL"},
 }
-"""The modules that are defined for an experiment, by name. Published experiments use most of them without an import."""
+"""The modules that are defined for an experiment, by name. Experiments written for the published MAIA code use most of
+them without an import."""
 TYPING = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 
 Frame = dict[str, Any]

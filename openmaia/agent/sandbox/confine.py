@@ -31,7 +31,8 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
         scratch_mb: Size of a file in MiB.
         processes: If it is 1, the process cannot fork.
         parent: The pid of the parent. This process is killed when the parent dies.
-        strict: Whether to raise OSError if this system lacks a protection. Otherwise the others are installed.
+        strict: Whether to raise an exception if Linux refuses a resource limit, or if the system call numbers of the
+            machine are not known. Otherwise this protection is left out.
     """
     limits = {
         resource.RLIMIT_CORE: (0, 0),
@@ -75,7 +76,10 @@ def _prctl(libc: ctypes.CDLL, option: int, *arguments: int) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Drops all capabilities, so that root becomes an ordinary user who owns root's files. Other users have none."""
+    """Drops all capabilities, so that root becomes an ordinary user who owns root's files.
+
+    Processes of other users have no capabilities anyway.
+    """
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     if libc.capset(header, ctypes.create_string_buffer(24)) != 0:
         raise OSError(ctypes.get_errno(), "capset")

@@ -15,7 +15,7 @@ ENTRY_POINTS = ("run_experiment", "execute_command")
 MAX_ERROR = 20_000
 """Largest number of characters of a traceback."""
 MAX_REPR = 10_000
-"""Largest number of characters that are printed of an entry point's result."""
+"""Largest number of characters that are printed of the result of an entry point, a function in ENTRY_POINTS."""
 _FILE = "<experiment "
 
 
@@ -86,7 +86,7 @@ class ExemplarsAsLists(ast.NodeTransformer):
 def uncalled_entry_points(tree: ast.Module) -> list[str]:
     """Returns the names of the entry points that an experiment defines but does not call.
 
-    The published styles of experiments define such a function and expect the program to call it.
+    Experiments in the styles of the published MAIA code define such a function and expect the program to call it.
     """
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}

@@ -57,7 +57,9 @@ class ExperimentMonitor:
         """Runs the code of an experiment. `number` must differ from those of earlier experiments of the child.
 
         Raises:
-            Exception: `serve` (anything but a ToolError) or `write` raised it. The agent's code causes no exception.
+            FrameError: The code is too long to be sent to the child.
+            Exception: `serve` (anything but a ToolError) or `write` raised it. Exceptions of the agent's code are part
+                of the result.
         """
         self._child.on_text = self._output
         try:
@@ -106,7 +108,7 @@ class ExperimentMonitor:
             self._served += time.monotonic() - begun
 
     def _done(self, message: dict[str, Json], number: int) -> SandboxResult:
-        """Checks the final message, and suspends the child: the agent's code may have forged the message to run on."""
+        """Checks the final message and suspends the child, because its code may have forged the message to run on."""
         status, error = message.get("status"), message.get("error")
         if message.get("number") != number:
             raise ChildLost("it wrote the end of another experiment")

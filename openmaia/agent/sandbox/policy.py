@@ -64,7 +64,7 @@ class Launched:
 
 
 def best_level() -> tuple[SandboxLevel, str]:
-    """Returns the best level that this machine offers, and the reason why it is not FULL, or an empty string."""
+    """Returns the best level that this machine offers, and the reason why it is not FULL; empty if it is FULL."""
     if not sys.platform.startswith("linux"):
         return SandboxLevel.NONE, "Landlock needs Linux"
     try:
@@ -126,7 +126,10 @@ def readable() -> tuple[str, ...]:
 
 @functools.cache
 def hidden() -> tuple[str, ...]:
-    """Returns what the sandboxed process may not read although it lies in a readable folder: other packages."""
+    """Returns the paths that the sandboxed process may not read although they are in a readable folder.
+
+    These are the installed packages other than PACKAGES.
+    """
     libraries, allowed = _standard_library(), [Path(path) for path in readable()]
     beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}
     paths = list[str]()
@@ -141,7 +144,13 @@ def _standard_library() -> set[str]:
 
 
 def _base_paths(*names: str) -> set[str]:
-    """Returns folders of the interpreter. In a virtual environment, sysconfig alone would name the environment's own."""
+    """Returns folders of the base interpreter.
+
+    By default, `sysconfig.get_path` in a virtual environment returns the folders of the environment.
+
+    Args:
+        names: Names of folders for `sysconfig.get_path`, such as "stdlib".
+    """
     base = {"installed_base": sys.base_prefix, "installed_platbase": sys.base_exec_prefix}
     variables = base | {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     return {sysconfig.get_path(name, vars=variables) for name in names}

@@ -109,7 +109,13 @@ class Child:
     def receive(self, deadline: float) -> Json | None:
         """Returns the next message, or None if the deadline passes before it is complete.
 
-        Text that the child wrote before the message is passed to `on_text` first. Raises ChildLost.
+        Text that the child wrote before the message is passed to `on_text` first.
+
+        Args:
+            deadline: A time of `time.monotonic`.
+
+        Raises:
+            ChildLost: The child cannot be used any more.
         """
         while True:
             try:
@@ -194,7 +200,7 @@ class Child:
             os.killpg(self.pid, number)
 
     def interrupt(self) -> None:
-        """Raises a KeyboardInterrupt in the agent's code by SIGINT."""
+        """Sends SIGINT to the child, which raises a KeyboardInterrupt in the agent's code."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
 

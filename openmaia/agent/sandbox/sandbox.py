@@ -1,4 +1,4 @@
-"""Runs the agent's experiments in an untrusted process of their own.
+"""Runs the agent's experiments in an untrusted process of their own, the child.
 
 Threat model. A model writes the code, which may be wrong, wasteful or hostile. The parent holds the services, the
 credentials and the record. It trusts nothing that comes out of the child, and every protection below is either in the
@@ -8,11 +8,11 @@ Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no
 property is a line of docs/sandbox-checks.md, which a test checks:
 
 - files: the child can read the interpreter, its standard library, shared libraries, numpy, Pillow and scipy, and write
-  to a scratch folder; no /proc, no /sys; modes, owners, times and extended attributes of files cannot be changed or
-  read; no locks and no leases, which other processes would wait for;
-- network and processes: no socket of any family, no pair of sockets; no signals to any process, also not by the owner
-  of a descriptor (F_SETOWN); no ptrace, no changes of the limits or priorities of other processes, no descriptors but
-  three pipes; an environment of four constants;
+  to a scratch folder; it cannot read /proc and /sys; modes, owners, times and extended attributes of files cannot be
+  changed or read; no locks and no leases, which other processes would wait for;
+- network and processes: no socket of any family, no pair of sockets; no signals to any process, also not by making it
+  the owner of a descriptor (F_SETOWN); no ptrace, no changes of the limits or priorities of other processes, no
+  descriptors but three pipes; four environment variables with constant values;
 - memory: RLIMIT_DATA (a MemoryError) per process; RLIMIT_AS 1 GiB above it; no memfd, no System V memory;
 - limits on the CPU time of a process, wall time, processes, open files, the size of a message, and output. Threads and
   processes that outlive their experiment are killed. Between experiments and during tool calls, the child is suspended;

@@ -2,9 +2,9 @@
 
 The source of this module is sent to that process, so it may import only the standard library.
 
-`sandlock` installs a filter before the interpreter starts. It takes names of system calls, but no arguments, and it
-ignores a name that it does not know and calls that it needs while it starts the process. This filter covers those. If
-the two filters disagree, the stricter one decides.
+`sandlock` installs another filter before the interpreter starts. That filter refuses system calls by name. It cannot
+test their arguments, and it ignores names that it does not know and calls that sandlock itself needs to start the
+process. The filter of this module covers these cases. If the two filters disagree, the stricter one decides.
 """
 
 import struct
@@ -75,18 +75,22 @@ def program(machine: str, *, forks: bool) -> bytes:
 
 
 def _argument(index: int) -> int:
-    """Returns the offset of the lower half of an argument. The kernel reads the commands below as 32 bits."""
+    """Returns the offset of the lower half of an argument.
+
+    The lower half suffices, because the kernel reads the tested arguments, such as the command of fcntl, as 32 bits.
+    """
     return _ARGUMENTS + 8 * index
 
 
 def _only(number: int, index: int, values: tuple[int, ...], special: list[Step] | None = None) -> list[Step]:
-    """Allows a call only with some values of one argument.
+    """Returns the steps that allow a system call only with some values of one argument.
 
     Args:
         number: The number of the system call.
         index: The index of the argument.
         values: The values that are allowed.
-        special: Steps for other values, with the argument loaded. After their end the call is refused.
+        special: Steps that decide about other values. They begin with the argument loaded. If they come to their end
+            without a decision, the call is refused.
     """
     body: list[Step] = [(_LOAD, 0, 0, _argument(index))]
     for value in values:

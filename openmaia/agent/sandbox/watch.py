@@ -1,4 +1,7 @@
-"""Measures the resources that the kernel does not limit, such as threads and disk space. Linux only (/proc)."""
+"""Measures resources of the sandboxed process, the child, that the kernel does not limit: threads and disk space.
+
+Linux only, because it reads /proc.
+"""
 
 import os
 
@@ -8,7 +11,7 @@ BLOCK = 512
 
 
 def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
-    """Returns the reason for which the child has to be killed.
+    """Returns which limit the child exceeds, so that it has to be killed.
 
     Args:
         pid: The pid of the child.

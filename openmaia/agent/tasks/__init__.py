@@ -1,1 +1,1 @@
-"""What is asked about a unit: prompts as files, and the grammar of the answers."""
+"""The questions that an agent is asked about a unit: files with prompts, and the parser of its replies."""

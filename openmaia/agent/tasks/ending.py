@@ -1,4 +1,4 @@
-"""Finds where a reply ends, while a model is still writing it: behind the first experiment, or where it repeats itself."""
+"""Finds where a reply ends while a model still writes it: after the first experiment, or where it repeats itself."""
 
 import re
 from functools import lru_cache
@@ -11,7 +11,7 @@ WINDOW = 900
 REPEATS = 4
 """Number of times that the window must hold the same passage to count as repetition. Digits are not compared."""
 KEPT = 2
-"""Number of copies of the passage that the reply keeps."""
+"""Number of copies of the repeated passage that a reply keeps."""
 
 
 def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
@@ -58,12 +58,14 @@ def _end_of_experiment(text: str) -> int:
 
 @lru_cache(maxsize=64)
 def _closed_line(fence: str) -> re.Pattern[str]:
-    """Returns a pattern that matches a finished line with only the fence."""
+    """Returns a pattern that matches a complete line, with its line break, that holds only the fence."""
     return re.compile(rf"^[ \t]*{re.escape(fence)}[ \t]*\n", re.MULTILINE)
 
 
 def _period(text: str) -> int:
-    """Returns the length of the passage that fills a text again and again; 0 if there is none. Numbers are ignored.
+    """Returns the length of the passage of whose copies a text consists; 0 if there is none.
+
+    There must be at least REPEATS copies in a text of at least WINDOW characters. All digits count as equal.
 
     The smallest period of a text is its length minus its longest border (Knuth, Morris and Pratt 1977).
     """

@@ -41,27 +41,31 @@ FENCE = re.compile(
     r"^(?:[ \t#>*_-]*\[CODE\][*_]*+[ \t]*+:?[*_]*+)?[ \t]*+(?P<fence>`{3,99}+|~{3,99}+)[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n",
     re.MULTILINE | re.IGNORECASE,
 )
-"""The opening of a code block, which may be on the line of its heading. A fence is bounded, because patterns are built from it."""
+"""Matches the first line of a code block: the fence, the language, and perhaps the heading [CODE] before them. The
+length of the fence is limited, because other patterns are built from it."""
 ONE_LINE = re.compile(
     r"^(?P<before>[ \t]*+(?:\[CODE\][ \t]*+:?[ \t]*+)?```(?:python|py))[ \t]++(?P<code>\S(?:[^\n]*?\S)?)[ \t]*+```[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A code block on a single line."""
+"""Matches a code block on a single line."""
 CALL = re.compile(r"\b(?:system|tools)\.")
-"""A call of an instrument."""
+"""Matches a use of `system` or `tools`, the objects that the agent's code can call."""
 DASHES = "-*•"
 PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|\(?to be determined\)?)\.?$", re.IGNORECASE)
-"""What stands for a text that is not there yet."""
+"""Matches a text that only marks where something is to be filled in, such as "…" or "to be determined"."""
 UNFILLED = ("to be determined", "tbd", "description", "label", "concept", "answer")
-"""Texts in angle brackets that stand for others."""
+"""Texts that, in angle brackets, only mark where something is to be filled in, such as <label>."""
 BRACKETED = re.compile(r"^<(?P<text>[^<>]*)>\.?$")
-"""A whole text in angle brackets: a placeholder of the form that was shown, or a text that was put in its place."""
+"""Matches a text that is wholly in angle brackets: a placeholder that the question shows, or a text that the agent
+wrote in its place without removing the brackets."""
 BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
-"""What stands before an entry of a hypothesis list; an id such as "H1" belongs to the entry."""
+"""Matches the bullet or number before an entry of a hypothesis list. An id such as "H1" marks an entry too, but belongs
+to its text."""
 NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
-"""The number of an entry."""
+"""Matches the number at the start of an entry of a hypothesis list."""
 ABSTENTION = re.compile(r"^\W*(?:(?:none|nothing|n/a|unknown)\W*$|(?:none|n/a)\s*(?:[.,:;(–—]|-\s))", re.IGNORECASE)
-"""The word alone, or with an explanation behind it ("NONE. No image excites it"), but not "None of the dogs …"."""
+"""Matches the text of an abstention: a word such as "none" alone, or with an explanation after it ("NONE. No image
+excites it"), but not "None of the dogs …"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +81,9 @@ class ParsedReply:
     sections: dict[str, str]
     """The text of each section, by heading."""
     forgiven: tuple[str, ...]
-    """Deviations from the format."""
+    """The deviations from the format that were accepted, in words."""
     problem: str = ""
-    """Why an attempted answer is invalid, for the agent."""
+    """Tells the agent why its answer is invalid. Empty for a valid answer, and for a reply without an answer."""
 
 
 DESCRIBED = AnswerFormat()
@@ -112,7 +116,12 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
 
 
 def _chosen(labels: list[str], answer: AnswerFormat) -> tuple[list[str], str]:
-    """Returns the labels that are valid choices, and what is wrong if there is none."""
+    """Selects the label that is a valid choice.
+
+    Returns:
+        A list with the first valid choice, or with all labels if the format allows any; and an error message, which is
+        empty unless there are labels and none of them is valid.
+    """
     if not answer.choices:
         return labels, ""
     words = [set(re.findall(r"[A-Z]+", label.upper())) for label in labels]
@@ -163,7 +172,10 @@ def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[s
 
 @lru_cache(maxsize=64)
 def _closing(fence: str) -> re.Pattern[str]:
-    """Returns a pattern that matches the end of a code block: its fence on a line, or the usual one at the end of a line."""
+    """Returns a pattern that matches the closing fence of a code block: the fence alone on a line.
+
+    If the fence is the usual one of three backticks, it may also be at the end of a line of code.
+    """
     start = r"(?:^|(?<=[^\s`]))" if fence == "```" else "^"
     return re.compile(rf"{start}[ \t]*{re.escape(fence)}[ \t]*$", re.MULTILINE)
 
@@ -190,7 +202,8 @@ def _compiles(code: str) -> bool:
 
 
 def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str, str]:
-    """Returns the text of each section. Of a repeated section the last one counts, as in the published code."""
+    """Returns the text of each section by heading. Of several sections with the same heading, the last one counts, as
+    in the published code of MAIA."""
     texts: dict[str, str] = {}
     if answer.decided_by != answer.labels:
         prose, moved = inline_labels(answer).subn("\n", cut_heading(answer).sub("", prose))
@@ -209,7 +222,10 @@ def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str
 
 
 def _is_placeholder(text: str, answer: AnswerFormat) -> bool:
-    """Returns whether a text stands for one that is not there yet, such as "…" or a part of a text of the form."""
+    """Returns whether a text only marks where something is to be filled in.
+
+    Examples are "…", and a text in angle brackets that is part of a placeholder in the question.
+    """
     if PLACEHOLDER.match(text):
         return True
     inside = BRACKETED.match(text)
@@ -237,7 +253,7 @@ def _description(sections: dict[str, str], labels: list[str], forgiven: list[str
         answer: The format of answers.
 
     Returns:
-        The description on one line, or the first label if there are only labels and these decide. An empty string if
+        The description on one line. If labels decide what an answer is and there is no text, the first label. "" if
         the agent abstains. None if the reply is no answer, so that the investigation goes on.
     """
     text = sections.get(answer.text, "")
@@ -260,10 +276,11 @@ def _following_numbers(lines: Sequence[str]) -> list[str]:
 
 
 def _items(text: str) -> list[str]:
-    """Returns the entries of a list without their bullets. Of a text without bullets every line is an entry.
+    """Returns the entries of a list without their bullets. In a text without bullets, every line is an entry.
 
-    The list ends at an announcement ("Let me test:") below an entry, unless the next number continues it, and a list with
-    dashes also at a paragraph that is not indented. Other paragraphs, and dashes below a numbered entry, are details.
+    A line after an entry that ends with a colon ("Let me test:") ends the list, unless an entry with the next number
+    follows. A list with dashes also ends at a paragraph that is not indented. Other lines without a bullet, and lines
+    with dashes in a numbered list, are details of an entry and are skipped.
     """
     lines = [line.strip() for line in text.splitlines()]
     bullets = [line for line in lines if BULLET.match(line)]

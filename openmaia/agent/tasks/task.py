@@ -3,17 +3,18 @@ and how masks are rendered.
 
 system.md     who the agent is; {api} stands for what it can call, {example} for the example
 example.md    an example of a whole investigation, left out if a tool is not available
-user.md       the question; {layer} and {unit} stand for the unit, {class} for the name of an output's class
+user.md       the question; {layer} and {unit} stand for the layer and the index of the unit, {class} for the name of
+              the class that an output unit represents
 final.md      what the agent is told when its experiments are used up
 no_code.md    what it is told after a message with neither an experiment nor an answer
-set_aside.md  what it is told after the output of an experiment that stood beside an answer
+set_aside.md  what it is told after a message with an experiment and an answer: only the experiment was run
 repeated.md   what it is told after a message that repeated itself and was cut
 evidence.md   the stopping rule, if there is one; {experiments}, {controls}, {replicates} and {labels} stand for its
               numbers; a line about something that is not required is left out
 missing.md    what it is told after an answer that comes too early; {missing} stands for what the answer lacks
 describe.md   what the viewer, the model that describes images, is asked about one image; summarize.md about several
 look.md       what the viewer is asked, for a backbone that takes no images, about an image and its masked rendering
-contrasts.md  the instructions for the model that writes near misses of the labels
+contrasts.md  the instructions for the model that writes near misses of the labels (see `openmaia.agent.contrasts`)
 """
 
 import re
@@ -66,8 +67,8 @@ class StoppingRule:
     """
 
     experiments: int = 0
-    """Number of different experiments that measured the unit's activation on at least one image and ended without an exception. Images
-    of prompts that were copied from the example in the instructions do not count."""
+    """Number of different experiments that measured the unit's activation on at least one image and ended without an
+    exception. Images of prompts that were copied from the example in the instructions do not count."""
     controls: int = 0
     """Number of different negative controls that were measured for each hypothesis that the answer keeps. A negative
     control is an image that should not excite the unit if the hypothesis is true."""
@@ -77,8 +78,8 @@ class StoppingRule:
     """Number of new images of the final labels, and of as many near misses, on which an accepted answer is tested. A
     near miss is the same scene with one thing changed, so that the label no longer holds."""
     labels: int = 0
-    """1: an answer is sent back, but only once for this reason alone, if it has a label of which no experiment measured
-    an image."""
+    """1: an answer is sent back if no experiment measured an image of one of its labels. If nothing else is missing,
+    this happens only once."""
 
     @property
     def demands(self) -> dict[str, int]:
@@ -109,7 +110,10 @@ class StoppingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A question about a unit and the rules for its answer. The texts are the prompts that the module describes."""
+    """A question about a unit and the rules for its answer.
+
+    The fields from `system` to `contrasts` are the texts of the prompt files that the module docstring lists.
+    """
 
     name: str
     system: str
@@ -136,8 +140,8 @@ class Task:
         """Returns the system message.
 
         Args:
-            api: Describes what the agent can call.
-            is_whole: Whether it can call everything. If not, the example is left out, which calls most of it.
+            api: A description of what the agent's code can call.
+            is_whole: Whether the agent can call every tool. If not, the example, which calls most tools, is left out.
         """
         return self.system.replace("{api}", api.rstrip()).replace(
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
@@ -147,8 +151,9 @@ class Task:
         """Returns whether the agent copied a prompt from the worked example in its instructions.
 
         Small models copy the example, and would take their answer from it. A prompt of at least three words counts as
-        copied if it stands in the example, or if three of its words that are not function words stand in a prompt of the
-        example in this order and it has no others. Nothing is copied if the instructions do not contain the example.
+        copied if the example contains it. It also counts as copied if it has at least three words other than function
+        words, and one prompt of the example contains all of them in the same order. The result is False if the
+        instructions do not contain the example.
 
         Args:
             prompt: A prompt that the agent wrote.
@@ -232,7 +237,16 @@ def _settings(path: Path) -> _TaskFile:
 
 
 def _answer_format(given: AnswerFormat, question: str, path: Path) -> AnswerFormat:
-    """Returns the format of answers in capitals. `question` is the prompt that shows it."""
+    """Returns the format of answers, with headings and choices in capitals, and with the placeholders of the question.
+
+    Args:
+        given: The format in task.yaml.
+        question: The prompt `user.md`, which shows placeholders in angle brackets.
+        path: The path of task.yaml, for the error message.
+
+    Raises:
+        UsageError: `decided_by` is not one of the headings.
+    """
     answer = AnswerFormat(
         text=given.text.upper(),
         labels=given.labels.upper(),

@@ -47,7 +47,7 @@ def texts(values: list[Any], tool: str) -> list[str]:
         tool: The name of the tool, for messages.
 
     Raises:
-        ToolError: The list is empty, or an item is not a text as `text` requires, or holds a placeholder for a text.
+        ToolError: The list is empty, or an item is not valid (see `text`) or holds a placeholder such as <object>.
     """
     if not values:
         raise ToolError(f"{tool}: an empty list; give at least one text")
@@ -89,7 +89,12 @@ def view(name: Any) -> str:
 
 
 def decoded_png(data: Any) -> EncodedImage:
-    """Decodes an image that the agent's code made or changed. Its sides must have 8 to 2048 pixels."""
+    """Decodes an image that the agent's code made or changed.
+
+    Raises:
+        ToolError: The data are not an image, a side has less than 8 or more than 2048 pixels, or the ratio of the sides
+            exceeds MAX_ASPECT.
+    """
     if not isinstance(data, bytes):
         raise ToolError(f"expected the bytes of an image, not {type(data).__name__}")
     try:

@@ -125,8 +125,9 @@ def describe_activation(
         raw: The logit, if the value is a probability.
 
     Returns:
-        The value, its percentile and z-score (z) among the dataset images if these are known, whether it exceeds the mask
-        threshold (fired), and raw unless it is None.
+        A dict with the keys `value`; `percentile` and `z`, the percentile and z-score of the value among the dataset
+        images, if known; `fired`, whether the activation exceeds the mask threshold anywhere; and `raw` unless it is
+        None.
     """
     described: dict[str, float | bool] = {"value": value}
     if (percentile := exemplars.percentile(value)) is not None:

@@ -1,7 +1,7 @@
-"""Notes about prompts that the agent's code sent to the image generator.
+"""Notes to the agent about prompts that its code sent to the image generator.
 
-One names the words that could not be drawn, another a prompt that was copied from the example in the instructions. The check
-of the agent's evidence parses the same notes.
+One kind of note names the words of a prompt that could not be drawn. The other kind names a prompt that was copied from
+the example in the instructions. `openmaia.agent.evidence` parses the notes in the records.
 """
 
 import re
@@ -24,7 +24,7 @@ def read_not_drawn(note: str) -> tuple[str, str] | None:
 
 
 def copied(prompt: str) -> str:
-    """Returns the note about a prompt of the example."""
+    """Returns the note that a prompt was copied from the example in the instructions."""
     return (
         f"note: {prompt!r} is from the example in your instructions, which is about another unit: its image does not "
         "count as evidence. Write prompts for what the exemplars of this unit show"

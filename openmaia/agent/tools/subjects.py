@@ -26,7 +26,11 @@ class Subjects:
             self.layers.update(layers if subject.scope is Scope.NETWORK else {subject.layer: layers[subject.layer]})
 
     def unit(self, layer: object, index: object) -> Unit:
-        """Returns the unit that a call names, or the subject if `layer` is None. Raises ToolError if not allowed."""
+        """Returns the unit that a call names, or the subject if `layer` is None.
+
+        Raises:
+            ToolError: The unit does not exist or may not be queried, or no unit is named although the subject is none.
+        """
         if layer is None:
             if self._subject.scope is not Scope.UNIT:
                 raise ToolError("which unit? Ask system.unit(layer, index)")

@@ -1,4 +1,4 @@
-"""Answers the calls of an experiment. Hostile code may have written every argument, until it is validated."""
+"""Executes the tool calls of experiments. Their arguments come from code that may be hostile, so all are validated."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
 
 ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
-"""Captions of `edit_images` as in the published code, whose experiments may look for them."""
+"""Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
 
 
 @dataclass(slots=True)
@@ -33,8 +33,8 @@ class ToolEffect:
     shown: list[Part] = field(default_factory=list[Part])
     """The texts and images that the call displays to the agent."""
     asked: list[str] = field(default_factory=list[str])
-    """The request texts from which the call derived seeds. A repeated text gets another seed, so that they are
-    counted."""
+    """The texts of requests, such as prompts, from which the call derived seeds. The toolbox counts them, because a
+    repeated text gets another seed."""
 
 
 class Toolbox:
@@ -215,7 +215,7 @@ class Toolbox:
         return self._ask_viewer(questions)
 
     def _is_masked(self, item: Any) -> bool:
-        """Whether an image of `display` appears with the region in which the unit responds."""
+        """Returns whether `display` shows an image with its mask, the region in which the unit responds."""
         return "png" not in item and item["view"] != "original" and self.images.get(item["image"]).mask is not None
 
     def _pixels(self, id: Any, name: Any) -> bytes:
@@ -260,7 +260,12 @@ class Toolbox:
         return [reply.text.strip() for reply in self.context.services.backbone.reply(chats)]
 
     def _register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
-        """Registers a generated image. It tests no hypothesis if terms of the prompt are missing from it."""
+        """Registers a generated image. If it lacks terms of its prompt, no hypothesis is stored with it.
+
+        Args:
+            generated: The image, with the terms of the prompt that it lacks.
+            tested: The hypothesis that the image should test; may be empty.
+        """
         return self._register(generated.image, hypothesis="" if generated.missing_terms else tested)
 
     def _register(
@@ -270,7 +275,7 @@ class Toolbox:
         activation: dict[str, float | bool] | None = None,
         hypothesis: str = "",
     ) -> dict[str, Any]:
-        """Registers an image and returns its name and activation as they travel to the agent."""
+        """Registers an image, and returns its name and activation in the form that is sent to the agent's code."""
         entry = self.images.add(original, mask, activation, hypothesis)
         self._effect.entries.append(entry)
         return {"image": entry.id, "activation": entry.activation}

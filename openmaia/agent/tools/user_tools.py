@@ -1,4 +1,7 @@
-"""Calls tools that the user defined, and converts their arguments and results from and to those of the sandbox."""
+"""Calls tools that the user defined.
+
+Arguments arrive in the form in which the sandbox sends values, and results are converted to this form.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +26,7 @@ def call_user_tool(
     Args:
         tools: The functions that the user defined, by name.
         arguments: The tool's name, its positional and its keyword arguments, as the sandbox sent them.
-        resolve: Returns the image that is an argument.
+        resolve: Returns the image to which an argument refers.
         register: Registers an image and returns the reference to it that is sent to the sandbox.
 
     Raises:

@@ -1,4 +1,7 @@
-"""Builds the objects that a config describes. Only this package chooses between real and offline services."""
+"""Builds the objects that a config describes.
+
+Only this package chooses between real models and their offline substitutes, such as collages and the scripted agent.
+"""
 
 import os
 from collections.abc import Callable
@@ -25,7 +28,7 @@ class ConfigAssembly:
     """
 
     folder: str = field(default_factory=os.getcwd)
-    """The folder in which the user started the program. Worker processes find the user's modules there, too."""
+    """The folder in which the user started the program. Worker processes also import the user's modules from it."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Lets the process that unpickles this object import modules of `folder`."""

@@ -41,7 +41,7 @@ def services(
         config: The config of the run.
         generator: Makes the images.
         target: The classifier.
-        backbone: The backbone of the run. It is used if the config makes it the prompt writer, too.
+        backbone: The backbone of the run. It is used if it is also the prompt writer of the config.
     """
     model = language_model(config, backbone)
     detector = config.bias.detector

@@ -1,4 +1,7 @@
-"""Reads the claims of other methods, `openmaia evaluate --claims`, and stores them beside the run that they are compared with."""
+"""Reads claims of other methods for `openmaia evaluate --claims`.
+
+The claims are stored beside the run that they are compared with.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +19,12 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
 
     Args:
         run: The run.
-        paths: Tables, imported labels, or run directories, such as that of a person.
+        paths: CSV tables, imported labels, or run directories, such as one with a person's investigations.
         info: The target of the run.
 
     Returns:
-        The run directories of all methods, those of earlier calls too, and a sentence that says what was read.
+        (runs, sentence): the run directories of all methods whose claims are stored, also by earlier calls, and a
+        sentence that says what was read.
 
     Raises:
         UsageError: A file cannot be read, a row is wrong, or there is no claim about a unit of the run.
@@ -47,7 +51,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
 
 
 def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
-    """Returns the records of the claims of one file or run directory by method."""
+    """Reads the claims of one file or run directory. Returns them as records, by the name of their method."""
     if (Path(path).expanduser() / "config.yaml").is_file():
         return _of_run(run, path)
     by_method: dict[str, list[Record]] = {}
@@ -58,7 +62,11 @@ def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
 
 
 def _of_run(run: Run, path: str) -> dict[str, list[Record]]:
-    """Returns the records of another run under its name. Of repeated investigations the first one counts."""
+    """Returns the records of another run by the name of that run; for each unit only that of the first replicate.
+
+    Raises:
+        UsageError: The run has another target.
+    """
     other = Run.open(path)
     if other.config()["target"] != run.config()["target"]:
         raise UsageError(

@@ -25,7 +25,7 @@ BOX_THRESHOLD = 0.3
 
 
 def in_process(config: Config) -> EvaluationServices:
-    """Builds all services of an evaluation in this process. It uses stored exemplars and computes none."""
+    """Builds all services of an evaluation in this process. They use stored exemplars, and compute no missing ones."""
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
@@ -50,7 +50,7 @@ def evaluation_services(
         config: The config of the run.
         generator: Makes the test images.
         target: Measures the units on the test images.
-        backbone: The backbone of the run. If the config makes it the prompt writer too, its model is not loaded again.
+        backbone: The backbone of the run. If it is also the prompt writer of the config, its model is not loaded again.
         store: The exemplars, from which the mean and standard deviation of each unit are read. Only
             `openmaia.evaluation.controls.prepare_reference` needs it.
         dataset: The images of the run, from which photographs are taken as control images and for detection. Only
@@ -74,7 +74,7 @@ def evaluation_services(
 def known_truths(config: Config) -> KnownTruths:
     """Returns what the units of a synthetic or closed-form target respond to; empty if that is not known.
 
-    Units whose images are shuffled respond to nothing that could be named.
+    It is also empty with `target.shuffled`, because shuffled activations have no explanation.
     """
     name = config.target.name
     if config.target.kind == "synthetic":
@@ -198,7 +198,10 @@ def _eyes_judge(config: Config) -> Judge:
 
 
 def trainer(config: Config) -> "ClassifierTrainer":
-    """Returns a trainer that fine-tunes the network of the target as a classifier, and reads its last hidden layer."""
+    """Returns a trainer that fine-tunes the network of the target as a classifier.
+
+    The trainer also computes the activations of the last hidden layer.
+    """
     from openmaia.models.training import ClassifierTrainer, Recipe
 
     def network(weights: str) -> "Trainable":

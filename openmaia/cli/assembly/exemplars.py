@@ -36,7 +36,7 @@ def make(
         config: The config of the run.
         layers: The names of the layers. Layers whose exemplars are in the store are not computed again.
         say: Receives messages for the user.
-        progress: Called with the number of finished and of all images.
+        progress: Called with the number of finished images and the number of all images.
         target: The target, if it is loaded already.
         dataset: The images, if they are loaded already.
     """

@@ -55,7 +55,7 @@ def generator_name(settings: GeneratorConfig) -> str:
 
 
 def _collage_parts(config: Config) -> ImageDataset:
-    """Returns the images whose objects and textures are the parts of collages."""
+    """Returns the image dataset from whose objects and textures collages are composed."""
     if config.generator.parts == "pictures":
         return image_dataset(config)
     from openmaia.offline.packaged.library import fetch

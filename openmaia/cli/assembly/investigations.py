@@ -20,13 +20,13 @@ from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
 NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
-"""The stopping rule for labels of other methods, which come without experiments."""
+"""The evidence that is demanded of labels of other methods: none, because they come without experiments."""
 
 TURN_SHARE = 0.25
-"""Largest share of a language model's context that the text of one turn takes."""
+"""Largest share of a language model's context that the output of one experiment may fill with text."""
 
 BYTES_PER_TOKEN = 3
-"""A low estimate for English and Python; text in base64 has about two."""
+"""A low estimate of the bytes per token of English text and Python code. Base64 text has about two bytes per token."""
 
 
 def services(
@@ -89,10 +89,10 @@ def options(config: Config) -> InvestigationOptions:
 
 
 def output_bytes(config: Config) -> int:
-    """Returns the largest number of bytes of text that an experiment may print. It may display as many.
+    """Returns the largest number of bytes of text that an experiment may print. It may display the same number again.
 
-    If the backbone is a language model, both together fill at most about the share TURN_SHARE of its context, so that one
-    turn cannot displace the others.
+    If the backbone is a language model, printed and displayed text together fill at most about the share TURN_SHARE of
+    its context, so that the output of one turn does not displace earlier turns.
     """
     if config.backbone.kind not in SERVED:
         return config.sandbox.output_bytes
@@ -117,7 +117,7 @@ def generator_note(config: Config) -> str:
 
 
 def contrasts(config: Config) -> Contrasts | None:
-    """Returns rules that find near misses of labels, or None if the backbone is a language model and can write them.
+    """Returns rules that write near misses of labels, or None if the backbone is a language model, which writes them.
 
     A near miss of a label is the same scene with one thing changed so that the label no longer holds.
     """

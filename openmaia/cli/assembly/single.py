@@ -35,7 +35,7 @@ class SingleUnit:
     dataset: ImageDataset
 
     def evaluate(self, record: "Record") -> "Evaluation":
-        """Tests the description of a record on new images, as `openmaia evaluate` does for a run with one unit.
+        """Tests the description in a record with new images, as `openmaia evaluate` does for a run with one unit.
 
         Raises:
             ServiceError: A service failed.
@@ -59,7 +59,7 @@ class SingleUnit:
 
 
 def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
-    """Returns the unit that a specification names. Raises UsageError if it names none, or more than one."""
+    """Returns the unit that a text such as "layer4=122" names. Raises UsageError if it names none or several."""
     units = select(spec, info, scope).units
     if len(units) != 1:
         raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
@@ -76,13 +76,13 @@ def prepare(
     dataset: ImageDataset | None = None,
     backbone: Backbone | None = None,
 ) -> SingleUnit:
-    """Loads the models and images of one investigation, and computes the exemplars of the unit's layer if they are missing.
+    """Loads the models and images of one investigation, and computes missing exemplars of the unit's layer.
 
     Args:
         config: The config of the run.
         spec: The unit, such as "layer4=122".
         say: Receives messages for the user.
-        progress: Called with the number of finished and of all images while exemplars are computed.
+        progress: Called with the numbers of finished and of all images while exemplars are computed.
         target: The target, if it is loaded already.
         dataset: The images, if they are loaded already.
         backbone: The backbone, if it is loaded already.

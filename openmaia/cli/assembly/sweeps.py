@@ -40,7 +40,7 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
 
 
 def _validate(configs: Sequence[Config]) -> None:
-    """Validates configs, except those whose run has a plan of the same config already."""
+    """Validates configs, except those whose run directory already has a plan that was made for the same config."""
     for config in configs:
         files = Files(f"{config.paths.runs}/{config.name}")
         is_planned = files.exists("config.yaml") and files.exists("plan.json")
@@ -95,7 +95,7 @@ def compute_exemplars(
 
     Args:
         config: The config of the run.
-        progress: Called with the number of finished and of all images.
+        progress: Called with the number of finished images and the number of all images.
         say: Receives messages for the user.
     """
     distributed.prepare(config.ray.address)

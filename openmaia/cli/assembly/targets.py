@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     ReadableTarget = NetworkTarget | SyntheticTarget | ClosedFormTarget | ClosedFormClasses
 
 PYTHON = "python:"
-"""Beginning of `target.network` for a module that was passed in Python."""
+"""Beginning of `target.network` for a module that was passed to OpenMAIA in Python."""
 
 
 def target(config: Config) -> "ReadableTarget":

@@ -1,4 +1,4 @@
-"""Checks a config before Ray starts and models are loaded: the task, files and functions of the user, layers and units."""
+"""Checks a config before Ray starts and models are loaded: task, files, functions of the user, layers and units."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,8 @@ def validate(config: Config) -> None:
     """Checks what a run needs on this machine.
 
     Raises:
-        UsageError: The task, a file, a function, a layer or a unit that the config names does not exist, or a file of
-            labels or histories holds none for this run.
+        UsageError: The task, a file, a function, a layer or a unit that the config names does not exist, or the file of
+            `backbone.record` holds no labels or replies for this run.
     """
     _check_files(config)
     if config.backbone.kind in ("replay", "labels"):  # These only read a file. A viewer would load a model.
@@ -26,9 +26,9 @@ def validate(config: Config) -> None:
 
 
 def validate_units(config: Config) -> None:
-    """Checks the task, the layers and the units, as far as they are known without weights.
+    """Checks the task, the layers and the units of a config, as far as they are known without loading weights.
 
-    The layers of a network on a hub, and of a network that a function of the user returns, are not known.
+    The layers of a network on a hub, and of a network that a function of the user returns, are not known in advance.
 
     Raises:
         UsageError: The task, the network, a layer or a unit does not exist.
@@ -41,7 +41,9 @@ def validate_units(config: Config) -> None:
 
 
 def target_outline(config: Config) -> TargetInfo | None:
-    """Returns what is known about a target without its weights: its layers, without a digest. None if nothing is.
+    """Returns what is known about a target without loading weights, such as its layers and classes.
+
+    The digest of a network or a synthetic target is left empty. Returns None if nothing is known.
 
     Raises:
         UsageError: The network or a layer does not exist.
@@ -61,9 +63,9 @@ def target_outline(config: Config) -> TargetInfo | None:
 
 
 def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
-    """Returns the layers of a target with their numbers of units, and the reasons why other modules are no layers.
+    """Returns the number of units of each layer of a target, and the reason why each other module is not a layer.
 
-    Weights are loaded only if nothing else says what the layers are.
+    Weights are loaded only if the layers cannot be found without them.
 
     Raises:
         UsageError: The network does not exist, or cannot be loaded.

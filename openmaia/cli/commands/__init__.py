@@ -1,1 +1,1 @@
-"""A module per command. They import what they need when they run, so that --help answers at once."""
+"""The commands. Their modules import what they need only when a command runs, so that --help answers at once."""

@@ -1,4 +1,4 @@
-"""The forced choices of `openmaia evaluate` (--2afc-…): which of two labels fits a unit better, to people or to a model?"""
+"""The forced choices of `openmaia evaluate --2afc-…`: people or a model choose the better of two labels of a unit."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,8 @@ def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
         runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
             of other units.
         page: The file to write.
-        truth: A table of true labels, or an imported labels.jsonl. People compare with these labels, and not with exemplars.
+        truth: A table of true labels, or an imported labels.jsonl. People compare the labels with the true ones. If it
+            is empty, they compare them with exemplars.
 
     Raises:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
@@ -73,7 +74,8 @@ def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
 def ask_model(runs: Sequence[str], truth: str = "") -> None:
     """Asks a language model the questions of the page of `write_page`, and prints how often each method was preferred.
 
-    The model is the one that writes the test prompts in the config of the first run.
+    The model is the one that writes the test prompts in the config of the first run. The arguments are as for
+    `write_page`.
 
     Raises:
         UsageError: That config names no language model, or the model answers no question.
@@ -111,7 +113,7 @@ def _truths(runs: "Sequence[tuple[Run, str]]", path: str) -> dict[tuple[str, int
 
 
 def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
-    """Opens the runs, each with a name that tells it from the others."""
+    """Opens runs. Returns each with a name that no other of them has."""
     from openmaia.reporting.browser.report import named
     from openmaia.runs.run import Run
 

@@ -51,7 +51,7 @@ def stoppable() -> Iterator[None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Prints an error and ends the process with this exit code."""
+    """Prints an error and ends the process with the exit code `code`."""
     print(f"error: {printable(message, keep=chr(10))}", file=sys.stderr)
     raise SystemExit(code)
 
@@ -72,7 +72,7 @@ def print_report(paths: Sequence[str], embedding: str = "") -> None:
 
 
 def text_embedding(model: str) -> "TextEmbedding | None":
-    """Loads the model of the option --embedding; None if there is none."""
+    """Loads the model of the option --embedding. Returns None if the option is empty."""
     from openmaia.models.text_embedding import load_text_embedding
 
     return load_text_embedding(model) if model else None
@@ -95,10 +95,10 @@ def print_failures(outcome: "SweepOutcome") -> bool:
 
 
 def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
-    """Yields a line for each cause of failures, of which at most SHOWN_FAILURES. The commonest comes first.
+    """Yields a line for each of the SHOWN_FAILURES most frequent causes of failures, and one that counts the others.
 
     Args:
-        causes: The causes by unit.
+        causes: The cause of each failure, by the name of its unit.
     """
     units: defaultdict[str, list[str]] = defaultdict(list)
     for unit, cause in causes.items():
@@ -112,7 +112,11 @@ def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
 
 
 def print_damage(run: "Run") -> bool:
-    """Names the files of a run that cannot be read, and how to repeat what they held. Returns whether there are any."""
+    """Prints which files of a run cannot be read, and the command that repeats the work whose results they held.
+
+    Returns:
+        Whether there are any such files.
+    """
     from openmaia.evaluation.damage import DAMAGED, damaged_files
 
     damaged = damaged_files(run)
@@ -132,11 +136,11 @@ def print_damage(run: "Run") -> bool:
 
 
 def repeat_damaged(run: "Run", *, records: bool) -> None:
-    """Sets damaged files of a run aside and says so.
+    """Moves damaged files of a run out of the way, so that their results are computed again, and prints how many.
 
     Args:
         run: The run.
-        records: Whether to set aside records, too, so that their units are investigated again.
+        records: Whether to move damaged records, too, so that their units are investigated again.
 
     Raises:
         UsageError: Another command works on the run.

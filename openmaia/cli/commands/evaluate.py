@@ -108,14 +108,19 @@ def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 TESTING = ("evaluate.", "generator.", "seed")
-"""Beginnings of the keys that an evaluation may change. The others say how the descriptions were found."""
+"""Beginnings of the config keys that an evaluation may change. The other keys say how the descriptions were found."""
 
 
 def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Config]":
-    """Returns the run that holds the evaluation, and its config.
+    """Returns the run directory that holds an evaluation, and the config of the evaluation.
+
+    Args:
+        run: The run whose descriptions are tested.
+        overlays: YAML files and key=value overrides that change the config of the run.
+        name: The name of a further evaluation (--as). Empty for the evaluation in the run directory itself.
 
     Raises:
-        UsageError: The overlays change keys that are not in TESTING, or change some without a name.
+        UsageError: The overlays change keys that are not in TESTING, or they change a key and there is no name.
     """
     from openmaia.config.loading import differing_keys, restore, to_dict
     from openmaia.runs.further import configure, further_evaluation
@@ -179,7 +184,7 @@ def _score(
 def _claimed(
     run: "Run", settings: "Config", paths: Sequence[str], services: "EvaluationServices"
 ) -> "list[tuple[Run, Config]]":
-    """Stores the claims of other methods, and returns their run directories with the config of their test."""
+    """Stores the claims of other methods. Returns their run directories, each with the config of the test."""
     from openmaia.cli.assembly.claims import store_claims
 
     stored, sentence = store_claims(run, paths, services.target.info())
@@ -206,7 +211,7 @@ def _measure_together(
     """Tests the descriptions of several runs with the same images, if their preset is `pairing` or services are given.
 
     Returns:
-        The services of the test, or None if each run is tested alone.
+        The services that all runs share. If the runs are tested one by one, this is `services`, which may be None.
 
     Raises:
         UsageError: The configs of the runs differ in what a shared test needs.

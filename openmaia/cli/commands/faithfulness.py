@@ -1,4 +1,4 @@
-"""The ablation of units of `openmaia evaluate` (--faithfulness)."""
+"""The ablation of units by `openmaia evaluate --faithfulness`."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_network(run: "Run", settings: "Config") -> None:
-    """Raises UsageError if the target of a run is no network whose forward pass can be changed."""
+    """Raises UsageError if the target of a run is not a network: units are ablated in a network's forward pass."""
     if settings.target.kind != "network":
         raise UsageError(
             f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "
@@ -34,7 +34,10 @@ def check_layers(run: "Run", services: "EvaluationServices") -> None:
 
 
 def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
-    """Measures, stores and prints the faithfulness of a run's descriptions."""
+    """Ablates the units of a run, and stores and prints how this changes the class probabilities.
+
+    `openmaia.evaluation.faithfulness` defines the measures.
+    """
     from openmaia.cli.terminal.faithfulness import show_faithfulness
     from openmaia.cli.terminal.output import Terminal
     from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness

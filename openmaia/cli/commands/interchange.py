@@ -69,7 +69,7 @@ def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) 
     """Writes all investigations of a run that ended with an answer. Returns messages about the result.
 
     Raises:
-        UsageError: There is none, or the folder of one exists.
+        UsageError: No investigation ended with an answer, or the folder for one exists already or cannot be written.
     """
     from openmaia.evaluation.storage import StoredTrials
     from openmaia.interop import histories

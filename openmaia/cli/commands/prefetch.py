@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from openmaia.cli.commands.common import ConfigSources, fail
 
 SECONDS = 6 * 3600.0
-"""Longest time in which a node must have downloaded its weights."""
+"""Time limit in seconds for the downloads of all nodes."""
 
 
 def prefetch(config: ConfigSources) -> None:
@@ -45,7 +45,15 @@ def prefetch(config: ConfigSources) -> None:
 
 
 def _print(node: str, lines: Sequence[tuple[bool, str]]) -> list[str]:
-    """Prints what a node answered. Returns the lines that are failures."""
+    """Prints the results of a node's downloads.
+
+    Args:
+        node: The name of the node.
+        lines: (is_there, line) for each download, as `fetch` returns them.
+
+    Returns:
+        The lines of the downloads that failed.
+    """
     for is_there, line in lines:
         print(f"{node}: {'' if is_there else 'failed: '}{line}")
     return [line for is_there, line in lines if not is_there]

@@ -57,7 +57,8 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
 
     Args:
         sources: The YAML files and key=value overrides that all tool sets share.
-        other: The sources that select another generator, for the tool set `other-generator`. Empty if it is not run.
+        other: The sources that select another generator, for the tool set `other-generator`. Empty if this set is not
+            run.
         sets: The names of the tool sets, separated by commas. If it is empty, all that can be run.
 
     Raises:

@@ -101,7 +101,10 @@ def ray(
 
 
 def _validate(configs: "Sequence[Config]") -> None:
-    """Checks layers and units here, before the job waits for its turn. Its files may exist on the nodes only."""
+    """Checks layers and units of configs before the job is queued.
+
+    Files are not checked, because they may exist only on the nodes of the cluster.
+    """
     from openmaia.cli.assembly.validation import validate_units
 
     for each in configs:
@@ -113,5 +116,5 @@ def _show_commands(configs: "Sequence[Config]") -> list[str]:
 
 
 def _print_job(name: str, commands: list[str]) -> None:
-    """Prints what was submitted, and the commands that follow it."""
+    """Prints what was submitted, and the commands that show its progress."""
     print(f"submitted: {name}", *(f"  {command}" for command in commands), sep="\n")

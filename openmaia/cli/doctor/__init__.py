@@ -19,8 +19,8 @@ def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[CheckResul
 
     Args:
         sources: YAML files and key=value overrides; without any, only the machine is checked.
-        seconds: Time within which torch, torchvision and transformers must be imported. If they take longer, the checks
-            that need them give a note or are left out.
+        seconds: Time within which torch, torchvision and transformers must be imported. If the import takes longer, the
+            checks that need these libraries give a note or are left out.
 
     Returns:
         A result for each thing that was checked.

@@ -27,19 +27,19 @@ WEIGHTS = (
     ".ot",
     ".tflite",
 )
-"""How names of files with weights end, of all formats. Only those that are loaded are downloaded."""
+"""File name endings of all formats of weights. Of such files, only those that a run loads are downloaded."""
 
 
 def fetch(sources: Sequence[WeightSource], network: str) -> list[tuple[bool, str]]:
-    """Downloads weights into the caches of this machine. What is there is not downloaded again.
+    """Downloads weights into the caches of this machine. Files that are in the caches already are not downloaded again.
 
     Args:
         sources: Weights in folders or on the hub.
         network: A network of torchvision or timm, or an empty string.
 
     Returns:
-        (whether they are there now, description) for each source and the network. A download that fails does not end the
-        others.
+        (is_there, line) for each source and the network: whether its weights are on this machine now, and a line that
+        says where they are, or why the download failed. A failed download does not stop the others.
     """
     wanted = [(f"{source.key}={source.given}", partial(_fetch_source, source)) for source in sources]
     if network:
@@ -56,7 +56,13 @@ def fetch(sources: Sequence[WeightSource], network: str) -> list[tuple[bool, str
 
 
 def _fetch_source(source: WeightSource) -> str:
-    """Returns the folder with the weights that are loaded, and with all files of the model that are no weights."""
+    """Downloads the weights that are loaded and all files of the model that hold no weights. Returns their folder.
+
+    Nothing is downloaded if the source is a folder. If the hub cannot be used, a folder in its cache is returned.
+
+    Raises:
+        UsageError: The hub cannot be used, and its cache holds no weights of the source.
+    """
     if Path(located(source.given)).is_dir():
         return located(source.given)
     try:

@@ -72,7 +72,7 @@ def ask_libraries(seconds: float, *arguments: str) -> dict[str, Any]:
     """Runs `openmaia.models.probe`, which imports torch and other libraries, in a process of its own.
 
     Args:
-        seconds: Timeout, after which answers are missing.
+        seconds: Timeout. Answers that the process has not printed by then are left out.
         *arguments: The command-line arguments of the probe.
 
     Returns:

@@ -31,7 +31,10 @@ def main_memory() -> int:
 
 
 def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
-    """Compares the GPUs that the pools request with the number of this machine's GPUs."""
+    """Compares the GPUs that the pools request with the number of this machine's GPUs.
+
+    Returns no result if no pool requests a GPU, or if the run uses a cluster that exists already.
+    """
     requests = [request for request in of_pools(config) if request.gpus]
     if wrong := [f"pools.{r.name}.num_gpus={r.gpus:g}" for r in requests if r.gpus > 1 and r.gpus != int(r.gpus)]:
         return [missing(f"{wrong[0]}: above 1 Ray gives whole GPUs only; give a whole number")]

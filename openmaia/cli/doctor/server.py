@@ -22,7 +22,8 @@ CLASSES = {
 
 
 def model_servers(config: Config) -> list[CheckResult]:
-    """Asks the servers of the backbone, the generator and the editor which models they serve, with the user's key.
+    """Checks that the servers of the backbone, the generator and the editor answer, accept the user's API key and serve
+    the configured models.
 
     Returns no result for a model that is not on a server.
     """
@@ -44,11 +45,11 @@ def model_servers(config: Config) -> list[CheckResult]:
 
 
 def _asked(vendor: Any, access: Callable[[], ServerAccess]) -> CheckResult:
-    """Asks a server for the models that it serves.
+    """Asks a server for the models that it serves, and checks that the configured model is one of them.
 
     Args:
         vendor: The client library, the module `openai` or `anthropic`.
-        access: Returns how to reach the server. Refuses a missing key, and an address that is no URL.
+        access: Returns how to reach the server. Raises UsageError if the key is missing or the address is not a URL.
     """
     try:
         server = access()

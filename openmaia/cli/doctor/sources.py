@@ -13,19 +13,20 @@ from openmaia.models.hub import DENOISERS, TEXT_ENCODERS
 STANDARD = re.compile(
     r"(?:(?P<part>[^/]+)/)?(?:diffusion_pytorch_model|model|pytorch_model)(?:-\d{5}-of-\d{5})?\.(?:safetensors|bin)"
 )
-"""The files that from_pretrained loads if no variant such as fp16 or non_ema is named."""
+"""Matches the files that `from_pretrained` loads if no variant such as fp16 or non_ema is requested."""
 
 VLLM = re.compile(r"(?P<part>)(?!consolidated)[^/]+\.(?:safetensors|bin|pt)")
 MISTRAL = re.compile(r"(?P<part>)consolidated[^/]*\.safetensors")
-"""The files that vLLM loads: all at the root, or with load_format=mistral those in Mistral's own format."""
+"""VLLM matches the files that vLLM loads, all in the root folder of the model. MISTRAL matches those that it loads
+instead with load_format=mistral, which are in Mistral's own format."""
 
 NF4 = 0.5 + 4 / 64
-"""Bytes per weight: 4 bits, and a 32-bit scale for each block of 64."""
+"""Bytes per weight after NF4 quantization: 4 bits, and a 32-bit scale for each block of 64 weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightSource:
-    """A source of weights that each replica of a pool loads."""
+    """A repository or folder with weights that each replica of a pool loads."""
 
     role: str
     """The pool whose replicas load the weights."""
@@ -38,14 +39,18 @@ class WeightSource:
     pattern: re.Pattern[str] = STANDARD
     """Matches the files that are loaded; its group `part` is the folder of a part of a pipeline."""
     skipped: tuple[tuple[str, ...], ...] | None = None
-    """For a pipeline: the candidate names of each part that another source provides. None: the source is a single
-    model."""
+    """For a pipeline: one tuple for each part that another source provides, with the names that this part may have, the
+    preferred one first. None: the source is a single model."""
     revision: str | None = None
 
     def files(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Selects those files of a repository that are loaded, by part of the pipeline.
+        """Selects the files that are loaded. Files in the safetensors format are preferred.
 
-        The part of a single model is an empty string. Files in the safetensors format are preferred.
+        Args:
+            names: The paths of all files of the source, relative to its root.
+
+        Returns:
+            The paths of the files by part of the pipeline. The part of a single model is an empty string.
         """
         parts: dict[str, list[str]] = {}
         for name in sorted(names):
@@ -89,7 +94,7 @@ def weight_sources(config: Config) -> Iterator[WeightSource]:
 
 
 def library_network(config: Config) -> str:
-    """Returns the target's network if torchvision or timm provides its weights, and otherwise an empty string."""
+    """Returns the name of the target's network if torchvision or timm provides its weights; otherwise ""."""
     target = config.target
     library, colon, _ = target.network.partition(":")
     is_known = (not colon or library in ("torchvision", "timm")) and not target.network.startswith(EFFICIENTNET)

@@ -1,6 +1,6 @@
 """Checks the weights that a config names, and the disk space for them.
 
-They can be on this machine, have to be downloaded, be unavailable, or be damaged.
+The weights can be on this machine, have to be downloaded, be unavailable, or be damaged.
 """
 
 import math
@@ -29,7 +29,8 @@ SECONDS = 3.0
 THREADS = 8
 
 ITEMSIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-"""Bytes per number of the floating-point types, which loading converts. It does not convert other types."""
+"""Bytes per element of the floating-point types. Loading converts weights of these types to the requested type. Weights
+of other types, such as quantized ones, are not converted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,10 @@ class WeightReport:
     """The result of checking a source of weights without loading them."""
 
     role: str
-    """The pool that loads them."""
+    """The pool whose replicas load the weights."""
     result: CheckResult
     loaded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Bytes in memory by part of the pipeline; empty if they are not known."""
+    """Bytes of the loaded weights in memory, by part of the pipeline; empty if they are not known."""
     to_fetch: int = 0
     """Bytes that the run would download."""
 
@@ -89,7 +90,10 @@ def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
 
 
 def cached(source: WeightSource) -> Path | None:
-    """Returns the folder in the hub's cache that holds weights of a source. None if there is none, or no such id."""
+    """Returns the folder in the hub's cache that holds weights of a source.
+
+    Returns None if the cache holds no weights of the source, or if the name of the source cannot be a hub id.
+    """
     try:
         root = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.given, repo_type="model")
     except HFValidationError:
@@ -110,9 +114,9 @@ def _inspect(source: WeightSource) -> WeightReport:
 
 
 def _on_hub(source: WeightSource) -> WeightReport:
-    """Checks which files of a source are on the hub, and which of them are in the cache.
+    """Checks which files of a source are on the hub, and which of them are in the hub's cache on this machine.
 
-    Raises UsageError if neither has the model.
+    Raises UsageError if neither the hub nor the cache has weights of the model.
     """
     try:
         with hub_errors(source.key, source.given):
@@ -135,7 +139,10 @@ def _on_hub(source: WeightSource) -> WeightReport:
 
 
 def _published(source: WeightSource) -> tuple[dict[str, list[DryRunFileInfo]], Mapping[str, int]]:
-    """Returns the files that are loaded, by part, and the number of weights of each type according to the hub."""
+    """Returns the files that are loaded by part of the pipeline, and the number of weights of each data type.
+
+    The numbers of weights come from the hub. They are empty if the hub does not know them.
+    """
     info = HfApi().model_info(source.given, revision=source.revision, timeout=SECONDS)
 
     def look(name: str) -> DryRunFileInfo:
@@ -169,7 +176,8 @@ def _in_folder(source: WeightSource, folder: Path, place: str) -> WeightReport:
 
 
 def _types(path: Path) -> Counter[str]:
-    """Counts the weights of each type in a safetensors file by its header. The count of other formats is empty."""
+    """Counts the weights of each data type in a safetensors file, by its header. Returns an empty count for files in
+    other formats."""
     if path.suffix != ".safetensors":
         return Counter()
     with safe_open(path, framework="np") as opened:
@@ -178,6 +186,12 @@ def _types(path: Path) -> Counter[str]:
 
 
 def _loaded(source: WeightSource, stored: int, types: Mapping[str, int]) -> float:
-    """Estimates the bytes in memory from those on disk and the number of weights of each type, 16 bits if unknown."""
+    """Estimates the bytes that weights take in memory.
+
+    Args:
+        source: The source of the weights.
+        stored: Their bytes on disk.
+        types: The number of weights of each data type; if it is empty, 16 bits per weight are assumed.
+    """
     commonest = max(types, key=lambda name: types[name], default="BF16")
     return stored * source.itemsize / ITEMSIZES[commonest] if commonest in ITEMSIZES else stored

@@ -33,7 +33,7 @@ def _bias(verdict: BiasVerdict) -> list[str]:
 
 
 def show_spurious(table: SpuriousTable) -> None:
-    """Prints Table 2 of the MAIA paper, with our figures and the published ones in separate columns."""
+    """Prints Table 2 of the MAIA paper, with our figures and those of the paper in separate columns."""
     say(f"accuracy with the places of the training: {_accuracy(table.seen)}; exchanged: {_accuracy(table.shifted)}")
     cells = [
         (

@@ -20,8 +20,8 @@ FOLDER = "pictures"
 """Folder of the run directory that holds the displayed images as files."""
 
 SHOWN_LINES = 40
-"""Largest number of lines that are shown of the code, and of the observation, of a turn. The first and the last ones
-are."""
+"""Largest number of lines that are shown of a turn's code, and of its observation. If there are more, the first and the
+last ones are shown."""
 
 MARKER = re.compile(r"\[image-\d+(?:, \w+)?\]")
 """Matches the line of an observation that names the image after it."""
@@ -84,7 +84,7 @@ class ConversationView:
 
 
 def shortened(lines: Sequence[LineT]) -> list[LineT | str]:
-    """Returns at most about SHOWN_LINES lines, with a note about those that are left out between the others."""
+    """Returns at most SHOWN_LINES of the lines: the first and the last, and between them how many are left out."""
     left_out = len(lines) - SHOWN_LINES
     if left_out <= 0:
         return list(lines)
@@ -109,7 +109,7 @@ def _reply(turn: Turn) -> Iterator[RenderableType]:
 
 
 def _clean(text: str) -> str:
-    """Returns the beginning of a text, without characters that act in a terminal."""
+    """Returns at most SHOWN_CHARACTERS of a text, in which characters that would control the terminal are replaced."""
     more = len(text) - SHOWN_CHARACTERS
     end = f"\n… {more} characters more in the report" if more > 0 else ""
     return printable(text[:SHOWN_CHARACTERS], keep="\n\t", replacement="�") + end

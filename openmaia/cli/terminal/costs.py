@@ -10,7 +10,7 @@ from openmaia.reporting.totals import costs
 from openmaia.runs.run import Run
 
 INVESTIGATIONS = "ray.investigations"
-"""The config key that is shown as the bottleneck if no service is: then too few investigations run at the same time."""
+"""The config key that is shown as the bottleneck if no service is one: too few investigations run at the same time."""
 
 
 def show_costs(run: Run) -> None:
@@ -29,7 +29,7 @@ def show_costs(run: Run) -> None:
 
 
 def show_workload(config: Config, work: Workload, units: str) -> None:
-    """Prints the input of a cost estimate.
+    """Prints the numbers on which a cost estimate is based.
 
     Args:
         config: The config of the sweep.

@@ -6,7 +6,10 @@ from openmaia.runs.run import Run
 
 
 def show_overlap(run: Run) -> None:
-    """Prints how far the prompts of the test repeat those of the investigations. Prints nothing without a test."""
+    """Prints how similar the prompts of the test images are to those that the agents used in their investigations.
+
+    Prints nothing if no description was tested with images.
+    """
     overlap = run_overlap(run.scores().values())
     if overlap is None:
         return

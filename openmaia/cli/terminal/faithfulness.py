@@ -1,4 +1,4 @@
-"""Prints what ablating units does to the classes."""
+"""Prints how ablating units changes the class probabilities of a classifier."""
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
 from openmaia.evaluation.faithfulness import read_faithfulness
@@ -6,7 +6,7 @@ from openmaia.runs.run import Run
 
 
 def show_faithfulness(run: Run) -> None:
-    """Prints what ablating each unit does to the classes, if it was measured."""
+    """Prints how ablating each unit changes the class probabilities. Prints nothing if this was not measured."""
     found = read_faithfulness(run)
     if found is None:
         return

@@ -18,9 +18,10 @@ SHOWN = 8
 
 
 def running_investigations(runs: Sequence[Run]) -> Callable[[], RenderableType | None]:
-    """Returns a function that gives a table of the oldest running investigations of these runs; None without any.
+    """Returns a function that returns a table of the oldest running investigations of these runs.
 
-    It reads the progress files of the runs at most every SECONDS, and only for a terminal.
+    The function returns None if no investigation is running, or if the output is not a terminal. It reads the progress
+    files of the runs at most once every SECONDS.
     """
     shown: Table | None = None
     read_at = float("-inf")

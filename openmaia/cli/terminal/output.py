@@ -41,7 +41,7 @@ console = PrintableConsole()
 
 
 def say(line: str, *, dim: bool = False) -> None:
-    """Prints a line without interpreting markup. `dim` is for explanations below a table."""
+    """Prints a line without interpreting markup; with `dim` in a weaker colour, for explanations below a table."""
     console.print(line, highlight=False, markup=False, style="dim" if dim else None)
 
 
@@ -89,7 +89,7 @@ class _Rate(ProgressColumn):
 
 
 class _Bars(Progress):
-    """Progress bars with something below them."""
+    """Progress bars, with the object that the function `below` returns under them, or nothing if it returns None."""
 
     def __init__(self, *columns: ProgressColumn, console: Console, below: Callable[[], RenderableType | None]):
         self._below = below

@@ -38,11 +38,14 @@ SHOWN_RUNNING = 20
 """Largest number of running investigations, and of failures, that are shown."""
 
 READ_EVALUATIONS = 1000
-"""Number of evaluations above which showing the state of a run does not read all of them."""
+"""Largest number of evaluations that are all read to show a run. If it has more, only those of shown units are read."""
 
 
 def show_state(run: Run, resamples: int) -> None:
-    """Prints the progress of a run, its first units with their scores, and the agreement of repeated investigations.
+    """Prints the progress of a run, its units with their verdicts, and what else was measured of them.
+
+    This can be the agreement of repeated investigations, the effects of ablating units, the comparison with known
+    truths, and the comparison with the claims of other methods.
 
     Args:
         run: The run.
@@ -63,7 +66,12 @@ def show_state(run: Run, resamples: int) -> None:
 
 
 def show_conduct(name: str, conduct: AgentConduct) -> None:
-    """Prints how well the agents of a run follow the protocol. `name` is the run's."""
+    """Prints counts that show how well the agents of a run follow the protocol of an investigation.
+
+    Args:
+        name: The name of the run.
+        conduct: The counts.
+    """
     investigations, turns, experiments = (
         max(n, 1) for n in (conduct.investigations, conduct.turns, conduct.experiments)
     )
@@ -163,13 +171,13 @@ CONTROL_NAMES = {
 
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
-    """Prints units of a run with their labels and verdicts, and the AUC of the worst control.
+    """Prints units of a run with their labels, their verdicts, and the AUC against the control that they beat least.
 
     Args:
         run: The run.
         resamples: The number of bootstrap resamples.
-        overall: Whether to read all evaluations. Then the units with the best verdicts are shown, and the mean, over all
-            units, of the AUC on images of a unit's own description minus the AUC on images of another unit's
+        overall: Whether to read all evaluations. If so, the units with the best verdicts are shown, and the mean over
+            all units of the AUC on images of a unit's own description minus the AUC on images of another unit's
             description. Otherwise the first units of the plan are shown.
     """
     state = counts(run)
@@ -218,7 +226,7 @@ def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
 
 
 def show_exemplars(store: ExemplarStore, target: str) -> None:
-    """Prints the number of units with exemplars in each layer, and how long it takes to read a unit."""
+    """Prints the number of units with exemplars in each layer, and how long reading a unit's exemplars takes."""
     table: list[list[str]] = []
     units = 0
     for layer in store.layers():

@@ -50,7 +50,10 @@ def show_scores(run: Run, resamples: int) -> None:
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:
-    """Prints the AUC of descriptions and the share that is supported: units' own, shuffled, and of random words."""
+    """Prints how descriptions score if units are given their own, those of other units (shuffled), or random words.
+
+    The scores are the mean AUC and the share of supported descriptions. Prints nothing if no share was measured.
+    """
     shares = supported_shares(run)
     if not shares:
         return
@@ -151,7 +154,7 @@ def _difference(each: PairedDifference) -> list[str]:
 def show_reliability(run: Run) -> None:
     """Prints the agreement between investigations of the same unit, and risk-coverage curves.
 
-    A curve gives the mean risk (1 minus AUC) of the units for which a measure of certainty is highest.
+    A curve gives, for several shares of the units, the mean risk (1 minus AUC) of the units with the highest certainty.
     """
     reliability = read_reliability(run)
     if by := reliability.agreements:
@@ -180,7 +183,7 @@ def show_reliability(run: Run) -> None:
 
 
 def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -> None:
-    """Prints the evaluation of each tool set, and the published figures.
+    """Prints the evaluation of each tool set, and the figures of Table A5 of the MAIA paper.
 
     Args:
         name: The name of the ablation.
@@ -213,7 +216,7 @@ def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -
 
 
 def show_choice(score: ChoiceScore, model: str = "") -> None:
-    """Prints the result of a two-alternative forced choice by people, or by `model`, and the published result."""
+    """Prints the result of a two-alternative forced choice by people, or by `model`, and those of the MAIA paper."""
     one, other = score.methods
     people = len(score.participants)
     by = f"by a model, {model}" if model else f"by {people} {'person' if people == 1 else 'people'}"

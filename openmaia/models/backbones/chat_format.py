@@ -18,21 +18,22 @@ PIXELS_PER_TOKEN = 750
 
 
 TEMPERATURE_STEP = 0.3
-"""By how much the temperature rises with each repetition in a row."""
+"""Increase of the sampling temperature for each of the latest turns in a row that repeat earlier ones."""
 HIGHEST_TEMPERATURE, ACCEPTED_TEMPERATURE = 1.5, 1.0
-"""To what it rises at servers and engines that are known to accept it (vLLM, llama.cpp, SGLang), and at all others."""
+"""Upper limits of the increased temperature: for servers and engines that are known to accept 1.5 (vLLM, llama.cpp,
+SGLang), and for all others."""
 
 
 def temperature(configured: float, chat: Chat, highest: float) -> float:
     """Returns the sampling temperature of a reply.
 
-    It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5): small models
-    write the same turn again whatever they are told, and with another seed too.
+    It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5).
+    Otherwise small models write the same turn again, whatever they are told and whatever the seed is.
 
     Args:
         configured: The temperature of the config, which is never lowered.
-        chat: The request.
-        highest: To what it rises.
+        chat: The request, which says how many of the latest turns are repetitions.
+        highest: The upper limit of the increased temperature.
     """
     return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, highest))
 

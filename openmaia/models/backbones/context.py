@@ -1,8 +1,8 @@
 """Shortens a conversation to a model's context by removing the oldest images, and then the oldest experiment outputs.
 
 Both are removed in blocks, so that the beginning of a growing conversation changes only every few turns and a prefix
-cache remains valid in between. The task and the latest turns are kept; if they alone are too long, the middle of the latest
-outputs is left out.
+cache remains valid in between. The task and the latest turns are kept; if they alone are too long, the middle of the
+latest outputs is left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role
 
 LATEST = 4
-"""Number of messages at the end that are kept: two turns, each a reply and its observation."""
+"""Number of messages at the end that are kept: two turns, each a reply and the message with its output."""
 
 OPENING = 2
 """Number of messages at the start that are kept: the system prompt and the task."""
@@ -22,8 +22,8 @@ OUTPUT_BLOCK = 4
 """Number of experiment outputs that are removed together."""
 
 SHORTENED = (16_000, 4_000, 1_000)
-"""Numbers of characters to which long outputs of the latest turns are shortened, tried in this order: to the first before
-images of these turns are removed, to the others after it."""
+"""Numbers of characters to which long outputs of the latest turns are shortened, tried in this order. The first is
+tried before images of these turns are removed, the others afterwards."""
 
 NO_IMAGE = "(an image was here)"
 NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"

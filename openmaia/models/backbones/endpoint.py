@@ -25,13 +25,13 @@ from openmaia.models.backbones.streaming import StreamBroken
 from openmaia.models.server_access import ServerAccess
 
 LONGEST_PAUSE = 30.0
-"""Longest pause in seconds before a request is repeated whose answer was interrupted."""
+"""Longest pause in seconds before a request whose answer was interrupted is sent again."""
 
 REFITS = 4
 """Number of times that a conversation is shortened if it is too long for the server."""
 
 REFUSED = ("content_filter", "refusal")
-"""Reasons for the end of a reply with which servers say that the model refuses to continue the conversation."""
+"""Values of the finish reason by which servers say that the model refuses to continue the conversation."""
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _parameters(self, chat: Chat) -> dict[str, Any]:
-        """Returns the parameters of a request that a server may reject, by their names in the API."""
+        """Returns the request parameters that are left out if the server rejects them, by their names in the API."""
 
     @abstractmethod
     def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
@@ -101,10 +101,10 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
-        """Returns the reply in a decoded answer, whose text may be empty, and the reason why the reply ended.
+        """Returns the reply in an answer, whose text may be empty, and the finish reason that the server gives.
 
-        It may raise KeyError, TypeError, IndexError or AttributeError if the answer does not have the format of the
-        API.
+        `answer` is the decoded JSON body. The method may raise KeyError, TypeError, IndexError or AttributeError if the
+        body does not have the format of the API.
         """
 
     def _image_tokens(self, image: EncodedImage) -> int:

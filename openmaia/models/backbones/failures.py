@@ -1,6 +1,6 @@
 """Interprets the error responses of model servers.
 
-Servers have no common error codes, so most errors are found by text.
+Servers have no common error codes, so most errors are recognised by the text of the response.
 """
 
 import json
@@ -21,7 +21,7 @@ NO_IMAGES = re.compile(
     r"|(not|n't) support[\w ]* (image|vision|multimodal)|at most 0 image|only text (content|input)",
     re.IGNORECASE,
 )
-"""How llama.cpp, Ollama, vLLM and others say that a model takes no images."""
+"""Matches the messages of llama.cpp, Ollama, vLLM and others that a model takes no images."""
 
 UNSUPPORTED = re.compile(
     r"unsupported|(not|n't) (support|permit|allow)|unknown|unrecogni[sz]ed|unexpected|forbidden|deprecated|cannot",
@@ -50,7 +50,7 @@ class Failure:
 
     @property
     def refuses_images(self) -> bool:
-        """Whether the reason is that the model takes no images."""
+        """Whether the request failed because the model takes no images."""
         return self.status >= 400 and NO_IMAGES.search(self.body) is not None
 
     @property

@@ -70,9 +70,10 @@ class OpenAiBackbone(Endpoint):
         }
 
     def _constraints(self, chat: Chat) -> dict[str, Any]:
-        """Returns the request parameters that force the reply to be a turn, of the kind that is expected.
+        """Returns the request parameters that force the reply to have the form of the expected kind of turn.
 
-        They are a grammar or the functions to call. Empty if the reply is no turn, or if the config demands neither.
+        They are a grammar or the definitions of functions. They are empty if no turn is requested, or if the config
+        demands neither a grammar nor functions.
         """
         if chat.answer is None or self._config.protocol == "text":
             return {}

@@ -21,20 +21,20 @@ class ReplayBackbone:
     """A backbone that answers with the replies of a recording.
 
     A conversation that has n replies so far gets reply n + 1 of the recording, whatever its messages say. The requests
-    of the tools describe_images and summarize_images have no system prompt. Recordings do not contain their replies, so
-    they get a fixed text.
+    of the tools describe_images and summarize_images have no system prompt. Recordings do not contain replies to these
+    requests, so each of them gets a fixed text.
     """
 
     def __init__(self, recording: str):
-        """Reads the recording, or lists those of a folder.
+        """Reads the recording, or finds the recordings in a folder.
 
         Args:
             recording: A record (.parquet) or a history.json, which every investigation repeats; or a folder with
-                LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published code write. Each
-                unit then repeats its own replies.
+                LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published MAIA code write.
+                Each unit then repeats its own replies.
 
         Raises:
-            UsageError: The file does not exist or is not a recording, or the folder holds none, or two of one unit.
+            UsageError: The file does not exist or is no recording, or the folder holds no recording or two of one unit.
         """
         self._recording = recording
         folder = Path(recording).expanduser()
@@ -46,7 +46,7 @@ class ReplayBackbone:
         """Returns the next reply of the recording for each chat.
 
         Raises:
-            ServiceError: The recording has no further reply, or none of the unit.
+            ServiceError: The recording has no further reply, or the folder has no recording of the unit.
         """
         return [self._reply(chat) for chat in chats]
 
@@ -62,7 +62,12 @@ class ReplayBackbone:
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
     def _file(self, units: Mapping[tuple[str, int], str], conversation: str) -> str:
-        """Returns the recording of the unit of a conversation, which is TARGET/LAYER/INDEX/REPLICATE."""
+        """Returns the path of the recording of a conversation's unit. Raises ServiceError if there is none.
+
+        Args:
+            units: The paths of the recordings, by layer and index.
+            conversation: Id of the conversation, TARGET/LAYER/INDEX/REPLICATE.
+        """
         unit = conversation.rpartition("/")[0]
         matching = [key for key in units if unit.endswith(f"/{key[0]}/{key[1]}")]
         if not matching:

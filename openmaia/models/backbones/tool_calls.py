@@ -26,7 +26,7 @@ def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[J
 
     Args:
         answer: The format of the final answer, which determines the parameters of the function ANSWER.
-        expected: What the turn may be. Only a function for that is defined.
+        expected: What the turn may be. Only the functions for such turns are returned.
     """
     names = {TurnKind.ANY: (EXPERIMENT, ANSWER), TurnKind.ANSWER: (ANSWER,)}.get(expected, (EXPERIMENT,))
     return [each for each in _functions(answer) if each["function"]["name"] in names]

@@ -20,14 +20,16 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     The notation is GBNF, which llama.cpp and the xgrammar library of vLLM and SGLang read.
 
+    All parts of a turn but the code have a limited length, because small models may otherwise never end a line. There
+    are at most MAX_LABELS labels of 16 words, MAX_HYPOTHESES hypotheses of 40 words, and three sentences of 40 words in
+    an answer; a prompt has at most 30 words. Words are separated by spaces. Their length is limited, too, by the rules
+    `word`, `anything` and `plain`.
+
     Args:
         answer: The format of answers.
-        expected: Which of the two it has to be. A measurement leaves only its two to eight prompts to the model, after at
-            least two hypotheses with names: small models without a hypothesis copy the example.
-
-    Small models go on where nothing ends a line. There are therefore at most MAX_LABELS labels of 16 words, MAX_HYPOTHESES
-    hypotheses of 40, and prompts of 30; an answer has at most three sentences of 40 words. A word is what stands between
-    spaces, and has at most 30 characters between full stops.
+        expected: What the turn may be. For a measurement, the code is fixed and the model only writes its two to eight
+            prompts, after at least two numbered hypotheses. These are required because small models that state no
+            hypothesis copy the prompts of the example in their instructions.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'

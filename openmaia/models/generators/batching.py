@@ -70,7 +70,7 @@ class DiffusionBatcher:
         """Returns the part of a prompt that is cut off because it is too long for every text encoder.
 
         Returns:
-            One text, or nothing if the prompt fits.
+            A tuple of one text. It is empty if the prompt fits or the pipeline has no tokenizer.
         """
         names = ("tokenizer_3", "tokenizer_2", "tokenizer")
         tokenizer: Any = next((known for name in names if (known := getattr(self._pipeline, name, None))), None)

@@ -30,7 +30,7 @@ REFUSALS = ("content_policy", "content policy", "moderation_blocked", "safety sy
 """Parts of the messages with which servers refuse to draw a prompt."""
 
 REFUSED = "everything (the server refuses this text)"
-"""What is reported as missing in the image of a refused prompt, which is plain grey."""
+"""The entry of `GeneratedImage.missing_terms` if the server refuses a prompt or an instruction."""
 
 GREY = 128
 
@@ -41,7 +41,11 @@ class ImagesApi:
     """A client of the images API. It is thread-safe. The API key is never pickled."""
 
     def __init__(self, config: ImagesApiConfig, role: str):
-        """Checks the address and the key. Does not connect to the server, because every image is paid for.
+        """Checks the address and the key. Does not connect to the server, because every image costs money.
+
+        Args:
+            config: The server and its model.
+            role: The config section, `generator` or `editor`, for messages.
 
         Raises:
             UsageError: The key is missing or invalid, or `base_url` is not a URL.
@@ -76,7 +80,7 @@ class ImagesApi:
     def each(
         self, draw: Callable[[ImageRequest], GeneratedImage], requests: Sequence[ImageRequest]
     ) -> list[GeneratedImage]:
-        """Returns what `draw` returns for each request. As many requests as the config allows are drawn at a time."""
+        """Calls `draw` for each request and returns the results. At most `config.concurrency` calls run at a time."""
         if not requests:
             return []
         with ThreadPoolExecutor(min(len(requests), self._config.concurrency)) as threads:
@@ -148,7 +152,7 @@ class ImagesApi:
 
 
 class ApiGenerator:
-    """Generates square images of one size."""
+    """Generates square images of one size with a server."""
 
     def __init__(self, config: ImagesApiConfig, size: int):
         """Checks the config, see `ImagesApi`.
@@ -160,10 +164,10 @@ class ApiGenerator:
         self._api, self._size = ImagesApi(config, "generator"), size
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns an image for each request. It is grey, with REFUSED as missing term, if the server refuses the prompt.
+        """Returns an image for each request: a grey one with REFUSED as missing term if the server refuses the prompt.
 
         Raises:
-            ServiceError: The server failed for good. See `ImagesApi.draw`.
+            ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
         """
         return self._api.each(self._draw, requests)
 
@@ -177,7 +181,10 @@ class ApiGenerator:
 
 
 class ApiEditor:
-    """Edits images. An edited image has the size of the original and the same `sources`."""
+    """Edits images with a server.
+
+    An edited image has the size of the original and the same `sources`, the digests of the dataset images in it.
+    """
 
     def __init__(self, config: ImagesApiConfig):
         """Checks the config, see `ImagesApi`."""
@@ -189,7 +196,7 @@ class ApiEditor:
         If the server refuses an instruction, it is the original with REFUSED as missing term.
 
         Raises:
-            ServiceError: The server failed for good. See `ImagesApi.draw`.
+            ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
         """
         return self._api.each(self._draw, requests)
 

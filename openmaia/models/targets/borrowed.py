@@ -1,4 +1,4 @@
-"""Uses a module that belongs to the user's program, and leaves it as it was."""
+"""Uses a network that is an object of the user's program, and restores its mode and PyTorch's settings afterwards."""
 
 import hashlib
 import inspect
@@ -21,7 +21,7 @@ Model = nn.Module | TargetNetwork
 
 @contextmanager
 def settings_kept() -> Generator[None]:
-    """Context manager that restores the number of threads and the precision of PyTorch at its end."""
+    """Context manager that restores PyTorch's number of threads and its use of TF32 in convolutions at its end."""
     threads, is_tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     try:
         yield
@@ -36,7 +36,7 @@ def evaluating(model: Model, say: Callable[[str], None]) -> Generator[None]:
 
     Args:
         model: The network.
-        say: Is told if the network was in training mode.
+        say: Receives a message for the user if the network was in training mode.
     """
     training = [each for each in _module(model).modules() if each.training]
     if training:
@@ -59,8 +59,9 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
 
     Args:
         model: The network.
-        preprocess: A transform. None if `given` or the network itself says what is done.
-        given: The values of the config. They replace or complete what the network says.
+        preprocess: A transform. None if the preprocessing follows from `given` or from the network itself.
+        given: The preprocessing values of the config. They replace those of a TargetNetwork if its preprocessing is a
+            `Preprocess`, and have to be complete for a plain module. They are ignored if `preprocess` is given.
 
     Raises:
         UsageError: Nothing says how images are preprocessed, or the transform is not usable.
@@ -75,7 +76,7 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
 
 
 def load_with(name: str, weights: str, transform: Transform | Preprocess) -> TargetNetwork:
-    """Loads a network by its name, and preprocesses its images by a transform of the user.
+    """Loads a network by its name. A transform of the user replaces the preprocessing of the network.
 
     See `openmaia.models.targets.networks.load` for `name` and `weights`.
     """
@@ -86,7 +87,7 @@ def load_with(name: str, weights: str, transform: Transform | Preprocess) -> Tar
 
 
 def values_of(preprocess: Preprocessing) -> GivenPreprocess | None:
-    """Returns a preprocessing as values of a config. None if they cannot express it."""
+    """Returns the config values that express a preprocessing. None if no config values can express it."""
     if not isinstance(preprocess, Preprocess) or preprocess.crop is None or preprocess.squash:
         return None
     if preprocess.size[0] != preprocess.size[1] or preprocess.resample is not Image.Resampling.BILINEAR:
@@ -101,7 +102,7 @@ def _undeclared(module: nn.Module, preprocess: Preprocessing) -> TargetNetwork:
 def digest_of(model: Model) -> str:
     """Returns a digest of a network's weights, structure and code in hexadecimal.
 
-    Code is the source of the module classes outside of PyTorch, as far as Python can find it.
+    The code is the source of the classes of all modules in the network except PyTorch's own, as far as Python finds it.
     """
     module = _module(model)
     total = hashlib.sha256(f"{weights_digest(module.state_dict().items())}{module!r}".encode())

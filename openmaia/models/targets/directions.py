@@ -18,7 +18,7 @@ SUFFIX = "/directions"
 """Suffix of layer names. The units of `layer4/directions` are the directions in the activation space of `layer4`."""
 
 ROWS = 1024
-"""Number of directions that are multiplied at a time, because double precision doubles the memory of the weights."""
+"""Number of directions that are multiplied at a time. It limits the memory for their weights in double precision."""
 
 ACTIVATIONS = ("", "none", "relu")
 """Accepted values of the metadata `activation` of a file."""
@@ -49,7 +49,7 @@ class Directions:
     def state(self) -> Iterable[tuple[str, torch.Tensor]]:
         """Returns the names and values of the tensors, from which the digest of the target is computed.
 
-        The names say whether a ReLU is applied, so that this changes the digest, too.
+        The names say whether a ReLU is applied, so that the digest depends on it, too.
         """
         kind = "relu" if self.rectified else "linear"
         return [(f"{self.name}.{kind}.weight", self.weight), (f"{self.name}.{kind}.bias", self.bias)]

@@ -21,10 +21,11 @@ from openmaia.models.targets.maps import Response, spatial
 from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
 
 LOGITS = "output (raw)"
-"""Key of the logits from which the probabilities of OUTPUT are computed. It is not a layer that users can name."""
+"""Key, among the responses to an image, of the logits from which the probabilities of the layer OUTPUT are computed.
+Users cannot name it as a layer."""
 
 CACHE_BYTES = 384 * 2**20
-"""Maximum size of the cache of layer outputs. Agents often show the same images to many units."""
+"""Maximum size in bytes of the cache of layer outputs. Agents often measure the same images for many units."""
 
 GPU_BATCH = 32
 """Default number of images per forward pass on a GPU."""
@@ -32,7 +33,7 @@ GPU_BATCH = 32
 NO_DIRECTIONS: Mapping[str, str] = MappingProxyType({})
 
 Responses = Mapping[str, Response]
-"""Responses of the layers, by name, to one image."""
+"""The responses of layers to one image, by layer name."""
 
 
 class NetworkTarget:
@@ -113,11 +114,18 @@ class NetworkTarget:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, also if the output is not among the layers; empty if they have none."""
+        """The names of the classifier's classes, whether or not OUTPUT is among the layers that are read.
+
+        Empty if the network is no classifier, or if the names are unknown.
+        """
         return self._network.labels if self._network.classifies else ()
 
     def can_intervene(self, layer: str) -> bool:
-        """Returns whether units of a layer can be scaled: below the output of a classifier, in a layer with one output tensor."""
+        """Returns whether the units of a layer can be scaled during a forward pass.
+
+        They can if the network is a classifier, the layer is neither OUTPUT nor made of directions, and the output of
+        its module is a single tensor.
+        """
         if not self._network.classifies or layer == OUTPUT or layer in self._directions:
             return False
         if layer not in self._scalable:
@@ -134,7 +142,7 @@ class NetworkTarget:
         """Returns the logarithms of the class probabilities while a unit is scaled, shape (classes,) for each request.
 
         Raises:
-            UsageError: The network is no classifier, its layer cannot be scaled (see `can_intervene`), or has no such unit.
+            UsageError: The units of a layer cannot be scaled (see `can_intervene`), or a layer has no such unit.
         """
         for layer in {each.unit.layer for each in interventions}:
             if not self.can_intervene(layer):
@@ -154,9 +162,10 @@ class NetworkTarget:
         return answers
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
-        """Returns each image as the network receives it, and the responses of all layers and directions to it by layer.
+        """Returns, for each image, the image as the network receives it and the responses of all layers by layer name.
 
-        The responses are not cached, because this method is used for passes over whole datasets.
+        The layers include those of directions. The responses are not cached, because this method is used for passes
+        over whole datasets.
         """
         views = [self._network.preprocess.view(pixels)[0] for pixels in images]
         answers = self._run([self._network.preprocess.tensor(view) for view in views])
@@ -237,7 +246,7 @@ class NetworkTarget:
 def _module_names(
     target: str, network: TargetNetwork, modules: Mapping[str, torch.nn.Module], layers: Sequence[str]
 ) -> dict[str, str]:
-    """Returns the name of the module for each layer as the user names it. Raises UsageError if a layer is unknown."""
+    """Returns the module name of each layer, by the name that the user gave. Raises UsageError for an unknown layer."""
     known = [*network.aliases, *filter(None, modules), OUTPUT]
     if not layers:
         raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")
@@ -265,7 +274,7 @@ def _softmax(logits: Response) -> Response:
 
 
 def rounded(value: Any) -> float:
-    """Rounds to 5 significant digits. These are the same for all batch sizes and numbers of threads."""
+    """Rounds to 5 significant digits, which do not depend on the batch size and the number of threads."""
     return float(f"{float(value):.5g}")
 
 

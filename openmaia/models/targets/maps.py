@@ -36,7 +36,8 @@ class AxisOrder(Enum):
 
 
 UNIT_AXES = {AxisOrder.MAP: 1, AxisOrder.MAP_LAST: 3, AxisOrder.TOKENS: 2, AxisOrder.TOKENS_LAST: 1}
-"""The axis of the units in the output for a batch. That of VECTOR is the only one longer than 1."""
+"""The axis of the units in the output for a batch of images. VECTOR is not listed: at most one axis of its output,
+apart from the batch axis, is longer than 1, and this one is the axis of the units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def first_tensor(output: Any, images: int, layer: str) -> torch.Tensor:
         A tensor of shape (images, …) with one to three further axes.
 
     Raises:
-        UsageError: The output holds no units.
+        UsageError: There is no such tensor, or it does not consist of floats.
     """
     if isinstance(output, (tuple, list, Mapping)):
         parts = cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output)
@@ -166,7 +167,10 @@ def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], l
 
 
 def _growing_axes(evidence: ShapeEvidence) -> tuple[OutputShape, OutputShape] | None:
-    """Returns the axes that change with the height and those that change with the width. None if they are not known."""
+    """Returns the axes whose length changes with the height of the input, and those that change with the width.
+
+    Returns None if the shape for one of the larger inputs is missing, or if the shapes differ in their number of axes.
+    """
     usual, taller, wider = evidence.usual, evidence.taller, evidence.wider
     if taller is None or wider is None or not len(usual) == len(taller) == len(wider):
         return None
@@ -220,7 +224,7 @@ def _proportioned(rows: int, columns: int, size: tuple[int, int], fixed: bool) -
 def _prefix(evidence: ShapeEvidence, axis: int) -> int | None:
     """Returns the number of leading tokens, which do not double with the input as the tokens of patches do.
 
-    None if the patches do not fill the input, so that their number does not double exactly.
+    Returns None if the patches do not fill the input, because their number then does not double exactly.
     """
     assert evidence.taller is not None
     assert evidence.wider is not None
@@ -234,9 +238,10 @@ def _prefix(evidence: ShapeEvidence, axis: int) -> int | None:
 
 
 def _grid(tokens: int, prefix: int | None, size: tuple[int, int], layer: str) -> tuple[int, int, int]:
-    """Returns the numbers of leading tokens, rows and columns.
+    """Returns how many leading tokens, rows and columns the `tokens` tokens of a layer consist of.
 
-    Raises UsageError if no square patches tile the input.
+    If `prefix` is None, the numbers of leading tokens in PREFIXES are tried. Raises UsageError if the other tokens do
+    not correspond to square patches that tile the input.
     """
     tiling = _tiling(tokens, PREFIXES if prefix is None else (prefix,), size)
     if tiling is None:

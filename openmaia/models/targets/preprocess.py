@@ -21,15 +21,16 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 TOLERANCE = 1.5
-"""Shift, in pixels of the network's input, that `verified` tolerates, because libraries round sides and margins to
-whole pixels. Another crop or value range causes a far larger shift."""
+"""Largest shift, in pixels of the network's input, between our result and a library's that `verified` accepts, because
+libraries round sides and margins to whole pixels. A wrong crop or value range causes a far larger difference."""
 
 LEVELS = 3 / 255
-"""Difference of pixel values that `verified` tolerates, because resizing rounds values and overshoots at edges."""
+"""Difference of pixel values, on a scale of 0 to 1, that `verified` accepts in addition to the effect of the shift,
+because resizing rounds values and overshoots at edges."""
 
 
 class Preprocessing(Protocol):
-    """Converts images to inputs of a network, in two steps."""
+    """Makes a network's inputs from images in two steps: `view` selects what the network sees, `tensor` converts it."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -71,8 +72,8 @@ class Preprocess:
     side is scaled to `size`, and its proportions are kept."""
     resample: Image.Resampling
     mean: tuple[float, ...]
-    """Mean of each channel for the normalisation, on a scale of 0 to 1. One value for a network of grey images, three for
-    red, green and blue."""
+    """Mean of each channel for the normalisation, on a scale of 0 to 1. One value for a network of grey images, three
+    for red, green and blue."""
     std: tuple[float, ...]
     """Standard deviation of each channel for the normalisation, on a scale of 0 to 1. As many values as `mean`."""
     squash: bool = False
@@ -104,8 +105,8 @@ class Preprocess:
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Crops and resizes an image for the network.
 
-        An image of the input size is not changed. Exemplars are stored as such views, so that measuring an exemplar
-        again gives its stored activation.
+        An image that already has the input size is not changed. Exemplars are stored after this step, so that measuring
+        a stored exemplar gives its stored activation again.
 
         Args:
             pixels: The image.
@@ -143,7 +144,7 @@ class Preprocess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenPreprocess:
-    """What the user says about the preprocessing of a network. Empty fields leave it to the network."""
+    """The config values of a network's preprocessing. For an empty or zero field, the network's own value is used."""
 
     size: int = 0
     """Side of the input in pixels."""
@@ -153,7 +154,7 @@ class GivenPreprocess:
     std: tuple[float, ...] = ()
 
     def changed(self, declared: Preprocess) -> Preprocess:
-        """Returns the network's own preprocessing with the given values in place of its own."""
+        """Returns the network's own preprocessing (`declared`) with the values of this object in place of its own."""
         return replace(
             declared,
             size=(self.size, self.size) if self.size else declared.size,
@@ -163,7 +164,9 @@ class GivenPreprocess:
         )
 
     def whole(self, network: str) -> Preprocess:
-        """Returns the preprocessing of a network that declares none.
+        """Returns the preprocessing that these values define for a network that declares none itself.
+
+        If no crop is given, it is 1. The resampling is bilinear.
 
         Args:
             network: The network, for messages.
@@ -244,4 +247,4 @@ class TargetNetwork:
     classifies: bool = True
     """Whether the output consists of class logits, so that its softmax gives probabilities."""
     published: Preprocess | None = None
-    """The published code's preprocessing for this network. None if it is that of the function `published`."""
+    """The preprocessing of the published MAIA code for this network. None if it is that of the function `published`."""

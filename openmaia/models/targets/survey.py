@@ -16,17 +16,21 @@ from openmaia.models.targets.preprocess import TargetNetwork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSurvey:
-    """The layers of a network."""
+    """The layers of a network, and the modules that cannot be used as layers."""
 
     units: Mapping[str, int]
     """Number of units by layer, in the order of the modules."""
     unusable: Mapping[str, str]
-    """The reason why a module is no layer, by its name."""
+    """The reason why a module cannot be used as a layer, by its name."""
 
 
 @dataclass(slots=True)
 class _Pass:
-    """The shapes of the outputs of one forward pass, without the batch axis."""
+    """What one forward pass with one image shows about the modules of a network, by module name.
+
+    This is the shape of the output without the batch axis, or the reason why the output has no units, and the number of
+    calls of the module.
+    """
 
     shapes: dict[str, OutputShape]
     refusals: dict[str, str]
@@ -83,7 +87,7 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
 
 
 def layer_names(network: TargetNetwork) -> dict[str, str]:
-    """Returns the module of each layer, by the names that a config may give. Not all of them have units."""
+    """Returns the module name of each layer, by the name that a config may give. Not all these modules have units."""
     modules = {name: name for name, _ in network.module.named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 

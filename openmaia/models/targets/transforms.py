@@ -1,7 +1,7 @@
 """Uses the transforms of users, which are functions from an image to the input of a network.
 
-A transform is first probed with test images. If it crops, scales and normalises like a `Preprocess`, that is used in its
-place, because it also tells where in an image the input lies. Any other transform is called as it is.
+A transform is first probed with test images. If it crops, scales and normalises like a `Preprocess`, the `Preprocess`
+replaces it, because it also tells which part of an image the network sees. Any other transform is called as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,13 +33,14 @@ PROBE_SHAPES = ((480, 720), (300, 260))
 """Height and width of the test images. They differ in size and proportions, because a crop may depend on both."""
 
 MEAN_DIFFERENCE = 0.04
-"""Largest mean difference of pixel values on a textured image, on a scale of 0 to 1. Libraries round the sides of a scaled
-image to whole pixels, which shifts a texture by up to one pixel of the input."""
+"""Largest mean difference, on a scale of 0 to 1, between the results of a transform and of the `Preprocess` that
+replaces it for a textured image. Libraries round the sides of a scaled image to whole pixels, which shifts a texture by
+up to one pixel of the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPreprocess:
-    """Calls a transform whose steps are not known. Masks assume that the input shows the whole image."""
+    """Calls a transform whose steps are not known. For masks, the network is assumed to see the whole image."""
 
     transform: Transform
     size: tuple[int, int]
@@ -61,11 +62,11 @@ class TransformPreprocess:
 def from_transform(transform: Transform) -> Preprocessing:
     """Converts a transform of the user to a preprocessing.
 
-    It is a `Preprocess` if that gives the same inputs on test images, and otherwise a `TransformPreprocess`.
+    The result is a `Preprocess` if one gives the same inputs for test images, and otherwise a `TransformPreprocess`.
 
     Raises:
         UsageError: The transform fails, returns something else than a float tensor of shape (channels, height, width),
-            or gives another result each time.
+            or gives different results for the same image.
     """
     texture = _texture(*PROBE_SHAPES[0])
     first, second = _applied(transform, texture), _applied(transform, texture)
@@ -93,7 +94,7 @@ def _name(transform: Transform) -> str:
 
 
 def _applied(transform: Transform, pixels: Pixels) -> torch.Tensor:
-    """Calls a transform and checks its result."""
+    """Calls a transform. Raises UsageError if it fails, or if its result is not a valid input of a network."""
     given = f"an RGB image of {pixels.shape[1]} x {pixels.shape[0]} pixels"
     try:
         result: Any = transform(Image.fromarray(pixels))
@@ -125,13 +126,13 @@ def _plain(level: int) -> Pixels:
 
 
 def _ramp(values: npt.NDArray[np.float64]) -> Pixels:
-    """Returns a grey image whose values, from 0 to 1, are broadcast to the shape of the test images."""
+    """Returns a grey image of shape PROBE_SHAPES[0]. Its brightness, 0 to 1, is `values`, broadcast to this shape."""
     levels = (np.broadcast_to(values, PROBE_SHAPES[0]) * 255).round().astype(np.uint8)
     return np.repeat(levels[:, :, None], 3, axis=2)
 
 
 def _texture(height: int, width: int) -> Pixels:
-    """Returns an image of colours that vary smoothly, with sharp edges, within a part of the value range."""
+    """Returns an image of smoothly varying colours and sharp edges, whose values cover only a part of the range."""
     rows, columns = np.mgrid[0:height, 0:width]
     waves = [np.sin(rows / 11 + n) * np.cos(columns / (7 + 3 * n)) for n in range(3)]
     stripes = ((rows // 40 + columns // 56) % 2)[:, :, None] * 60
@@ -142,7 +143,10 @@ def _texture(height: int, width: int) -> Pixels:
 
 
 def _identified(transform: Transform) -> Preprocess | None:
-    """Derives a `Preprocess` from the results for test images. Returns None if the results exclude one."""
+    """Derives the `Preprocess` that is most like a transform from the transform's results for test images.
+
+    Returns None if no `Preprocess` can give such results.
+    """
     black, white = _applied(transform, _plain(0)), _applied(transform, _plain(255))
     channels, height, width = black.shape
     scale = (white - black).mean(dim=(1, 2))
@@ -152,7 +156,15 @@ def _identified(transform: Transform) -> Preprocess | None:
     offset = black.mean(dim=(1, 2))
 
     def extent(values: npt.NDArray[np.float64], axis: int) -> tuple[float, float] | None:
-        """Returns the first and the last coordinate of the image that the input shows, as fractions of its side."""
+        """Measures which part of a test image the transform keeps along one side of the image.
+
+        Args:
+            values: Brightness of the test image: a ramp from 0 to 1 along this side.
+            axis: The axis of the result along the other side.
+
+        Returns:
+            Start and end of the part as fractions of the side, or None if the result has another shape than before.
+        """
         result = _applied(transform, _ramp(values))
         if result.shape != black.shape:
             return None
@@ -179,7 +191,7 @@ def _digits(values: torch.Tensor) -> tuple[float, ...]:
 def _closest(
     transform: Transform, geometries: Sequence["_Geometry"], mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Preprocess:
-    """Returns the preprocessing with one of these geometries, and one of FILTERS, that is most like the transform."""
+    """Returns the `Preprocess` that is most like a transform, among those with these geometries and one of FILTERS."""
     pixels = _texture(*PROBE_SHAPES[0])
     expected = _applied(transform, pixels)
     tried = [
@@ -196,11 +208,11 @@ _Geometry = tuple[tuple[int, int], float | None, bool]
 
 
 def _geometries(size: tuple[int, int], kept: tuple[float, float]) -> Sequence[_Geometry]:
-    """Returns the possible geometries of a transform.
+    """Returns the geometries that may explain the results of a transform for test images of shape PROBE_SHAPES[0].
 
     Args:
-        size: Height and width of the result for a test image.
-        kept: Height and width of the part of the test image that it shows, in pixels.
+        size: Height and width of the results.
+        kept: Height and width of the part of a test image that its result shows, in pixels of the test image.
     """
     rows, columns = PROBE_SHAPES[0]
     if abs(size[1] / size[0] - columns / rows) < 0.02 and min(kept[0] / rows, kept[1] / columns) > 0.98:
@@ -215,7 +227,10 @@ def _geometries(size: tuple[int, int], kept: tuple[float, float]) -> Sequence[_G
 
 
 def _is_same(found: Preprocess, transform: Transform, shape: tuple[int, int]) -> bool:
-    """Returns whether both give the same input for a textured image and for ramps of different colours."""
+    """Returns whether a `Preprocess` and a transform give nearly the same inputs for two test images.
+
+    The images have the given height and width. One consists of coloured ramps, the other is textured.
+    """
     height, width = shape
     rows, columns = np.mgrid[0:height, 0:width]
     ramps = [columns / (width - 1), rows / (height - 1), (columns + rows) / (width + height - 2)]
@@ -231,7 +246,10 @@ def _is_same(found: Preprocess, transform: Transform, shape: tuple[int, int]) ->
 
 
 def _difference(found: Preprocess, pixels: Pixels, expected: torch.Tensor) -> float:
-    """Returns the mean difference from an input on a scale of 0 to 1, or infinity if the shapes differ."""
+    """Returns the mean absolute difference between a `Preprocess`'s input for an image and the expected input.
+
+    It is on a scale of 0 to 1, and infinite if the shapes differ.
+    """
     actual = found.tensor(found.view(pixels)[0])
     if actual.shape != expected.shape:
         return float("inf")

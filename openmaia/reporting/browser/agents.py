@@ -1,4 +1,4 @@
-"""Draws charts of how the agents of a run worked, for the index page of the report, and writes them as files."""
+"""Draws charts of how the agents of a run worked, for the page run.html of the report, and makes files of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

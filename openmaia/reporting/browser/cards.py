@@ -15,7 +15,7 @@ from openmaia.runs.records import Record
 from openmaia.runs.run import EVALUATION, Run
 
 CARDS, CARDS_BESIDE = 6, 3
-"""Number of cards of the only run of a report, and of each of several runs."""
+"""Number of cards per run: if the report shows a single run, and if it shows several."""
 IMAGES = 3
 
 
@@ -26,11 +26,11 @@ class UnitCard:
     row: UnitRow
     exemplars: tuple[ImageView, ...]
     generated: tuple[tuple[Picture, str], ...]
-    """Test images of the labels, each with its prompt."""
+    """Images that were generated to test the labels, the most activating first, each with its prompt."""
 
 
 def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
-    """Returns cards of the descriptions with the best verdicts. Records that cannot be read are left out."""
+    """Returns at most `count` cards, of the descriptions with the best verdicts. Unreadable records are left out."""
     described = [row for row in summary.rows if row.href and row.header.get("labels") and not row.damage]
     described.sort(key=lambda row: row.verdict.rank)
     made: list[UnitCard] = []

@@ -17,16 +17,19 @@ class ComparedUnit:
 
     name: str
     rows: tuple[UnitRow | None, ...]
-    """Its row in each run, in the order of the runs; None if a run has none."""
+    """Its row in each run, in the order of the runs; None for a run that does not contain the investigation."""
 
     @property
     def is_same(self) -> bool:
-        """Whether all runs come to the same verdict."""
+        """Whether the verdict is the same in all runs that contain the investigation."""
         return len({row.verdict.verdict for row in self._known}) == 1
 
     @property
     def difference(self) -> float | None:
-        """The largest AUC against the worst control minus the smallest; None if it is known in fewer than two runs."""
+        """The largest minus the smallest AUC of the runs; None if fewer than two runs have one.
+
+        The AUC is that against the worst control of each run, see `openmaia.evaluation.analysis.verdict`.
+        """
         known = [row.verdict.worst.auc for row in self._known if row.verdict.worst]
         return max(known) - min(known) if len(known) > 1 else None
 
@@ -55,11 +58,11 @@ def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
 
 
 def compare_page(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]]) -> bytes:
-    """Renders the page.
+    """Renders the page that compares runs.
 
     Args:
         summaries: The runs.
-        tabs: Address and title of each page of the report that it links to.
+        tabs: Address and title of each page of the report to which this page links.
     """
     units = compared_units(summaries)
     return render(

@@ -1,7 +1,8 @@
-"""Writes the data files of the table: columns of numbers, and shards of texts, as calls of the script of the page.
+"""Makes the data files of the index's table: one with the columns of numbers, and several with the texts of the rows.
 
-Pages that are opened from a folder may not fetch files, but may run scripts of the same folder. Each file is therefore one
-call with a JSON string, which browsers parse faster than a literal of JavaScript.
+A page that is opened from a folder may not fetch files, but it may run scripts of the same folder. Each data file is
+therefore a script that passes a JSON string to a function of the page. Browsers parse such a string faster than an
+object literal of JavaScript.
 """
 
 import json
@@ -24,7 +25,7 @@ class DataColumn:
     """A column of the table that the page of the browser can show, filter and sort."""
 
     title: str
-    """The heading; empty for a column that is not shown by itself."""
+    """The heading; empty for a column whose values are only shown as a part of another column."""
     value: Callable[[UnitRow], float | int | None]
     hint: str = ""
     names: tuple[str, ...] = ()
@@ -71,7 +72,7 @@ COLUMNS: Mapping[str, DataColumn] = {
     "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
     "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STOPS), names=STOPS, hint="How the investigation ended"),
 }  # fmt: skip
-"""The columns in the order of the table, under the names that queries use."""
+"""The columns in the order of the table, under the names that searches such as `worst>0.8` use."""
 
 
 def data_files(
@@ -81,8 +82,8 @@ def data_files(
 
     Args:
         summaries: The runs of the report.
-        version: Identifies the state of the data. A page that follows a sweep loads them again if it changes.
-        strips: Returns whether the images of a row's exemplars exist.
+        version: Identifies the state of the data. While a run continues, the page loads the data again if it changes.
+        strips: Returns whether the image with the exemplars of a row (its strip) exists.
     """
     rows = [row for summary in summaries for row in summary.rows]
     yield "table.js", call("receive", dumps(_table(rows, version, strips)))
@@ -123,7 +124,7 @@ def _place(row: UnitRow) -> tuple[str, str, str, str]:
 
 
 def _ranks(rows: Sequence[UnitRow]) -> list[int | None]:
-    """Returns the rank of each row in the order of its labels; None without labels."""
+    """Returns the rank of each row in the alphabetical order of labels, for sorting; None for a row without labels."""
     labels = [(", ".join(row.header.get("labels") or ())).casefold() for row in rows]
     ranks = {text: rank for rank, text in enumerate(sorted(set(labels) - {""}))}
     return [ranks.get(text) for text in labels]
@@ -135,7 +136,7 @@ def _texts(row: UnitRow) -> list[Any]:
 
 
 def _rounded(value: float | int | None) -> float | int | None:
-    """Returns a number with 4 digits, which keeps the data files small. NaN becomes None."""
+    """Rounds a float to 4 significant digits, which keeps the data files small. NaN becomes None."""
     if value is None or isinstance(value, int):
         return value
     return float(f"{value:.4g}") if value == value else None

@@ -16,9 +16,9 @@ from openmaia.reporting.figures.table import TableCell
 
 PACKAGE = "openmaia.reporting.browser"
 APPLICATIONS = "applications"
-"""The folder in report/ for pages of applications. The index links to them under their file names."""
+"""The folder in report/ for pages that `openmaia.apps` writes. The index links to them under their file names."""
 ASSETS = "assets"
-"""The folder in report/ for the style sheet, the scripts and the licence of the table library."""
+"""The folder in report/ for the style sheet, the scripts, and the licence of the library DataTables."""
 
 
 def render(
@@ -29,8 +29,8 @@ def render(
     Args:
         template: The name of the template.
         package: The package that contains the template. The template may also use templates of this package.
-        top: The way from the page to the folder of the report, such as "../". None for a page that needs no other
-            file: it holds the style sheet itself.
+        top: The relative path from the page to the folder of the report, such as "../". None for a page that needs no
+            other file, because it contains the style sheet itself.
         scripts: The names of the scripts in ASSETS that the page runs.
         values: The variables of the template.
     """
@@ -41,7 +41,7 @@ def render(
 
 
 def assets() -> dict[str, bytes]:
-    """Returns the files of ASSETS by name: the style sheet, the scripts, and the licence of the table library."""
+    """Returns the content of the files of ASSETS by file name: style sheet, scripts, and licence of DataTables."""
     return {file.name: file.read_bytes() for file in _static().iterdir() if file.is_file()}
 
 
@@ -67,7 +67,12 @@ def _environment(package: str) -> jinja2.Environment:
 
 
 def _policy(has_assets: bool) -> str:
-    """Returns the content security policy. It forbids network access, and all scripts and styles except our files."""
+    """Returns the content security policy of a page. It forbids network access, and all scripts and styles but ours.
+
+    Args:
+        has_assets: Whether the page loads the files of ASSETS. Otherwise it may run no script, and its only style is
+            the embedded style sheet.
+    """
     style = "'self'" if has_assets else f"'sha256-{_digest(_source('style.css'))}'"
     images, scripts = ("'self' data:", "'self'") if has_assets else ("data:", "'none'")
     return (

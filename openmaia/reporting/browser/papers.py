@@ -1,4 +1,7 @@
-"""Makes a page with our versions of the MAIA papers' figures and tables and a comparison of runs, and figure files."""
+"""Makes the page papers.html: figures and tables of the MAIA papers with our numbers, and a comparison of runs.
+
+The figures and tables are also returned as files of their own.
+"""
 
 from collections.abc import Sequence
 
@@ -16,13 +19,14 @@ FOLDER = "papers/"
 
 
 def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
-    """Returns papers.html, and each figure as SVG, CSV and LaTeX, by name. Only `openmaia figures` makes PNG.
+    """Returns papers.html, and each figure as SVG, CSV and LaTeX, by file name. Only `openmaia figures` makes PNG.
 
-    The runs of other methods whose claims were tested for a run follow it.
+    If descriptions by other methods were tested for the units of a run (`openmaia.runs.claimed`), each of these methods
+    is shown like a further run, after the run itself.
 
     Args:
         runs: The runs, each with its name in this report.
-        tabs: Address and title of each page of the report that it links to.
+        tabs: Address and title of each page of the report to which papers.html links.
 
     Raises:
         StoreError: An evaluation is damaged.

@@ -21,16 +21,17 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 
 INDEX_BYTES = 2_400_000
-"""Maximum size of the images of the cards, in bytes."""
+"""Maximum total size of the images on the cards of the index, in bytes."""
 SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "map.js", "index.js")
 
 
 class Report:
-    """The report of runs in the state at its construction. The first run holds the pages of applications.
+    """The report of one or several runs. It shows the state of the runs at the time of construction.
 
     Args:
-        runs: The runs. Raises ValueError if there are none.
-        live: Whether a server renders it, so that the first page follows the runs.
+        runs: The runs. Pages of applications are read from the directory of the first one. Raises ValueError if there
+            are no runs.
+        live: Whether a server renders the report, so that the index is updated while the runs continue.
     """
 
     def __init__(self, runs: Sequence[Run], *, live: bool = False):
@@ -51,13 +52,13 @@ class Report:
 
     @cached_property
     def sheets(self) -> dict[str, RunSheets]:
-        """The contact sheets by the name of the run."""
+        """The contact sheets of exemplars, by the name of the run."""
         named = zip(self.runs, self.summaries, strict=True)
         return {name: of_run(run, name, folder, one.rows) for (run, name, folder), one in named}
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:
-        """The charts of the agents by the name of the run."""
+        """The charts of how the agents worked, by the name of the run."""
         return {
             one.name: agent_charts(one.agents, f"{folder.removesuffix('units/')}figures/")
             for (_, _, folder), one in zip(self.runs, self.summaries, strict=True)
@@ -65,7 +66,7 @@ class Report:
 
     @property
     def tabs(self) -> list[tuple[str, str]]:
-        """Address and title of each page that the first page links to."""
+        """Address and title of each page in the navigation of the report, the index first."""
         files = self.runs[0][0].files
         pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
         applications = [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages if page.endswith(".html")]  # fmt: skip
@@ -74,7 +75,12 @@ class Report:
         return [*own, *several, ("papers.html", "Beside the papers"), *applications]
 
     def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
-        """Renders the first page. `summaries`, if given, replace those of the report: they tell which pages failed."""
+        """Renders the index page.
+
+        Args:
+            summaries: Used instead of the report's own summaries, if given. After the pages of the units were rendered,
+                the rows of such summaries tell which records could not be shown.
+        """
         shown = summaries or self.summaries
         several = len(shown) > 1
         pictures = PagePictures(INDEX_BYTES)
@@ -99,7 +105,7 @@ class Report:
         )
 
     def compare_page(self) -> bytes:
-        """Renders the page that sets the descriptions of several runs side by side."""
+        """Renders the page that shows the descriptions of the same units in several runs side by side."""
         return compare_page(self.summaries, self.tabs)
 
     def run_page(self) -> bytes:
@@ -117,7 +123,7 @@ class Report:
 
 
 def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
-    """Yields each run with a unique name. Runs of the same name are numbered."""
+    """Yields each run with a unique name. The second run of a name gets the suffix " (2)", and so on."""
     taken: set[str] = set()
     for run in runs:
         same = sum(name == run.name or name.startswith(f"{run.name} (") for name in taken)
@@ -136,7 +142,7 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
     done = sorted((row for row in one.rows if row.header), key=lambda row: row.investigation)
 
     def link(row: UnitRow, place: int) -> tuple[str, str] | None:
-        """Returns file name and title of the page at that position; None if it is of another layer."""
+        """Returns file name and title of the page at a position; None if there is none or it is of another layer."""
         other = done[place] if 0 <= place < len(done) else None
         if other is None or (other.unit.target, other.unit.layer) != (row.unit.target, row.unit.layer):
             return None
@@ -148,7 +154,10 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
 
 
 def stamp(page: UnitPage) -> list[Any]:
-    """Returns the times of the files that a page is made from; empty on an object store, where they are unreliable."""
+    """Returns the modification times of the record and the evaluation that a page shows, in nanoseconds.
+
+    The time of a missing file is 0. The list is empty on an object store, where modification times are unreliable.
+    """
     root, own = page.run.investigations.local, page.run.files.local
     if root is None or own is None:
         return []

@@ -25,7 +25,7 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
 
 MAX_PAIRS = 60
-"""Maximum number of units of the chart of AUCs, which has a line for each. The table has all units."""
+"""Largest number of units for which the chart of AUCs is drawn, because it has a row for each unit."""
 STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending")
 
 
@@ -38,7 +38,7 @@ class UnitRow:
     stop: str
     """How the investigation ended, or its state if it has not ended: one of STOPS."""
     cause: str
-    """The reason of its end or failure; empty if there is none."""
+    """The limit that ended it, or the error with which it failed; empty if there is none."""
     page: str
     """The path of its page, relative to report/."""
     header: dict[str, Any]
@@ -81,40 +81,41 @@ class RunSummary:
     counts: dict[str, int]
     """The number of investigations in each state of STOPS."""
     own: float | None
-    """Mean AUC on the units' own images."""
+    """Mean over units of the AUC of images of their own description against matched neutral images."""
     other: float | None
-    """Mean AUC on other units' images."""
+    """Mean over units of the same AUC with the images of other units' descriptions (of the same layer)."""
     evaluated: int
     """Number of evaluated investigations."""
     difference: Interval | None
-    """Mean of `own` minus `other`, paired by unit."""
+    """Mean over units of the AUC of `own` minus that of `other`."""
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     is_collage: bool
     generator: str
     agents: AgentStatistics
     pairs: Markup
-    """The chart of both AUCs of each unit; empty if there are none or more than MAX_PAIRS."""
+    """The chart of both AUCs of each unit; empty if no unit has both, or more than MAX_PAIRS do."""
     costs: Costs
     """The costs of the finished investigations."""
     reliability: Reliability
     coverage: Markup
     """The chart of risk-coverage curves; empty if there are none."""
     confirmed: Interval | None
-    """Mean AUC of the test that the agent loop itself makes of each answer, on new images; None without tests."""
+    """Mean AUC of the test that the agent loop itself makes after each answer, with new images; None without tests."""
     controls: tuple[tuple[str, float | None, tuple[float, float, float] | None], ...]
-    """What units are given (their own, shuffled, and random descriptions), the mean AUC, and the share of descriptions
-    that the verdict's rule supports with its 95 % interval; None if not measured."""
+    """An entry for each kind of description that was tested for the units: their own, those of other units (shuffled),
+    and random words. It holds the name of the kind, the mean AUC, and the share of descriptions with the verdict
+    "supported", followed by the ends of its 95 % interval. None: not measured."""
     verdicts: Counter[Verdict]
     """The number of investigations with each verdict."""
     sentence: str
     """The result of the run in one sentence."""
     evidence: Counter[str]
-    """The number of answers by whether the requirements on their experiments are met (met, missing, unverified)."""
+    """The number of investigations by the state of the stopping rule's requirements: met, missing or unverified."""
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
-    """Returns a row for each planned investigation, in the order of the plan, followed by what the plan does not name.
+    """Returns a row for each investigation: those of the plan in its order, then other finished and failed ones.
 
     Args:
         run: The run.

@@ -1,4 +1,4 @@
-"""Serves the report of runs from this machine to this machine. Pages are rendered on demand, and nothing is written."""
+"""Serves the report of runs to browsers on the same machine. Pages are rendered on demand, and nothing is written."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, counts
 
 HOSTS = ("127.0.0.1", "localhost")
-"""The names under which the server answers. Others are refused, so that no web page can reach it under its own name."""
+"""The host names under which the server answers. Others are refused, as a protection against DNS rebinding."""
 VIEW_BYTES = 12_000_000
 """Maximum size of all images on a page of a unit, in bytes."""
 EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
@@ -42,7 +42,12 @@ HEADERS = {
 
 
 class LiveSite:
-    """Makes the files of a report when they are requested, from the state of the runs at that time."""
+    """Makes the files of a report when they are requested, from the state of the runs at that time.
+
+    Args:
+        runs: The runs.
+        embed: Embeds descriptions to find similar ones. None compares them by their words.
+    """
 
     def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None):
         self._runs, self._embed = runs, embed
@@ -54,10 +59,10 @@ class LiveSite:
         self._refresh()
 
     def file(self, path: str) -> bytes | None:
-        """Returns the content of a file of the report, or None if there is none.
+        """Returns the content of a file of the report, or None if there is no such file.
 
         Args:
-            path: Its decoded address, relative to the index.
+            path: The decoded address of the file, relative to the index.
         """
         if path == "data/live.js":
             return call("receiveLive", json.dumps(self._live()))
@@ -105,7 +110,10 @@ class LiveSite:
             return self._near
 
     def _figure(self, path: str) -> bytes | None:
-        """Returns the page beside the papers or a file of a figure. They are made together when one is asked for."""
+        """Returns papers.html or a file of a figure; None if there is no such file.
+
+        All of these files are made at the first request for one of them.
+        """
         report = self._report
         with self._lock:
             if not self._figures:
@@ -134,7 +142,7 @@ def application(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Star
 
     Args:
         runs: The runs.
-        embed: Embeds the texts that are compared; None: by their words.
+        embed: Embeds descriptions to find similar ones. None compares them by their words.
 
     Raises:
         ValueError: There are no runs.

@@ -32,13 +32,13 @@ class Sheet:
     layer: str
     units: tuple[Unit, ...]
     page: str
-    """The path of the page, relative to the folder of all pages."""
+    """The path of the page, relative to the folder into which pages are written: report/, or that of the exemplars."""
     number: int
     """The number of the sheet among those of the layer, from 1."""
     of: int
     """The number of sheets of the layer."""
     links: Mapping[Unit, str] = field(default_factory=dict[Unit, str])
-    """The addresses of the units' pages, relative to the same folder."""
+    """The addresses of the units' own pages, relative to the same folder as `page`."""
     run: str = ""
     """The name of the run to whose index the page links; empty if it belongs to no run."""
 
@@ -94,6 +94,12 @@ class RunSheets:
 def sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
     """Renders a sheet as an HTML page that needs no other file.
 
+    Args:
+        store: The exemplars.
+        target: The name of the network.
+        layer: The layer of the units.
+        units: The indices of the units.
+
     Raises:
         ValueError: There are more than UNITS units.
     """
@@ -141,7 +147,7 @@ def of_run(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunShee
 
 
 def _store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
-    """Returns the folder of the exemplars, their store (None if it is missing or outdated), and its layers."""
+    """Returns the folder of a run's exemplars, their store (None if missing or outdated), and the layers in it."""
     config, place = run.config(), "the place that the run’s config names"
     try:
         target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
@@ -154,9 +160,10 @@ def _store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
 
 
 def _found(run: Run, paths: Mapping[str, str]) -> str:
-    """Returns the folder of all exemplars. A relative path counts from where the run was started.
+    """Returns the folder of all exemplars that the section `paths` of a run's config names.
 
-    That folder is found from the run directory, so that the report can be made from any other folder.
+    A relative path refers to the folder in which the run was started. This is derived from the place of the run
+    directory, so that the report can be made in any folder.
     """
     folder, runs, root = Path(paths["exemplars"]), Path(paths["runs"]), run.files.local
     if "://" in paths["exemplars"] or folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():

@@ -1,4 +1,4 @@
-"""Finds units with similar descriptions, by an embedding of labels and descriptions, or by their words."""
+"""Finds units with similar descriptions, by text embeddings of labels and descriptions, or by their words."""
 
 import zlib
 from collections import defaultdict
@@ -18,8 +18,8 @@ from openmaia.runs.records import dumps
 NEIGHBOURS = 5
 """Maximum number of similar descriptions of a unit."""
 LEAST_OF_WORDS, LEAST_OF_EMBEDDINGS = 0.2, 0.5
-"""The least cosine of similar descriptions: of their TF-IDF vectors, which are 0 for texts without a common word, and of
-embeddings, which are seldom 0."""
+"""The smallest cosine at which two descriptions count as similar: of their TF-IDF vectors, where it is 0 without a
+common word, and of their embeddings, where it is seldom 0."""
 SHARD = 400
 """Approximate number of units in a data file."""
 CHUNK = 200
@@ -27,21 +27,21 @@ CHUNK = 200
 
 
 def similar_file(page: str, count: int) -> str:
-    """Returns the name of the data file with the similar descriptions of a page.
+    """Returns the name of the data file that holds the similar descriptions for a unit's page.
 
     Args:
         page: The path of the page.
-        count: The number of all units of the report.
+        count: The number of all rows of the report, on which the number of files depends.
     """
     shards = 1 << max(0, (count // SHARD).bit_length())
     return f"similar-{zlib.crc32(page.encode()) % shards}.js"
 
 
 class SimilarDescriptions:
-    """The data files with the similar descriptions of each page. Each is made when it is asked for.
+    """The data files with the similar descriptions for each unit's page. Each file is made when it is asked for.
 
     Args:
-        rows: The units.
+        rows: The rows of the whole report.
         embed: Embeds the texts. Without it they are compared by their words (cosine of TF-IDF vectors).
     """
 
@@ -60,7 +60,10 @@ class SimilarDescriptions:
         return list(self._pages)
 
     def file(self, name: str) -> bytes | None:
-        """Returns for each page of a file the address, name, labels and verdict of similar units; None for another name."""
+        """Returns the content of a data file; None if no file has this name.
+
+        It holds for each of its pages the address, name, labels and verdict of similar units.
+        """
         if name not in self._pages:
             return None
         pages: dict[str, list[Any]] = {page: [] for page in self._pages[name]}
@@ -90,7 +93,11 @@ class SimilarDescriptions:
             return None
 
     def _neighbours(self, positions: Sequence[int]) -> Iterator[list[int]]:
-        """Yields for each text the positions of the most similar other texts, the most similar first."""
+        """Yields for each of some texts the positions of the most similar other texts, the most similar first.
+
+        Args:
+            positions: The positions of the texts in `_described`.
+        """
         if self._vectors is None:
             yield from ([] for _ in positions)
             return
@@ -106,7 +113,12 @@ class SimilarDescriptions:
         return LEAST_OF_EMBEDDINGS if self._embed else LEAST_OF_WORDS
 
     def _cosines(self, products: Any, line: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Returns the positions of texts and their similarities to a text. Texts that are left out have similarity 0."""
+        """Returns positions of texts, and their similarities to one text. Positions with similarity 0 may be missing.
+
+        Args:
+            products: The similarities of some texts to all texts, (some, all), as an array or a sparse matrix.
+            line: The row of the text in `products`.
+        """
         if self._embed:
             values = np.asarray(products[line], np.float32)
             return np.arange(len(values)), values

@@ -1,4 +1,4 @@
-"""Prepares the rows of a contact sheet: the top exemplars of units, with outlines of the unit's masks."""
+"""Prepares the rows of a contact sheet: the top exemplars of units, with outlines of the areas where they respond."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ExemplarTile:
 
     activation: float
     picture: Picture
-    """The image with the outline of the mask, which is empty if the layer has no activation maps."""
+    """The image, outlined where the activation map exceeds the threshold. Without activation maps it has no outline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,14 @@ class ExemplarStrip:
 def exemplar_strips(
     store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
 ) -> Iterator[ExemplarStrip]:
-    """Yields a row for each unit, with its address in `links`. Units are read one at a time to save memory."""
+    """Yields a row for each unit. Units are read one at a time to save memory.
+
+    Args:
+        store: The exemplars of the units.
+        units: The units.
+        thumbnails: Makes the images.
+        links: The address of each unit's page. A unit that is missing here has no page.
+    """
     for unit in units:
         href = links.get(unit, "")
         try:

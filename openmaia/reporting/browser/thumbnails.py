@@ -35,7 +35,7 @@ class Thumbnails:
         Args:
             image: The image; None if it was not stored.
             side: The maximum width and height in pixels.
-            mask: A mask as packed bits.
+            mask: One bit per pixel of the image, packed row by row.
             rendering: How the mask is shown.
 
         Returns:
@@ -59,9 +59,15 @@ class Thumbnails:
 
 
 def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
-    """Returns data URIs of the unit's top exemplars, outlined where the unit responds.
+    """Returns data URIs of the unit's top exemplars, with outlines around the areas where the unit responds.
 
-    Empty if the agent did not request them.
+    The result is empty if the agent requested no exemplars.
+
+    Args:
+        record: The record of the investigation.
+        thumbnails: Makes the data URIs.
+        count: Maximum number of exemplars.
+        side: Maximum width and height of each, in pixels.
     """
     images = exemplar_images(record, count)
     uris = (thumbnails.uri(image, side, mask, Rendering.OUTLINE) for image, mask in images)
@@ -71,7 +77,7 @@ def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TO
 def strip(record: Record) -> bytes:
     """Returns the unit's top exemplars side by side as one WebP image: plain above, and below with outlined masks.
 
-    Empty if there are none. The page shows one of the two rows.
+    The page shows only one of the two rows at a time. The result is empty if the record has no exemplars.
     """
     squares = [_squares(image, mask) for image, mask in exemplar_images(record, TOP)]
     squares = [pair for pair in squares if pair]
@@ -112,7 +118,13 @@ def _shrunk(image: Image.Image, side: int) -> Image.Image:
 
 
 def _masked(small: Image.Image, mask: Image.Image | None, rendering: Rendering) -> Image.Image:
-    """Draws the mask of an image on the image after it was shrunk, which is faster and gives smooth edges."""
+    """Draws a mask on an image that was already reduced in size, which is faster and gives smooth edges.
+
+    Args:
+        small: The reduced image.
+        mask: The mask in the original size; None draws nothing.
+        rendering: How the mask is shown.
+    """
     if mask is None:
         return small
     share = mask.resize(small.size, Image.Resampling.BOX, reducing_gap=2.0)

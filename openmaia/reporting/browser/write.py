@@ -1,4 +1,7 @@
-"""Writes the report of one or several runs into the directory of the first run. Only outdated pages are written."""
+"""Writes the report of one or several runs into the directory of the first run.
+
+Pages of units and contact sheets are written only if they are outdated, all other files always.
+"""
 
 import gc
 import json
@@ -27,10 +30,10 @@ PAGE_BYTES = 1_200_000
 """Maximum size of all images on a page of a unit, in bytes. `openmaia view`, which stores no page, allows more."""
 THREADS = 4
 NOTES = "report/pages.json"
-"""The file with the cache key of each page. Without it all pages are written again."""
+"""The file with the cache key of each page of a unit and each contact sheet. Without it all are written again."""
 
 Notes = dict[str, list[Any]]
-"""For each page its cache key, and whether the strip of its exemplars was written."""
+"""For each page its cache key, and whether the image with its exemplars (the strip) was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +47,11 @@ class WrittenPage:
 
 
 def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Path:
-    """Writes report/index.html and a page for each finished unit into the directory of the first run.
+    """Writes report/index.html and a page for each finished investigation into the directory of the first run.
 
     Args:
         runs: The runs.
-        embed: Embeds the texts to find similar descriptions; None: by their words.
+        embed: Embeds descriptions to find similar ones. None compares them by their words.
 
     Returns:
         The path of the index.
@@ -84,7 +87,7 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
 
 
 def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[str, WrittenPage]:
-    """Writes the outdated pages. Returns the results of all pages by path."""
+    """Writes the outdated pages of units and contact sheets. Returns the results of all pages of units by path."""
     notes = _notes(files)
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
@@ -139,7 +142,7 @@ def _key(page: UnitPage) -> str:
 
 
 def _with_damage(summary: RunSummary, written: Mapping[str, WrittenPage]) -> RunSummary:
-    """Returns the summary with the reasons why records could not be shown in its rows."""
+    """Returns the summary with `damage` set in the rows of records that could not be shown."""
 
     def row(one: UnitRow) -> UnitRow:
         damage = written[one.page].damage if one.page in written else ""

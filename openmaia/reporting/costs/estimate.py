@@ -64,17 +64,18 @@ class Prediction:
 
 
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
-    """Predicts a sweep by simulating its investigations. The evaluation follows in full batches.
+    """Predicts a sweep by simulating its investigations. The evaluation is assumed to follow in full batches.
 
-    The interval treats records and units as samples: the duration is proportional to the mean load of the bottleneck.
-    Loading of models, exemplars and failures are not included.
+    The interval treats both the recorded investigations and those of the sweep as random samples, and assumes that the
+    duration is proportional to their mean load of the bottleneck. Loading of models, exemplars and failures are not
+    included.
 
     Args:
         work: The sample from which investigations are drawn.
         pools: The replicas of each service.
         units: The number of investigations.
         at_once: The number of concurrent investigations.
-        tested: The number of pairs of images that test each description, evaluate.n.
+        tested: The number of pairs of a positive and a neutral image that test each description (`evaluate.n`).
     """
     chosen = np.random.default_rng(0).integers(len(work.traces), size=min(units, max(STEADY, 4 * at_once)))
     ends, queues = simulate([work.traces[int(index)] for index in chosen], pools, at_once)
@@ -152,7 +153,7 @@ def enough_at_once(work: Workload, pools: SimulatedPools, units: int) -> int:
 
 
 def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Prediction:
-    """Predicts a sweep with the division of GPUs among services that is the fastest.
+    """Predicts a sweep whose GPUs are divided among the services such that it is fastest.
 
     Args:
         config: The config of the sweep.
@@ -199,7 +200,7 @@ def balanced(
     Args:
         first: The replica-seconds of each service in the first stage.
         second: The same for the second stage.
-        pools: The smallest pools.
+        pools: The smallest permitted pools, from which the search starts.
         most: The maximum number of replicas of each service.
         gpus: The number of GPUs.
 

@@ -1,7 +1,8 @@
 """A discrete-event simulation of a sweep: investigations that call services, and the replicas that answer them.
 
 As in the real pools, requests wait until a replica is idle, which then takes the largest possible batch in the order of
-arrival. Not simulated are the transfer of messages, failures, affinity, and continuous batching of language models.
+arrival. Not simulated are the transfer of messages, failures, the affinity of conversations to replicas that cache
+their prefix, and continuous batching of language models.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ class SimulatedPool:
 
     @property
     def per_request(self) -> float:
-        """Replica-seconds of a request in a full batch, which is the lower bound."""
+        """Replica-seconds per request in a full batch, which is the smallest possible value."""
         return self.fixed / self.max_batch + self.per_item
 
 

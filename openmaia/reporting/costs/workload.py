@@ -28,7 +28,7 @@ LARGEST = 2000
 """Number of investigations that are drawn from rates, and maximum number that are read from records."""
 
 TOOLS = ("generator", "editor", "target", "backbone")
-"""The assumed order of calls in a turn: images are generated, edited, measured, and then described."""
+"""The services of tools in the order of a turn, as assumed: images are generated, edited, measured, and described."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +44,15 @@ class Workload:
     source: str
     """The origin of the numbers, in words."""
     seconds: Mapping[str, Sequence[float]]
-    """For each service the recorded replica-seconds of each investigation; empty if the traces are not recorded."""
+    """For each service the recorded replica-seconds of each investigation; empty if rates were assumed."""
 
 
 def from_rates(path: str = "", seed: int = 0) -> Workload:
-    """Draws investigations from a rates file, whose keys replace those of the built-in table `assumed.yaml`.
+    """Draws LARGEST random investigations according to a rates file.
 
     Args:
-        path: The path of the rates file. If it is empty, only the built-in table is used.
+        path: The path of the rates file, whose keys replace those of the built-in table `assumed.yaml`. If it is empty,
+            only the built-in table is used.
         seed: The seed of the draws.
 
     Raises:
@@ -131,7 +132,7 @@ def _steps(turn: Turn) -> Trace:
 
 
 def pending_units(config: Config) -> tuple[int, str]:
-    """Returns the number of pending investigations, and a sentence about its origin, without loading any model.
+    """Returns the number of pending investigations, and a sentence about how it is known, without loading any model.
 
     Raises:
         UsageError: The number of units depends on the size of a layer, which is unknown until the target is loaded.
@@ -168,7 +169,7 @@ def find_workload(config: Config, source: str) -> Workload:
 
 
 def _begun(config: Config) -> Run | None:
-    """Returns the run of the config's name if it exists and has the same config; otherwise None."""
+    """Returns the run whose directory the config names, if its stored config is the same; otherwise None."""
     run = Run(Files(f"{config.paths.runs}/{config.name}"))
     is_same = run.files.read("config.yaml") is not None and not differing_keys(run.config(), to_dict(config))
     return run if is_same else None

@@ -1,6 +1,6 @@
 """Computes statistics of the agents of a run from the summaries of its records: use of tools, lengths, convergence.
 
-The MAIA paper's second figure shows tools and lengths. The turn of convergence is our own measure.
+Figure 2 of the OpenMAIA paper shows the use of tools and lengths. The turn of convergence is our own measure.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class AgentStatistics:
     converged: Mapping[int, int]
     """For each turn the number of investigations that first listed all final labels as hypotheses in it."""
     unlisted: int
-    """The number of investigations whose final labels appeared in no list of hypotheses."""
+    """The number of investigations with labels in which no list of hypotheses contained all final labels."""
     turns: float | None
     """Median number of turns; None without investigations."""
     messages: float | None
@@ -50,7 +50,7 @@ class AgentStatistics:
 def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
     """Computes the statistics from the summaries of all records of a run.
 
-    A summary of an earlier version that lacks a field is left out of the statistics of this field.
+    Summaries that an earlier version wrote may lack a field. They are left out of the statistics of this field.
     """
     known = [summary for summary in summaries if summary.get("messages") is not None]
     turns = [summary["converged"] for summary in known if summary["converged"] is not None]
@@ -81,7 +81,10 @@ def lengths_table(statistics: AgentStatistics) -> DataTable:
 
 
 def convergence_table(statistics: AgentStatistics) -> DataTable:
-    """Returns how many investigations converged in each turn. The last row, without a turn, counts those that did not."""
+    """Returns a table of how many investigations converged in each turn.
+
+    The last row, without a turn, counts those that never listed all final labels.
+    """
     rows = (*statistics.converged.items(), (None, statistics.unlisted))
     return DataTable(columns=("turn", "investigations"), rows=rows)
 

@@ -19,7 +19,7 @@ DIGIT = 6.8
 LETTERS = 19
 """Maximum number of characters of a row's label."""
 CURVES = (POSITIVE, NEUTRAL, INK)
-"""Colours of risk-coverage curves in their order. The page uses them for the names of the curves."""
+"""Colours of risk-coverage curves in their order. The page shows the names of the curves in the same colours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class ScorePair:
     link: str
     """The address of the unit's page; empty if it has none."""
     own: float
-    """The score on the unit's own images."""
+    """The score with images of the unit's own description."""
     other: float
-    """The score on other units' images."""
+    """The score with images of other units' descriptions."""
 
 
 @styled()

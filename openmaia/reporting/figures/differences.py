@@ -1,4 +1,4 @@
-"""Makes a table of the paired differences between runs, or between the methods whose claims were tested."""
+"""Makes a table of the paired differences between runs, or between the methods whose descriptions were tested."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "differ
 
 
 def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
-    """Returns a row for each pair of runs and each measure. Pairs that cannot be compared have none."""
+    """Returns a table with a row for each pair of runs and each measure. Pairs that cannot be compared have no row."""
     rows = tuple(
         (
             pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,

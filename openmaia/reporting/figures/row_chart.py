@@ -1,6 +1,6 @@
 """Draws charts with a row for each estimate: its name at the left, its marks in the middle, its numbers at the right.
 
-Marks of our numbers are filled and have intervals, marks of published numbers are hollow.
+Marks of our numbers are filled and have intervals. Marks of numbers that the MAIA papers published are hollow.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -24,7 +24,7 @@ from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, PALE, POSITIVE,
 
 WIDTH, LEFT, RIGHT, MARGIN, INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
 TOP, FOOT = 36.0, 26.0
-"""Heights of the legend and of the tick labels below an axis."""
+"""Heights of the legend and of the tick labels below an axis, in points."""
 LETTERS = 42
 """Maximum number of characters of a row's name."""
 
@@ -57,7 +57,7 @@ class ChartRow:
 
     @property
     def is_published(self) -> bool:
-        """Whether all marks of the row are published numbers."""
+        """Whether all marks of the row are numbers that the MAIA papers published."""
         return bool(self.marks) and all(mark.is_published for mark in self.marks)
 
     @property

@@ -30,7 +30,7 @@ def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
         The figure as SVG.
 
     Raises:
-        ValueError: There are fewer than two numbers of GPUs.
+        ValueError: There are fewer than two numbers of GPUs, or one of them is 0.
     """
     gpus = sorted({prediction.gpus for prediction in predictions})
     if len(gpus) < 2 or gpus[0] <= 0:
@@ -56,7 +56,7 @@ def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
 
 
 def _draw(axes: Axes, predictions: Sequence[Prediction], colour: str) -> None:
-    """Draws the line of one number of units, and the dotted line of serial execution."""
+    """Draws the lines of one number of units: the predicted durations, and dotted those of serial execution."""
     serial = [(one.gpus, one.serial) for one in predictions if one.serial]
     axes.plot(
         [gpus for gpus, _ in serial], [seconds for _, seconds in serial], ":", color=colour, linewidth=1.5, alpha=0.7

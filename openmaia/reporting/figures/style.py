@@ -90,13 +90,14 @@ def png(figure: Figure) -> bytes:
 def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> Markup:
     """Returns the figure as SVG, which can be a file or be embedded in a page.
 
-    matplotlib's style sheet and style attributes become plain attributes, because the content security policy of our
-    pages forbids the former, and because the style sheet of the pages can then change colours for its dark mode.
+    The style sheet and style attributes that matplotlib writes are replaced by SVG attributes such as `fill`. The
+    content security policy of our pages forbids the former, and only the latter can be changed by the pages' style
+    sheet for dark mode.
 
     Args:
         figure: The figure.
         label: A text that describes the figure to screen readers.
-        titles: For each link address in the figure the text that appears beside the pointer.
+        titles: For each link address in the figure the text of the tooltip.
 
     Returns:
         The SVG as markup, in which all texts are escaped.
@@ -125,7 +126,7 @@ def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> 
 
 
 def _link(element: ElementTree.Element, titles: Mapping[str, str]) -> None:
-    """Converts a link of matplotlib to one that opens in the same window and has a title."""
+    """Converts a link of matplotlib to one that opens in the same window and has a tooltip."""
     address = element.attrib.pop(_LINK)
     element.attrib.pop("target", None)
     element.set("href", address)

@@ -23,7 +23,10 @@ class DataTable:
     """Sentences below the table, in LaTeX only."""
 
     def csv(self) -> bytes:
-        """Returns the table as CSV, with six significant digits. Texts that look like formulas get an apostrophe."""
+        """Returns the table as CSV, with six significant digits.
+
+        Texts that a spreadsheet would read as formulas begin with an apostrophe.
+        """
         return _frame(self.columns, [[_plain(cell) for cell in row] for row in self.rows]).to_csv(index=False).encode()
 
     def latex(self) -> bytes:

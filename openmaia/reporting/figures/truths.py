@@ -1,4 +1,7 @@
-"""Makes tables of how labels match what units are known to respond to: over all units, and unit by unit."""
+"""Makes tables of how labels match what units are known to respond to: over all units, and unit by unit.
+
+This truth is known for synthetic units and for units of closed form (`openmaia.evaluation.truth`).
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +13,7 @@ SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
-    """Returns the tables by the names of their files; empty if no truth is known.
+    """Returns the tables by file name without suffix; empty if no run has a stored comparison with the truth.
 
     Args:
         runs: The runs, each with its name.

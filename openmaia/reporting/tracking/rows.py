@@ -86,7 +86,7 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
 
 
 def thumbnail(record: Record) -> Image.Image | None:
-    """Returns an image of the unit's highest exemplars side by side, or None if the agent requested no exemplars."""
+    """Returns an image of the unit's top exemplars side by side, or None if the agent requested no exemplars."""
     from openmaia.reporting.browser.thumbnails import PREFIX, Thumbnails, top  # the browser loads matplotlib
 
     uris = top(record, Thumbnails(1_000_000))

@@ -28,7 +28,7 @@ class LiveSeries:
         self._now = self._before
 
     def progress(self, stage: str, done: int, total: int, time: float) -> None:
-        """Sets the progress of a stage, such as the investigations, at a time."""
+        """Sets the progress of a stage of the run, such as the investigations: `done` of `total` at a time."""
         self._starts.setdefault(plain(stage), (time, done))
         self._stages[plain(stage)] = (done, total)
 
@@ -38,7 +38,7 @@ class LiveSeries:
         self._failures[plain(kind) if kind.isidentifier() else "other"] += 1
 
     def sample(self, counters: Counters, time: float) -> None:
-        """Sets the statistics of the pools at a time."""
+        """Sets the statistics of the pools of replicas at a time."""
         self._now = (time, counters)
 
     def values(self, time: float) -> dict[str, float]:
@@ -67,9 +67,9 @@ class LiveSeries:
     def _pool(self, role: str) -> dict[str, float]:
         """Returns the gauges and the rates of a pool.
 
-        `occupancy` is the mean size of a batch as a share of the largest, `utilisation` the share of the replicas' time
-        in which they had work, `hit_share` the share of requests that the cache answered or that joined an equal
-        request.
+        `occupancy` is the mean size of a batch as a share of the largest permitted size. `utilisation` is the share of
+        the replicas' time in which they had work. `hit_share` is the share of requests that the cache answered, or that
+        got the answer to an equal request that was still unfinished.
         """
         old, new = self._before[1].get(role), self._now[1][role]
         seconds = self._now[0] - self._before[0]

@@ -92,7 +92,7 @@ class Tracker:
             self._series.progress(stage, done, total, time.time())
 
     def ended(self, result: InvestigationResult) -> None:
-        """Adds the result of an investigation that ended: its summary, or the cause of its failure."""
+        """Adds the result of an investigation that ended: the summary of its record, or the cause of its failure."""
         with self._lock:
             if result.summary is None:
                 self._series.failed(result.cause)
@@ -173,8 +173,8 @@ class Tracker:
     def _turns(self) -> dict[str, float]:
         """Returns the numbers of completed turns: in total, in running investigations, and in the longest of these.
 
-        The turns of an investigation are missing between the publication of its record and the call of `ended`. The
-        result is empty if the journal cannot be read.
+        An investigation whose record was just written, but which was not yet passed to `ended`, counts in none of them.
+        The result is empty if the journals of the running investigations cannot be read.
         """
         try:
             begun = self._run.turns_begun()
@@ -200,7 +200,10 @@ class Tracker:
 
 
 def _folder_apart(config: Config, run: Run) -> Path:
-    """Returns the folder on this machine for a run on an object store. Runs of other buckets may have the same name."""
+    """Returns the folder on this machine for a run on an object store.
+
+    Its name contains a hash of the run's location, because runs in other buckets may have the same name.
+    """
     digest = hashlib.sha256(config.paths.runs.encode()).hexdigest()[:8]
     return Path(config.paths.cache).expanduser() / "tracking" / f"{run.name}-{digest}"
 

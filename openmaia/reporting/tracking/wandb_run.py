@@ -57,7 +57,7 @@ class WandbRun:
             folder: The folder for the local files of wandb.
 
         Raises:
-            UsageError: If wandb is not installed, or there is no account in online mode.
+            UsageError: If wandb is not installed, or no W&B account is configured in online mode.
         """
         try:
             import wandb
@@ -146,7 +146,7 @@ def _visible(values: Any) -> Any:
 
 @contextmanager
 def _data_folder(folder: Path) -> Generator[None]:
-    """Context manager that makes wandb store the files of tables in a folder. This needs an environment variable."""
+    """Context manager in which wandb stores the files of tables in a folder. It sets the variable WANDB_DATA_DIR."""
     with _ENVIRONMENT:
         before = os.environ.get("WANDB_DATA_DIR", "")
         os.environ["WANDB_DATA_DIR"] = str(folder)

@@ -34,7 +34,7 @@ class SavedWorkspace:
     file: str
     """The path of the file in the run directory."""
     url: str
-    """The URL in W&B; empty if there is no account."""
+    """The URL in W&B; empty if the user has no W&B account."""
 
 
 def write_workspace(run: Run) -> SavedWorkspace:

@@ -30,13 +30,14 @@ class TooLong(Exception):
 class PromptRenderer:
     """Converts conversations to prompts of the engine, and counts the tokens of conversations.
 
-    No thread that its coroutines start waits for the event loop. With many conversations, all threads would wait.
+    The coroutines start threads, none of which waits for the event loop. Otherwise, with many conversations, all
+    threads of the pool would be waiting.
     """
 
     opening: int
     """Number of tokens that every prompt has in addition to those of its messages."""
     closing: list[int]
-    """The special token with which the template ends a reply. Empty if it has none."""
+    """The id of the special token with which the chat template ends a reply. The list is empty if there is none."""
 
     def __init__(self, renderer: BaseRenderer):
         """Makes an incomplete renderer. Callers use `measured`, which also measures the chat template."""
@@ -125,7 +126,10 @@ class PromptRenderer:
         return len(self._tokenizer.encode(text, add_special_tokens=False)) + self._turn
 
     async def _measure(self) -> None:
-        """Measures what the template adds by rendering small conversations."""
+        """Measures the chat template by rendering small conversations.
+
+        It measures the tokens that the template adds, and whether it keeps system messages at the start.
+        """
         first = await self._ids([user("x")])
         later = await self._ids([user("x"), assistant("x"), user("x")])
         letter = self._tokenizer.encode("x", add_special_tokens=False)

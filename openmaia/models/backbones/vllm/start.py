@@ -40,7 +40,7 @@ CONFIG_KEYS = {
     "tokenizer_mode": "backbone.vllm.tokenizer_mode",
     "enforce_eager": "backbone.vllm.eager",
 }
-"""Config key that sets each argument of vLLM."""
+"""The config key that sets an argument of vLLM, by the name of the argument."""
 
 START_ERRORS = (
     VLLMError, ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, ImportError, AssertionError,
@@ -54,7 +54,7 @@ RAISED = re.compile(r"^[\w.]*(?:Error|Exception|Exit)(?::.*)?$", re.MULTILINE)
 """Matches the last line of a traceback."""
 
 RECORD = "\x1e"
-"""Character at the beginning of each record in the log of a start."""
+"""Character at the beginning of each record in the file that captures the log of a start."""
 
 
 def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float = 0.0) -> VllmConfig:

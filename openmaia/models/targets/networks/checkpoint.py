@@ -25,7 +25,7 @@ PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 """Suffixes of checkpoints that are pickles."""
 
 SHOWN = 3
-"""Largest number of names in a list of a message."""
+"""Largest number of weights that an error message names for each kind of mismatch."""
 
 
 def load_checkpoint(module: nn.Module, path: str) -> None:

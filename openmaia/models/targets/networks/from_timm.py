@@ -62,10 +62,10 @@ def any_network(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
 
 
 def dino_vits8(pretrained: bool) -> TargetNetwork:
-    """Loads DINO's ViT-S/8. Its modules have the same names in timm as in the published code, such as blocks.0.mlp.fc1.
+    """Loads DINO's ViT-S/8. Its modules have the same names in timm as in DINO's own code, such as blocks.0.mlp.fc1.
 
-    As in the published code, position embeddings are interpolated for inputs of other proportions, and a strip at the
-    end of an input is ignored if the patches do not fill the input.
+    As in DINO's own code, position embeddings are interpolated for inputs of other proportions, and a strip at the end
+    of an input is ignored if the patches do not fill the input.
 
     Args:
         pretrained: Whether the weights are loaded. Otherwise they are random.
@@ -78,7 +78,7 @@ def dino_vits8(pretrained: bool) -> TargetNetwork:
 
 
 def clip_rn50(pretrained: bool) -> TargetNetwork:
-    """Loads the image encoder of OpenAI's CLIP RN50 with the published names of its layers.
+    """Loads the image encoder of OpenAI's CLIP RN50. Its stages can be named as in OpenAI's code, `layer1` to `layer4`.
 
     CLIP's preprocessing, which the published MAIA code uses too, scales the shorter side to 224 pixels with bicubic
     resampling and keeps the central square.

@@ -16,7 +16,7 @@ from openmaia.core.errors import UsageError
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
 
 PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
-"""Weights of networks in the published experiments, which are used although torchvision's default has changed."""
+"""Weights that the published MAIA experiments used. They are our default, although torchvision's default is newer."""
 
 RESAMPLING = {
     InterpolationMode.NEAREST: Image.Resampling.NEAREST,

@@ -1,11 +1,11 @@
 """Computes the activation of a synthetic unit from the detections of its concepts, by the rules of a preset.
 
-The MAIA paper (its section on synthetic units and table A4) and the published code (SAMNeuron, release of October 2025)
-describe different units and rules. The preset `repo` follows the code, and the preset `paper` follows the paper.
+The MAIA paper (its section on synthetic units and table A4) and the published MAIA code (SAMNeuron, release of October
+2025) describe different units and rules. The preset `repo` follows the code, and the preset `paper` follows the paper.
 
 | property                       | repo (code)                                 | paper (text)                          |
 |--------------------------------|---------------------------------------------|---------------------------------------|
-| units                          | 85 of the published data: 47, 18, 20        | 88 of table A4 (the text says 85)     |
+| units                          | 85 of the published MAIA data (47, 18, 20)  | 88 of table A4 (the text says 85)     |
 | boxes are kept above           | 0.25                                        | 0.30                                  |
 | text threshold                 | 0.30, without effect                        | 0.25, without effect                  |
 | score of a box                 | truncated to two decimals                   | unchanged                             |
@@ -15,9 +15,9 @@ describe different units and rules. The preset `repo` follows the code, and the 
 | input                          | squashed to 224 x 224, Lanczos              | not stated; assumed the same          |
 
 The text threshold selects the words that name a box. Each of our queries names one concept, so the threshold has no
-effect and is not applied. Three properties of the code are not reproduced in either preset. Its noise is not seeded;
-our noise depends on the image and the unit alone. Its lists keep the detections of one image when the next image of a
-batch is processed. Its stored `or` exemplars exceed 1, because they were computed with another formula.
+effect and is not applied. Three properties of the published code are not reproduced in either preset. Its noise is not
+seeded; our noise depends on the image and the unit alone. Its lists keep the detections of one image when the next
+image of a batch is processed. Its stored `or` exemplars exceed 1, because they were computed with another formula.
 """
 
 import hashlib
@@ -91,7 +91,10 @@ class ConceptDetection:
 
 
 def activation(scores: Sequence[float], rules: SyntheticRules) -> float:
-    """Returns the mean of the scores of detected boxes, truncated if the rules demand it. It is 0 if there are none."""
+    """Returns the mean score of detected boxes, or 0 if there are none.
+
+    If the rules demand it, each score is truncated to two decimals first.
+    """
     if not scores:
         return 0.0
     counted = [_truncated(score) for score in scores] if rules.truncated else scores
@@ -153,7 +156,8 @@ def _constant_map(mask: ConceptMask, value: float) -> Map:
 def _noise(key: str) -> Map:
     """Returns a map with a random value in one random cell.
 
-    The noise of the published code has no position. It needs one here, because an activation is the maximum of its map.
+    The noise of the published MAIA code has no position. It needs one here, because an activation is the maximum of its
+    map.
     """
     random = np.random.default_rng(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
     noise = np.zeros((GRID, GRID), dtype=np.float32)

@@ -27,8 +27,8 @@ from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetect
 from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
 
 CACHE_ENTRIES = 65_536
-"""Largest number of detections in the cache, 3 KiB each. The least recently used ones are dropped first. Agents often
-show the same images to many units, and units share concepts."""
+"""Largest number of detections in the cache, 3 KiB each. The least recently used ones are dropped first. Detections are
+needed again because agents measure the same images for many units, and because units share concepts."""
 
 DetectionKey = tuple[str, str]
 """The cache key of a detection: the digest of the resized image, and a concept."""
@@ -58,7 +58,7 @@ class SyntheticTarget:
             name: Name of the target.
             detector: The hub id or the folder of a Grounding DINO model.
             segmenter: The hub id or the folder of a SAM model. Empty to use boxes as masks.
-            preset: Name of the units and rules: `repo` (those of the published code) or `paper` (see `rules`).
+            preset: Name of the units and rules: `repo` (those of the MAIA code) or `paper` (see `rules`).
             listed: The units if they differ from those of the preset, otherwise None.
             box_threshold: Threshold of the boxes' scores, None for that of the preset. It is needed for detectors whose
                 scores have another scale.
@@ -93,7 +93,7 @@ class SyntheticTarget:
     def info(self) -> TargetInfo:
         """Returns the description of the target, with the number of units in each layer.
 
-        The layers are named after the modes of their units: `mono`, `or` and `and` (see `units.SyntheticMode`).
+        The layers are named after the modes of their units, such as `mono` (see `units.SyntheticMode`).
         """
         return self._info
 
@@ -172,7 +172,7 @@ class SyntheticTarget:
         """Returns the detections of concepts in images, from the cache or by running the detector and the segmenter.
 
         Args:
-            views: The resized image of each detection.
+            views: The resized image, by the cache key of each detection that is requested.
         """
         detections = {key: self._cache[key] for key in views if key in self._cache}
         missing = [key for key in views if key not in detections]
@@ -186,7 +186,12 @@ class SyntheticTarget:
     def _segment(
         self, boxes: Mapping[DetectionKey, Detections], views: Mapping[DetectionKey, Pixels]
     ) -> dict[DetectionKey, ConceptDetection]:
-        """Returns the detections of concepts in one image, after segmenting all their boxes in one call."""
+        """Segments the boxes of several concepts in one image in one call, and returns the resulting detections.
+
+        Args:
+            boxes: The boxes of each concept, by cache key.
+            views: The resized image, by cache key.
+        """
         image = views[next(iter(boxes))]
         masks = self._segmenter.masks(image, [concept.corners for concept in boxes.values()])
         return {

@@ -13,12 +13,13 @@ SyntheticMode = Literal["mono", "or", "and", "andnot"]
 absent (andnot)."""
 
 MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")
-"""The modes of the published units."""
+"""The modes of the units of the published MAIA code and of the MAIA paper."""
 OWN_MODES: tuple[SyntheticMode, ...] = (*MODES, "andnot")
-"""The modes of units that a config defines. The published code has `andnot` as well, but there are no published units of it."""
+"""The modes of units that a config defines. The published MAIA code has `andnot` as well, but neither it nor the paper
+has units of this mode."""
 
 Concepts = tuple[str, ...]
-"""The concepts of a unit: one for the mode `mono`, otherwise two. An `and` or `andnot` unit responds to the first one."""
+"""The concepts of a unit: one for the mode `mono`, otherwise two. An `and` or `andnot` unit responds to the first."""
 
 CONCEPT = re.compile(r"[^\W_](?:[^\W_]|[ '-]){0,79}")
 """Matches valid concepts. They can be part of a file name and contain no `_`, which joins two concepts in a label."""
@@ -30,7 +31,7 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def read(preset: str) -> SyntheticUnits:
-    """Returns the units of a preset: `repo` (47, 18 and 20 units) or `paper` (45, 24 and 19)."""
+    """Returns the units of a preset: `repo` (47 `mono`, 18 `or` and 20 `and` units) or `paper` (45, 24 and 19)."""
     lists = json.loads((Path(__file__).parent / "units.json").read_text())[preset]
     return {mode: tuple(tuple(concepts) for concepts in lists[mode]) for mode in MODES}
 
@@ -43,7 +44,7 @@ def configured_units(mode: str, labels: Sequence[str], folder: str) -> Synthetic
     Args:
         mode: Mode of the units, one of `OWN_MODES`.
         labels: The concepts of a single unit. Empty if a folder is given.
-        folder: A folder in the published layout, with one subfolder of images, LABEL or LABEL1_LABEL2, for each unit.
+        folder: A folder with one subfolder of images, LABEL or LABEL1_LABEL2, for each unit, as in MAIA's data.
             Units are sorted by the names of their folders. Empty if labels are given.
 
     Raises:
@@ -97,7 +98,10 @@ def truth(layer: str, concepts: Concepts) -> str:
 
 
 def slots(layer: str, concepts: Concepts) -> tuple[str, ...]:
-    """Returns a text for each alternative that excites a unit. Units of the mode `or` have an alternative per concept."""
+    """Returns a text for each alternative that excites a unit.
+
+    A unit of the mode `or` has two alternatives, its concepts. Any other unit has one.
+    """
     match layer:
         case "or":
             return concepts

@@ -1,4 +1,4 @@
-"""Collects captions for the images of an investigation: prompts, instructions and measurements."""
+"""Collects captions for the images of an investigation: prompts, editing instructions and measurements."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,9 +16,9 @@ class Captions:
     """The captions of a record's images. Keys are the names of the images in the agent's code."""
 
     entries: dict[str, ImageEntry] = field(default_factory=dict[str, ImageEntry])
-    """The last record of each image in a call of a tool, with its activation and mask."""
+    """The entry of each image, with its activation and mask: the last one if several tool calls have one."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
-    """The prompt or the editing instruction of each image."""
+    """The text of each image: its prompt, "prompt → editing instruction", or for an exemplar "top 1"."""
     measured: set[str] = field(default_factory=set[str])
     """Names of images that were passed to `call_neuron` or `edit_images`, which return new entries for them."""
 
@@ -35,7 +35,14 @@ class Captions:
         return captions
 
     def _texts(self, name: str, values: Sequence[Any]) -> Iterator[str]:
-        """Yields captions for the entries of a call. Some may be missing, because agents may pass any arguments."""
+        """Yields the texts of the images that a call returned, in their order.
+
+        Texts at the end may be missing, because agents may pass any arguments.
+
+        Args:
+            name: The name of the tool.
+            values: The positional arguments of the call.
+        """
         first, second = (_as_list(values[n]) if n < len(values) else [] for n in (0, 1))
         match name:
             case "text2image":

@@ -13,18 +13,19 @@ from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.runs.records import ImageEntry, Record, Turn
 
 TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
-"""Numbers of images that are shown: of a label's test, of a supporting turn, and of the dataset."""
+"""Maximum numbers of images that are shown: for the test of a label, for a supporting turn, and of the dataset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportingTurn:
-    """The measurements of one turn on images that are about a label."""
+    """The measurements of one turn on images that test a label, as the agent or the prompts of the images say."""
 
     turn: int
     """The number of the turn, from 1."""
     images: tuple[ImageView, ...]
     """The most activating of these images."""
     count: int
+    """Number of these images."""
     mean: float
     others: int
     """Number of the other images that the turn measured."""
@@ -40,7 +41,7 @@ class SupportingTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
-    """A label of the answer, its test, and what supports it."""
+    """A label of the answer, its test images, and the turns that support it."""
 
     label: str
     tested: tuple[ScoredImage, ...] = ()
@@ -90,7 +91,11 @@ def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[Supp
 
 
 def _is_about(entry: ImageEntry, label: str, viewer: Viewer) -> bool:
-    """Returns whether an image tests a label: the agent said so, or its prompt contains the words of the label."""
+    """Returns whether an image tests a label.
+
+    If the agent named the hypothesis that the image tests, this hypothesis must contain the words of the label and must
+    not begin with "not". Otherwise the prompt of the image must contain the words of the label.
+    """
     if entry.hypothesis:
         return not entry.hypothesis.startswith("not ") and _holds(entry.hypothesis, label)
     return _holds(viewer.captions.texts.get(entry.id, ""), label)
@@ -111,7 +116,7 @@ def _value(entry: ImageEntry) -> float:
 
 
 def top_entries(record: Record) -> Sequence[ImageEntry]:
-    """Returns the unit's top exemplars in the order of the dataset's ranks; empty if the agent did not request them."""
+    """Returns the unit's top exemplars, the most activating first; empty if the agent did not request them."""
     for call in (call for turn in record.turns for call in turn.calls):
         if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
             return call.entries
@@ -119,12 +124,15 @@ def top_entries(record: Record) -> Sequence[ImageEntry]:
 
 
 def exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
-    """Returns at most `count` of the unit's top exemplars with outlines where the unit responds."""
+    """Returns at most `count` of the unit's top exemplars, with outlines around the areas where the unit responds."""
     return tuple(viewer.measured_image(entry) for entry in top_entries(record)[:count])
 
 
 def exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
-    """Returns the images of the unit's top exemplars with their packed masks."""
+    """Returns the images of the unit's `count` top exemplars, without those that were not stored.
+
+    Each has its mask (one bit per pixel, packed row by row), or None if it has no mask.
+    """
     images = record.images
     found = [(images.get(entry.original), entry.mask) for entry in top_entries(record)[:count]]
     return [(image, mask) for image, mask in found if image is not None and image.data]

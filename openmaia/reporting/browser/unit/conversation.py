@@ -32,13 +32,13 @@ class TurnView:
     blocks: tuple[Block, ...]
     """The output of the experiment."""
     measured: tuple[MeasuredImages, ...]
-    """The images that were measured but not displayed."""
+    """The images that tool calls made or measured but that were not displayed, by call."""
     used: tuple[ToolUse, ...]
-    """The calls of tools."""
+    """The calls of tools. Successive calls of one tool with the same outcome are one entry."""
 
     @property
     def highest(self) -> ImageView | None:
-        """The image of the turn with the highest measured activation."""
+        """The shown image of the turn with the highest measured activation; None if none was measured."""
         shown = [image for block in self.blocks for image in block.images]
         shown += [image for measured in self.measured for image in measured.first]
         known = [image for image in shown if image.activation]
@@ -46,12 +46,12 @@ class TurnView:
 
     @property
     def images(self) -> int:
-        """The number of images of all calls."""
+        """The number of images that all calls of the turn returned or displayed."""
         return sum(use.images for use in self.used)
 
 
 def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
-    """Prepares the turns of an investigation, in order, for the page of its unit. `viewer` makes the images."""
+    """Prepares the turns of an investigation, in order, for the page of its unit. `viewer` prepares their images."""
     before: tuple[str, ...] = ()
     for turn in turns:
         yield TurnView(
@@ -67,7 +67,7 @@ def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
 
 
 def _changes(before: Sequence[str], now: Sequence[str]) -> HypothesisChanges:
-    """Compares lists of hypotheses, ignoring blanks and case. If the new list is empty, none counts as dropped."""
+    """Compares lists of hypotheses, ignoring case and white space. If `now` is empty, none counts as dropped."""
     known, kept = ({_normalised(text) for text in texts} for texts in (before, now))
     return HypothesisChanges(
         current=tuple((text, _normalised(text) not in known) for text in now),
@@ -94,7 +94,7 @@ def _sections(turn: Turn) -> Iterator[tuple[str, str]]:
 
 
 def _prose(turn: Turn) -> str:
-    """Returns the reply without its code and the fence around it."""
+    """Returns the reply without its code and the Markdown fence around the code."""
     before, code, after = turn.reply.partition(turn.code) if turn.code else (turn.reply, "", "")
     if not code:
         return turn.reply

@@ -1,4 +1,7 @@
-"""Prepares the section about the stopping rule, and the images of the loop's own test of an answer."""
+"""Prepares the section of a unit's page that shows the evidence for the answer.
+
+It consists of the requirements of the stopping rule, and of the test that the agent loop makes of the answer's labels.
+"""
 
 from dataclasses import dataclass
 
@@ -16,10 +19,10 @@ class EvidenceView:
 
     evidence: Evidence
     auc: float | None = None
-    """AUC of the images of all labels against their near misses; None if it is undefined."""
+    """AUC of the images of all labels against their near misses; None if images of one kind are missing. Near misses
+    show the same scenes with one thing changed, so that the label does not describe them."""
     by_label: tuple[tuple[str, float | None], ...] = ()
-    """Each label with the AUC of its images against near misses: the same scenes with one thing changed, so that the
-    label does not describe them. None if the AUC is undefined."""
+    """Each label with the AUC of its own images against their near misses, or None as above."""
     pairs: tuple[tuple[ScoredImage, ScoredImage], ...] = ()
     """The images of labels, each with its near miss, which is generated with the same seed."""
 
@@ -35,7 +38,7 @@ class EvidenceView:
 
 
 def evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
-    """Prepares the evidence of a record for the page of its unit."""
+    """Prepares the evidence of a record for the page of its unit. `pictures` embeds the images in the page."""
     test = record.confirmation
     if test is None:
         return EvidenceView(evidence=record.evidence)

@@ -32,7 +32,7 @@ class ImageView:
 
     @property
     def seen(self) -> str:
-        """What the image shows and the activation, for readers who do not see it."""
+        """The caption or name of the image and its activation, as a text for screen readers."""
         value = f", activation {self.activation['value']:.3g}" if self.activation else ""
         return f"{self.caption or self.name or 'image'}{value}"
 
@@ -49,7 +49,7 @@ class Block:
     """Number of lines in `rest`."""
     images: list[ImageView] = field(default_factory=list[ImageView])
     more: str = ""
-    """The displayed images that are not shown, a line for each."""
+    """The displayed images that the page does not show, with a line of text for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

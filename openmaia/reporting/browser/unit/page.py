@@ -1,4 +1,4 @@
-"""Renders the page of an investigation, and the strip of its exemplars for the table."""
+"""Renders the page of an investigation, and the strip of exemplar images that the table of the index shows for it."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from openmaia.runs.run import EVALUATION, Run
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """Address and title of the previous and of the next page of the layer; None if there is none."""
 LAST_WORDS = 600
-"""Maximum length of the agent's last words on the page of an abstention."""
+"""Number of characters of the last reply that the page shows if the investigation ended without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class UnitPage:
 
     @property
     def top(self) -> str:
-        """The way from the page to the folder of the report."""
+        """The relative path from the page to the folder of the report, such as "../../"."""
         return "../" * self.row.page.count("/")
 
 
@@ -45,13 +45,13 @@ class RenderedUnit:
 
     html: bytes
     strip: bytes = b""
-    """The image of its exemplars; empty without exemplars."""
+    """The WebP image of its exemplars; empty without exemplars."""
     damage: str = ""
     """The reason why the page does not show the record; empty if it does."""
 
 
 def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
-    """Renders a page.
+    """Renders the page of an investigation. If its record cannot be read, the page only tells why.
 
     Args:
         page: The page.

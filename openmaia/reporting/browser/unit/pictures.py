@@ -1,4 +1,4 @@
-"""The pictures of a page. Each image is stored once as it is in the record, and masks are outlines drawn above it."""
+"""The images of a page. Each is embedded once, as it is in the record, and its masks are drawn as outlines above it."""
 
 import base64
 import io
@@ -15,9 +15,9 @@ from PIL import Image
 from openmaia.core.images import FORMATS
 
 SIDE = 1000
-"""Side of the square that contains the outlines, in units of SVG. Whole numbers are formatted faster than others."""
+"""Side of the square of SVG units that contains the outlines. Their coordinates are whole, which is fast to format."""
 OUTLINE_SIDE = 48
-"""Side of the grid on which the outline of a mask is traced."""
+"""Number of rows and columns of the grid on which the outline of a mask is traced."""
 PREFIX = "data:image/webp;base64,"
 
 
@@ -26,9 +26,9 @@ class Picture:
     """An image on a page."""
 
     number: int | None
-    """The number of the image on the page; None if it was not stored or the page would become too large."""
+    """The number of the image on the page; None if the image was not stored or the page would become too large."""
     uri: str = ""
-    """Its data URI at its first occurrence. Later ones are copied by the script of the page."""
+    """The data URI at the first occurrence of the image; empty at later ones, to which the page's script copies it."""
     outline: str = ""
     """The outline of the mask as an SVG path in a square of side SIDE; empty without a mask."""
 
@@ -46,7 +46,7 @@ class PagePictures:
         self._outlines: dict[tuple[str, bytes], str] = {}
 
     def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
-        """Returns an image with the outline of its mask.
+        """Returns an image with the outline of its mask; MISSING if it was not stored or the allowance is used up.
 
         Args:
             digest: The key of the image: equal digests share one data URI.
@@ -72,7 +72,7 @@ class PagePictures:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Returns width and height of an image, or zeros if it cannot be read. Only its header is read."""
+    """Returns width and height of an image file, or zeros if it cannot be read. Only its header is read."""
     if data[:4] == b"RIFF" and data[12:16] == b"VP8 ":
         width, height = struct.unpack("<HH", data[26:30])
         return width & 0x3FFF, height & 0x3FFF
@@ -103,7 +103,10 @@ def mask_outline(mask: bytes, width: int, height: int) -> str:
 
 
 def _generator(field: npt.NDArray[np.float64]) -> contourpy.SerialContourGenerator:
-    """Returns a contour generator. `contourpy.contour_generator` takes five times as long, for masked arrays."""
+    """Returns a contour generator for a square field.
+
+    `contourpy.contour_generator` would take five times as long, because it also supports masked arrays.
+    """
     x, y = _axes(len(field))
     return contourpy.SerialContourGenerator(
         x, y, field, None,  # pyright: ignore[reportArgumentType]  # None means that no point is masked
@@ -119,7 +122,12 @@ def _axes(side: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 
 def trace(field: npt.NDArray[np.float32], level: float) -> str:
-    """Returns the outline of the area in which a square field exceeds a level, as an SVG path in a square of side SIDE."""
+    """Returns the outline of the area in which a square field exceeds a level, as an SVG path in a square of side SIDE.
+
+    Args:
+        field: (n, n).
+        level: The level, in the unit of the field.
+    """
     # A frame closes the outline at the border of the image.
     framed = np.full((len(field) + 2, len(field) + 2), min(level - 1, float(field.min())))
     framed[1:-1, 1:-1] = field

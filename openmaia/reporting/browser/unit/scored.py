@@ -1,4 +1,4 @@
-"""Prepares the images of an evaluation for the page of a unit."""
+"""Prepares the scores and test images of an evaluation for the page of a unit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ROLES = {
     "unrelated": "unrelated prompts",
     "random": "photographs",
 }
-"""What the kinds of images of a trial are called on the page."""
+"""For each kind of test images its name on the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class ScoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotRow:
-    """The activations on all images of one kind, as shares of the axis."""
+    """The activations on all images of one kind, as positions on an axis of length 1, and their mean."""
 
     name: str
     dots: tuple[float, ...]
@@ -58,11 +58,15 @@ class EvaluationView:
     low: float
     high: float
     failed_checks: tuple[str, ...]
-    """A sentence for each metric on the page that fails a sanity test."""
+    """A sentence for each metric on the page that fails a test of `openmaia.evaluation.analysis.sanity`."""
 
 
 def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
-    """Prepares a stored evaluation for the page of its unit.
+    """Prepares an evaluation for the page of its unit.
+
+    Args:
+        data: The file of the evaluation.
+        pictures: Embeds the test images in the page.
 
     Raises:
         StoreError: The data cannot be read.

@@ -1,4 +1,4 @@
-"""Writes the table of an ablation as CSV. The column `source` distinguishes our numbers from published ones."""
+"""Writes the table of a tool ablation as CSV. The column `source` tells our numbers from those of the MAIA paper."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,12 @@ INTERVALS = ("positive", "neutral", "auc", "positive_against", "against")
 
 
 def ablation_csv(results: Sequence[ToolSetResult], network: str) -> bytes:
-    """Returns a CSV table with a row for each of our tool sets, and for each one of the papers."""
+    """Returns a CSV table with a row for each tool set that we measured, and for each row of the MAIA paper's table A5.
+
+    Args:
+        results: The results of our tool sets.
+        network: The name of the network on which they were measured.
+    """
     columns = ["source", "network", "tool_set", "units", "tested"]
     columns += [f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")]
     return DataTable(columns=tuple(columns), rows=tuple(_rows(results, network, len(columns)))).csv()

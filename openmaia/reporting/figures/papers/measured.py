@@ -85,7 +85,12 @@ def share(hits: Sequence[bool]) -> Interval:
 
 
 def measured(run: Run, name: str) -> MeasuredRun:
-    """Reads the numbers of a run. The section `target` of its config may be missing or damaged."""
+    """Reads the numbers of a run. The section `target` of its config may be missing or damaged.
+
+    Args:
+        run: The run.
+        name: The name under which the figures show the run.
+    """
     config = run.config()
     evaluate = config["evaluate"]
     summaries = tuple(run.headers())

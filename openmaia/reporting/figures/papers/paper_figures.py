@@ -1,4 +1,4 @@
-"""Draws the figures and tables of the MAIA papers from the numbers of our runs and the published ones."""
+"""Draws the figures and tables of the MAIA papers from the numbers of our runs and those that the papers print."""
 
 import math
 from collections import Counter
@@ -54,7 +54,7 @@ class PaperFigure:
 
 
 def paper_figures(runs: Sequence[MeasuredRun]) -> tuple[PaperFigure, ...]:
-    """Draws figures 2a, 2b and 2c and tables A3 and A5, in this order.
+    """Draws figures 2a, 2b and 2c of the OpenMAIA paper and tables A3 and A5 of the MAIA paper, in this order.
 
     A run is left out of figures for which it has no evaluations or no records.
     """
@@ -118,7 +118,7 @@ def _activations(
     Args:
         name: The name of the figure's files.
         title: The title.
-        lines: The rows of the table, each with the keys LEVELS. Rows without a finite `positive` are left out.
+        lines: The rows of the table, each with the keys LEVELS. A row is left out if its `positive` is not finite.
         runs: Our runs, for the notes below the table.
         note: A further note.
     """

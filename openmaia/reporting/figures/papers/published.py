@@ -1,4 +1,4 @@
-"""Reads the published numbers of the MAIA and OpenMAIA papers. None of our results is computed from them.
+"""Reads numbers that the authors of MAIA and OpenMAIA published. None of our results is computed from them.
 
 The files in data/ contain them in our own format. Each row names its source.
 """
@@ -18,7 +18,7 @@ AVERAGE = "average"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLevel:
-    """Published mean activations to positive and neutral images."""
+    """Mean activations that a paper prints: on images that show the labels (positive), and that do not (neutral)."""
 
     network: str
     layer: str
@@ -34,7 +34,7 @@ class PublishedLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTurns:
-    """The published mean number of turns of an investigation."""
+    """The mean number of turns of an investigation, as the OpenMAIA paper gives it."""
 
     backbone: str
     bound: str
@@ -45,7 +45,7 @@ class PublishedTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedChoice:
-    """The published share of choices in which people preferred one method's labels over another's."""
+    """The share of choices in which people preferred one method's labels over another's, from the MAIA paper."""
 
     preferred: str
     over: str
@@ -55,25 +55,28 @@ class PublishedChoice:
 
 @cache
 def levels() -> tuple[PublishedLevel, ...]:
-    """Returns the published activations to positive and neutral images, by network, method and layer, and averages."""
+    """Returns the mean activations of the MAIA paper's table A3 by network, method and layer, and averages over units.
+
+    Further averages come from the published code of OpenMAIA.
+    """
     return _read("predictive.csv", PublishedLevel)
 
 
 @cache
 def ablations() -> tuple[PublishedLevel, ...]:
-    """Returns the published activations to positive and neutral images for each set of tools of the agent."""
+    """Returns the mean activations of the MAIA paper's table A5 for each network and each set of the agent's tools."""
     return _read("ablation.csv", PublishedLevel)
 
 
 @cache
 def turns() -> tuple[PublishedTurns, ...]:
-    """Returns the published mean numbers of turns of an investigation, one for each backbone."""
+    """Returns the mean numbers of turns of an investigation from the OpenMAIA paper, one for each backbone."""
     return _read("turns.csv", PublishedTurns)
 
 
 @cache
 def choices() -> tuple[PublishedChoice, ...]:
-    """Returns the published shares of people's choices between the labels of two methods."""
+    """Returns the shares of people's choices between the labels of two methods, from table 1 of the MAIA paper."""
     return _read("choices.csv", PublishedChoice)
 
 
