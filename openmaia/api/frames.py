@@ -18,8 +18,9 @@ TURNS = (
 def images(record: Record) -> pd.DataFrame:
     """Returns a row for each image on which the unit was measured, in the order of the measurements.
 
-    The columns are `turn` and `call` (numbers from 0), `image` (its name in the agent's code), `prompt` (or what was done to
-    it), `hypothesis`, `activation`, `percentile` among the dataset images (NaN if unknown) and `picture` (a Pillow image).
+    The columns are `turn` and `call` (numbers from 0), `image` (its name in the agent's code), `prompt` (or what was
+    done to it), `hypothesis`, `activation`, `percentile` among the dataset images (missing if unknown) and `picture` (a
+    Pillow image).
     """
     return pd.DataFrame(list(_images(record)), columns=list(IMAGES))
 
@@ -28,8 +29,8 @@ def turns(record: Record) -> pd.DataFrame:
     """Returns a row for each reply of the agent.
 
     The columns are `turn` (from 0), `status` of the experiment (empty without one), `hypotheses`, `code`, `reply`,
-    `observation` (the text that the experiment showed), `calls` (the names of the tools), `images` (how many were measured),
-    `prompt_tokens`, `generated_tokens` and `seconds`.
+    `observation` (the text that the experiment showed), `calls` (the names of the called tools), `images` (the number
+    of measured images), `prompt_tokens`, `generated_tokens` and `seconds`.
     """
     rows = [
         {

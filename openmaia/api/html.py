@@ -68,7 +68,7 @@ def result_page(result: "UnitResult") -> str:
 
 
 def tested_line(result: "UnitResult") -> str:
-    """Returns the result of the test of a description in one sentence."""
+    """Returns one sentence with the result of the test of a description, or why there is none."""
     scores = result.scores
     if not scores:
         return "The description was not tested."
@@ -152,7 +152,7 @@ def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
 
 
 def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
-    """Yields the images of the investigation with the highest and the lowest activations, without exemplars."""
+    """Yields two sections: the images with the highest and those with the lowest activations, without exemplars."""
     captions, pictures = Captions.of(record), record.images
     entries = {
         entry.original: entry

@@ -1,4 +1,4 @@
-"""Turns the arguments of the Python API into a config, and into the objects that take the place of what it names."""
+"""Turns the arguments of the Python API into a config, and objects (such as a module) that replace what it names."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,13 +32,14 @@ class Inputs:
 
     config: Config
     spec: str
-    """The unit, in the syntax of `units` in a config."""
+    """The units, such as `layer4=122`, in the syntax of the config key `units`; empty for those of the config."""
     model: "Model | None" = None
     preprocess: "Transform | Preprocess | None" = None
     images: "IndexedImages | None" = None
     backbone: Backbone | None = None
     is_cached_by_content: bool = False
-    """Whether the folder of the exemplars is named by a hash of their content, and not by the config."""
+    """Whether the folder of the exemplars is named by a hash of what they depend on (network, images), and not by the
+    config."""
 
 
 def configure(
@@ -54,15 +55,16 @@ def configure(
 
     Args:
         model: A module, the name of a network, or a config: an object, a file, or a list of files and overrides.
-        spec: The units, in the syntax of `units` in a config.
-        images: A folder, the keys of the section `pictures`, or a list or dataset of images.
-        preprocess: A transform, or the values of `target.mean`, `target.std`, `target.size` and `target.crop`.
-        backbone: A kind such as `scripted`, `openai:MODEL@URL`, the keys of the section `backbone`, or an object with a
-            method `reply`.
-        overrides: Keys of the config: `seed=1`, `limits={"turns": 8}`, or with dots.
+        spec: The units, in the syntax of the config key `units`. Empty: those of the config.
+        images: A folder, a mapping with keys of the config section `pictures`, or a list or dataset of images.
+        preprocess: A transform, or a mapping with `mean`, `std`, `size` and `crop`, keys of the config section
+            `target`.
+        backbone: A kind such as `scripted`, `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
+            or an object with a method `reply`.
+        overrides: Values of config keys, nested or with dots: `{"limits": {"turns": 8}}` or `{"limits.turns": 8}`.
 
     Raises:
-        UsageError: An argument is invalid, or as `openmaia.config.loading.load`.
+        UsageError: An argument or the resulting config is invalid.
     """
     settings, is_config = _network_settings(model, spec)
     settings |= _image_settings(images) | _preprocess_settings(preprocess) | _backbone_settings(backbone)
@@ -89,7 +91,7 @@ def _listed(model: Any) -> Sequence[Any]:
 
 
 def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
-    """Returns the settings of the target, and whether `model` is a config, which names the target itself."""
+    """Returns the config values that name the network, and whether `model` is a config (then there are no values)."""
     if isinstance(model, Config | list | tuple | Path):
         return {}, True
     if isinstance(model, str):
@@ -169,7 +171,7 @@ def _backbone_settings(backbone: object) -> dict[str, Any]:
 
 
 def _overlays(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields `key=value` for each leaf. Mappings whose keys the user chooses are leaves."""
+    """Yields `key=value`, with the value as JSON, for each leaf of nested settings. The mappings in FREE are leaves."""
     for name, value in settings.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key not in FREE:

@@ -1,4 +1,4 @@
-"""`openmaia.investigate`: one unit, in this process."""
+"""`openmaia.investigate`, which investigates one unit in this process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,32 +33,34 @@ def investigate(
     """Lets an agent find out what one unit of a network responds to, and tests its description.
 
     Everything runs in this process, as `openmaia investigate` does on the command line; only the agent's code runs in a
-    sandbox. The exemplars of the unit's layer are computed first. They are kept in `paths.exemplars` under a hash of the
-    weights, the code, the preprocessing and the images, so that a second unit of the layer starts at once.
+    sandbox. The exemplars of the unit's layer are computed first. They are kept in the folder `paths.exemplars` of the
+    config, under a hash of the weights and code of the network, the preprocessing and the images. A second unit of the
+    layer therefore starts at once.
 
     Args:
         model: A `torch.nn.Module`, which is left as it was; the name of a network, such as `torchvision:resnet18`; or a
-            config: an object, a file, or a list of files and overrides.
+            config: a `Config` object, the path of a file, or a list of files and `key=value` overrides.
         layer: The name of a module of the network, as `model.named_modules()` gives it, or `output` for class
             probabilities. Also a unit as the command line names it, such as `layer4=122`.
         unit: The index of the unit, or of the layer `output` the name of a class.
         images: Where exemplars and control photographs come from: a folder; a list of files, Pillow images, arrays or
-            tensors; a dataset of PyTorch or Hugging Face with `len()`; or the keys of the section `pictures`. None: as the
-            config says, by default the photographs that ship in Debian packages.
-        preprocess: What the network receives of an image: the transform of its evaluation, from a Pillow image to a float
-            tensor of shape (channels, height, width); or a mapping with `mean`, `std`, `size` and optionally `crop`. None
-            is for networks that declare their own.
-        backbone: The agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`, `anthropic:MODEL`, the
-            keys of the section `backbone`, or an object with a method `reply(chats)`.
-        evaluate: Whether the description is tested on new images, or the keys of the section `evaluate`.
+            tensors; a dataset of PyTorch or Hugging Face with `len()`; or a mapping with keys of the config section
+            `pictures`. None: as the config says, by default the photographs that ship in Debian packages.
+        preprocess: How an image becomes an input of the network: its evaluation transform, a function from a Pillow
+            image to a float tensor of shape (channels, height, width); or a mapping with `mean`, `std`, `size` and
+            optionally `crop`. None is for networks that declare their own.
+        backbone: The agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`, `anthropic:MODEL`, a
+            mapping with keys of the config section `backbone`, or an object with a method `reply(chats)`.
+        evaluate: Whether the description is tested on new images, or a mapping with keys of the config section
+            `evaluate`.
         **overrides: Keys of the config, such as `seed=1` or `limits={"turns": 8}`.
 
     Returns:
         The description with its evidence.
 
     Raises:
-        UsageError: The layer or unit does not exist, the network does not accept what `preprocess` gives, nothing says how
-            images are preprocessed, or another argument is invalid.
+        UsageError: The layer or unit does not exist, the network does not accept what `preprocess` gives, neither the
+            network nor `preprocess` says how images are preprocessed, or another argument is invalid.
         ServiceError: A model failed.
         SandboxError: The sandbox could not be started.
 

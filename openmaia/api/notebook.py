@@ -43,9 +43,10 @@ def open(
 ) -> "tuple[api.System, NotebookTools]":
     """Gives a person the agent's tools for one unit, in this process.
 
-    `tools.display(…)` shows images in a grid. `tools.answer(description, *labels)` ends the investigation and adds its record
-    to the run `NAME-human`, as a further replicate if the unit has a record there. `tools.close()` does so without an answer.
-    A module is in evaluation mode until then.
+    `tools.display(…)` shows images in a grid. `tools.answer(description, *labels)` ends the investigation and adds its
+    record to the run `NAME-human`, where NAME is the name in the config, as a further replicate if the unit has a
+    record there. `tools.close()` does so without an answer. A module that was given as `model` is in evaluation mode
+    until then.
 
     Args:
         model: As for `openmaia.investigate`.

@@ -21,7 +21,7 @@ class UnitResult:
     """What an agent found out about one unit. In a notebook it shows itself as a grid of images."""
 
     record: Record
-    """Everything that happened."""
+    """Everything that happened in the investigation."""
     exemplars: UnitExemplars
     """The dataset images that excite the unit most and least."""
     evaluation: "Evaluation | None"
@@ -51,7 +51,11 @@ class UnitResult:
 
     @property
     def verdict(self) -> "UnitVerdict":
-        """Whether the description holds, and why. It is not compared with descriptions of other units."""
+        """The verdict on the description, and why.
+
+        Here a tested description is never compared with descriptions of other units. It therefore has no p-value, and
+        its verdict is `untested`.
+        """
         from openmaia.evaluation.analysis.verdict import judge
 
         return judge(self.record.stop.value, self.scores, self.record.cause)

@@ -38,7 +38,8 @@ class LoadedRun:
     def units(self) -> pd.DataFrame:
         """Returns a row for each finished investigation, with the columns of `summary.parquet`.
 
-        They are the unit, the replicate, the answer, counts, costs, the scores of the test and the verdict.
+        They are the unit, the replicate, the answer, counts (such as turns), costs, the scores of the test and the
+        verdict.
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts
 
@@ -64,7 +65,7 @@ class LoadedRun:
         return pd.DataFrame(rows)
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns the investigations that failed, with the causes. The same command runs them again."""
+        """Returns the causes of the failed investigations. The command that started the run investigates them again."""
         return self.run.failures()
 
     def record(self, unit: UnitName, replicate: int = 0) -> Record:
@@ -72,7 +73,7 @@ class LoadedRun:
 
         Args:
             unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
-            replicate: The number of the investigation among those of the unit.
+            replicate: The number of the investigation among those of the unit, from 0.
 
         Raises:
             UsageError: The run has no such record.
@@ -132,15 +133,15 @@ def sweep(
     backbone: str | Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> LoadedRun:
-    """Investigates many units on Ray and tests their descriptions, as `openmaia run` does. Continues what was stopped.
+    """Investigates many units on Ray and tests their descriptions, as `openmaia run` does. Continues a stopped run.
 
     Args:
         model: A config (an object, a file, or a list of files and overrides), or the name of a network, such as
-            `torchvision:resnet18` or `package.module:function`, a function of yours that returns a module. A module itself
-            cannot be sent to other processes.
+            `torchvision:resnet18` or `package.module:function`, a function of yours that returns a module. A module
+            itself cannot be sent to other processes.
         units: The units, such as `layer4=122,210:layer3=random:5`. Empty: those of the config.
-        images: A folder of images, or the keys of the section `pictures`. None: as the config says.
-        preprocess: A mapping with `mean`, `std`, `size` and optionally `crop`, for a module that declares none.
+        images: A folder of images, or a mapping with keys of the config section `pictures`. None: as the config says.
+        preprocess: A mapping with `mean`, `std`, `size` and optionally `crop`, for a network that declares none.
         backbone: As for `openmaia.investigate`, but no object.
         **overrides: Keys of the config, such as `seed=1` or `ray={"investigations": 2}`.
 
@@ -165,7 +166,7 @@ def sweep(
 
 
 def _refuse_objects(model: Any, images: Any, preprocess: Any, backbone: Any) -> None:
-    """Raises UsageError for objects of this process, which the processes of a sweep do not have."""
+    """Raises UsageError if an argument is an object of this process, which the processes of a sweep do not have."""
     reason = "A sweep runs in other processes, which do not have objects of this one"
     if not isinstance(model, Config | str | Path | list | tuple):
         kind = f"{type(model).__module__}.{type(model).__qualname__}"

@@ -26,7 +26,7 @@ def opened(
 ) -> Generator[SingleUnit]:
     """Context manager that yields a unit that is ready for an investigation.
 
-    A module of the caller is in evaluation mode meanwhile, and is left as it was at the end.
+    A module that the caller gave is in evaluation mode until the end of the context, and is then left as it was.
 
     Args:
         inputs: The config and the objects of the caller.
@@ -58,7 +58,7 @@ def opened(
 
 
 def _network(inputs: Inputs) -> "TargetNetwork | None":
-    """Returns the network with its preprocessing. None if the target is no network."""
+    """Returns the network with its preprocessing. None if the target is of another kind, such as `closed_form`."""
     from openmaia.models.targets import borrowed
 
     config = inputs.config
@@ -76,7 +76,10 @@ def _network(inputs: Inputs) -> "TargetNetwork | None":
 
 
 def _record_preprocess(config: Config, preprocess: "Preprocessing") -> None:
-    """Writes a preprocessing into the config, which is stored with the record."""
+    """Writes the values of a preprocessing into the config, which is stored with the record.
+
+    For a function of unknown steps, it writes `python` instead.
+    """
     from openmaia.models.targets.borrowed import values_of
 
     values = values_of(preprocess)
@@ -102,8 +105,8 @@ def _name_exemplars(
 ) -> None:
     """Names the folder of the exemplars by a hash of all that they depend on, so that equal ones are computed once.
 
-    Exemplars of a network whose preprocessing is an unknown function are kept in a temporary folder, because nothing tells
-    whether the function is still the same.
+    If the preprocessing is an unknown function, the folder is a temporary one, which `stack` removes: in a later call
+    nothing would tell whether the function is still the same.
     """
     from openmaia.models.targets.borrowed import digest_of, is_known
 

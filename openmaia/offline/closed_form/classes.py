@@ -1,12 +1,13 @@
 """Synthetic classifiers with a known (planted) bias, whose logits are formulas over the evidence of detectors.
 
 The logit of a class increases with the evidence of EfficientNet-Lite1 for the class. In a biased classifier, the
-evidence for a planted context raises or lowers it. The evidence for the class saturates well below the usual evidence
-of an object of the class, which removes most of the network's own sensitivity to the surroundings. The remaining
-sensitivity makes unbiased classifiers as difficult as those of real networks. All choices derive from a hash.
+evidence for a planted context, such as red or a ball, raises or lowers this logit. The evidence for the class saturates
+well below the evidence that an object of the class usually gives. This removes most of EfficientNet-Lite1's own
+sensitivity to the surroundings of the object. What remains makes the unbiased classifiers as difficult for an agent
+as those of real networks. All random choices derive from a hash.
 
-If two contexts interact, each alone has a third of the effect. A quarter of the planted biases concern contexts for
-which the experimenter's vocabulary has no word.
+Some classifiers have two planted contexts that interact: each alone has a third of their joint effect. A quarter of the
+planted biases concern contexts for which the vocabulary of the scripted experimenter has no word.
 """
 
 import hashlib
@@ -37,14 +38,15 @@ STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 """Planted effects in log-odds."""
 
 ABSENT, PRESENT = -2.0, 0.4
-"""The logit without evidence for the class, and with full evidence."""
+"""The logit without evidence for the class, and with full evidence, before the planted bias and the noise are added."""
 CLASS_LOGITS = (1.0, 3.0)
 """Limits of EfficientNet-Lite1's highest logit among the ImageNet classes that belong to a class. The evidence for the
 class is 0 up to the first limit, 1 from the second, and linear in between."""
 CONTEXT_LOGITS = (2.5, 4.5)
 """The corresponding limits for an object that is a planted context."""
 COLOUR_SHARES = (0.12, 0.4)
-"""The corresponding limits of the share of an image that has a colour, for a colour that is a planted context."""
+"""The corresponding limits for a colour that is a planted context. They apply to the share of the image with the
+colour."""
 NOISE = 0.5
 """Standard deviation of the noise between images, in log-odds."""
 CACHED_IMAGES = 2000
@@ -158,8 +160,8 @@ def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
 def _classifier(name: str, number: int) -> BiasedClassifier:
     """Returns one of the classifiers of the class `name`, which `number` selects.
 
-    Classifiers with odd numbers have a planted bias, whose strengths are used in rotation. The contexts of a quarter of
-    these are outside of the vocabulary, and another quarter has two contexts that interact.
+    Classifiers with odd numbers have a planted bias, with the strengths in rotation. A quarter of these have a context
+    outside of the vocabulary, another quarter two contexts that interact, and the others one context in the vocabulary.
     """
     key = f"{name}/{number}"
     if number % 2 == 0:
@@ -193,9 +195,9 @@ def _things() -> list[PlantedContext]:
 
 
 def _outside() -> list[PlantedContext]:
-    """Returns the contexts outside of the vocabulary, except numbers of figures.
+    """Returns the contexts outside of the vocabulary.
 
-    The detectors of these also respond to any ordinary object beside the class.
+    Numbers of figures are left out, because their detectors also respond to any ordinary object beside the class.
     """
     return [
         PlantedContext(

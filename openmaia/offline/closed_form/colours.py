@@ -20,7 +20,10 @@ SIDES = {
 def hue(
     centre: float, width: float, saturation: tuple[float, float] = (0.45, 1.0), value: tuple[float, float] = (0.3, 1.0)
 ) -> ConceptDetector:
-    """Returns a detector of pixels within `width` degrees of a hue, and in a range of saturation and of value."""
+    """Returns a detector of pixels whose hue differs by less than `width` degrees from `centre`.
+
+    `saturation` and `value` are the limits of the other coordinates in HSV.
+    """
 
     def mask(image: DetectorInput) -> PixelMask:
         hues, saturations, values = image.hsv
@@ -36,7 +39,12 @@ def neutral(darkest: float, brightest: float) -> ConceptDetector:
 
 
 def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
-    """Returns a detector of a concept that fills one side of the image and is missing elsewhere."""
+    """Returns a detector of a concept that fills one side of the image and is missing elsewhere.
+
+    Args:
+        detector: The detector of the concept anywhere in the image.
+        side: A key of SIDES.
+    """
 
     def detect(image: DetectorInput) -> EvidenceMap:
         evidence = detector(image)

@@ -1,9 +1,9 @@
 """The concepts that activate closed-form units, each with its detector.
 
-INSIDE holds concepts for which the experimenter's vocabulary has a word. OUTSIDE holds concepts for which it has
-neither a word nor a more general word, so that the right answer is to abstain. For each concept, at least one packaged
-image of the explore split gives evidence of 0.5. There are no scenes, because no detector here distinguishes sand from
-snow.
+INSIDE holds concepts for which the vocabulary of the scripted experimenter has a word. OUTSIDE holds concepts for which
+it has neither a word nor a more general word, so that the right answer is to abstain. For each concept, at least one
+packaged image of the explore split, the half that agents see, gives evidence of 0.5. Scenes are not among the concepts,
+because no detector in this package distinguishes sand from snow.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,11 @@
-"""Families of closed-form units: `small` for tests, and two disjoint sets, `development` and `held_out`.
+"""Families of closed-form units, whose activations are formulas: `small` for tests, `development` and `held_out`.
 
-An experimenter may be tuned on `development`; `held_out` is only for measurements. The truth of a unit is the set of
-concepts that activate it: a single concept (mode `mono`), any of two concepts (`or`), or two concepts together (`and`).
-A hash decides the set of a unit. In the modes `or` and `and` it is a hash of the truth, so that the sets share no
-truth. There are too few single concepts for that: each has several variants (pooling, exponent, leak), which are
-divided between the sets. In each mode, a third of the units has a truth outside of the experimenter's vocabulary.
+The last two are disjoint sets of units. The scripted experimenter may be tuned on `development`; `held_out` is only for
+measurements. The truth of a unit is what activates it: a single concept (mode `mono`), any of two concepts (`or`), or
+two concepts together (`and`). A hash decides the set of a unit. In the modes `or` and `and` it is a hash of the truth,
+so that the sets share no truth. In the mode `mono` there are too few concepts for that. Each concept has several
+variants there (with another pooling, exponent and leak, see `ClosedForm`), and these are divided between the sets. In
+each mode, a third of the units has a truth for which the experimenter's vocabulary has no word.
 """
 
 import hashlib
@@ -46,12 +47,15 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
 
 
 def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
-    """Returns the units of a family that have the given mode, in the order of their hashes.
+    """Returns the units of a family that have the given mode: first those inside of the vocabulary, then the others.
+
+    Both parts are in the order of the hashes of their units.
 
     Args:
         family: The family.
         mode: How the concepts of a unit are combined.
-        counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None: COUNTS.
+        counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None selects the
+            numbers in COUNTS.
     """
     chosen: list[ClosedForm] = []
     for concepts, count in zip((INSIDE, OUTSIDE), counts or COUNTS[family], strict=True):
@@ -74,7 +78,7 @@ def share(edition: str, *key: str) -> float:
 
 
 def _at_most_twice(keys: Sequence[tuple[ConceptSlots, int]]) -> list[tuple[ConceptSlots, int]]:
-    """Returns the first two variants of each truth."""
+    """Returns the keys (truth, variant) in their order, but only the first two of each truth."""
     counts = Counter[tuple[str, ...]]()
     kept: list[tuple[ConceptSlots, int]] = []
     for truth, variant in keys:
@@ -97,8 +101,8 @@ def _truths(mode: UnitMode, concepts: Sequence[Concept]) -> Iterator[ConceptSlot
 def _pairs(concepts: Sequence[Concept]) -> Iterator[tuple[Concept, ...]]:
     """Returns the pairs of concepts for the mode `and`.
 
-    Inside of the vocabulary these are a colour and a texture or shape; outside of it, a common background colour and an
-    object, a count or a position.
+    Of concepts inside of the vocabulary, a pair is a colour and a texture or shape. Outside of it, a pair is a common
+    background colour and an object, a number of figures, or a colour at a side of the image.
     """
     colours = [concept for concept in concepts if concept.sort is Sort.COLOUR]
     carriers = [concept for concept in concepts if concept.sort in (Sort.TEXTURE, Sort.SHAPE)]

@@ -1,7 +1,8 @@
 """Detectors of objects, from the class outputs of EfficientNet-Lite1, which the project uses for nothing else.
 
-The scripted experimenter uses EfficientNet-Lite2, and the target of the demo is Lite0. The table of words and ImageNet
-classes is independent of the experimenter's table, and holds only words that name such classes.
+The scripted experimenter uses EfficientNet-Lite2, and the target of the demo is EfficientNet-Lite0. The table of words
+and ImageNet classes in this module is independent of the experimenter's table. It holds only words for which ImageNet
+has classes.
 """
 
 from functools import cache
@@ -29,13 +30,13 @@ INSIDE = {
     "802-803,817,820,829,847,864,866-867,870,874",
     "tool": "477,491,512,549,587,596,600,623,677,726,740,783-784,792",
 }
-"""Words of the vocabulary with their ImageNet classes. A word is listed if its collages (5 seeds on 6 backgrounds) have
-a mean class probability of 0.25 or more, because no experimenter could find a concept that no image shows to the
-detector, and if none of its special cases or more general words is listed. The list was fixed before any experimenter
-was run."""
+"""Words of the vocabulary with the indices of their ImageNet classes. A word is listed if the mean probability of its
+classes on its collages (5 seeds on 6 backgrounds) is at least 0.25, because an experimenter cannot find a concept that
+the detector does not recognise in generated images. In addition, none of its special cases or more general words is
+listed. The list was fixed before any experimenter was run."""
 
 OUTSIDE = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect": "300-326", "camera": "732,759"}
-"""Objects for which the vocabulary has neither a word nor a more general word."""
+"""Objects, with their ImageNet classes, for which the vocabulary has neither a word nor a more general word."""
 
 
 def thing(classes: str) -> ConceptDetector:
@@ -59,7 +60,7 @@ def thing(classes: str) -> ConceptDetector:
 
 
 def strongest_logit(image: DetectorInput, classes: str) -> float:
-    """Returns the highest logit of some classes. Unlike a probability, it does not fall if there are other objects."""
+    """Returns the highest logit among `classes`. Unlike a probability, it does not fall if there are other objects."""
     return float(_outputs(image)[2][_indices(classes)].max())
 
 
@@ -70,7 +71,7 @@ def _indices(classes: str) -> npt.NDArray[np.int64]:
 
 
 def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
-    """Returns class probabilities (1000,), last features (channels, h, w) and logits (1000,), cached per image."""
+    """Returns class probabilities (1000,), last feature maps (channels, h, w) and logits (1000,), cached per image."""
     if NETWORK not in image.memo:
         network = _network()
         view, _ = network.preprocess.view(image.view)

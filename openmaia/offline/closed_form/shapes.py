@@ -1,4 +1,4 @@
-"""Detectors of shapes on an even background, by templates of their outlines, and of the number of regions."""
+"""Detectors of shapes on an even background, by templates, and of the number of separate regions on it."""
 
 from functools import cache
 

@@ -18,7 +18,8 @@ from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
 
 CACHED_IMAGES = 1000
-"""Number of images whose evidence maps are cached, because all units are measured on the same screening images."""
+"""Number of images whose evidence maps are cached. In a run, all units are measured on the same prompts of the
+screening."""
 
 
 class ClosedFormTarget:
@@ -44,7 +45,7 @@ class ClosedFormTarget:
         self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target. Its layers are the modes of the family."""
+        """Returns the description of the target. Its layers are the modes of the family: `mono`, `or` and `and`."""
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
         digest = hashlib.sha256(f"{EDITION} {self._family} {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}
@@ -59,7 +60,7 @@ class ClosedFormTarget:
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns for each image the resized image for the detectors, and the maps of all units by layer."""
+        """Returns for each image the resized image for the detectors, and the activation maps of all units by layer."""
         views = [EncodedImage.of(resized(pixels)) for pixels in images]
         return [(view.pixels, {layer: self._layer(layer, view) for layer in self.units}) for view in views]
 
@@ -76,7 +77,7 @@ class ClosedFormTarget:
         )
 
     def _lookup(self, image: EncodedImage) -> EvidenceLookup:
-        """Returns the function from a concept to its evidence map in an image. Each map is computed once, on demand."""
+        """Returns a function from concepts to their evidence maps in an image. Each map is computed once, on demand."""
         key = image.digest
         if key not in self._lookups:
             view = DetectorInput(_substitute(key) if self._shuffled else resized(image.pixels))

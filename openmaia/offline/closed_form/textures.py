@@ -37,7 +37,8 @@ def _striped(windows: Windows, axis: int) -> EvidenceMap:
 
     Args:
         windows: Shape (n, WINDOW, WINDOW).
-        axis: The axis that is averaged to get the profile across the stripes; 0 stands for sheared windows.
+        axis: The axis that is averaged to get the profile across the stripes: 1 for vertical stripes, 2 for horizontal
+            ones. 0 means the same as 1 and is used for sheared windows.
     """
     profile = windows.mean(axis=axis or 1)
     share = profile.var(axis=1) / (windows.var(axis=(1, 2)) + 1e-6)
@@ -45,7 +46,7 @@ def _striped(windows: Windows, axis: int) -> EvidenceMap:
 
 
 def grid(image: DetectorInput) -> EvidenceMap:
-    """Detects a grid of thin lines: rows and columns together explain the variance of a window, but not alone."""
+    """Detects a grid of thin lines: rows and columns together, but neither alone, explain the variance of a window."""
     windows = _windows(image.grey)
     total = windows.var(axis=(1, 2)) + 1e-6
     rows, columns = windows.mean(axis=2), windows.mean(axis=1)
@@ -91,7 +92,10 @@ def rings(image: DetectorInput) -> EvidenceMap:
 
 
 def _centre(grey: EvidenceMap) -> tuple[float, float]:
-    """Returns the point nearest to the lines along all gradients, by least squares weighted by squared gradients."""
+    """Returns the likely centre of rings, (row, column) in pixels, clipped to the middle half of the image.
+
+    It is the point nearest to the lines along all gradients, by least squares weighted by the squared gradients.
+    """
     down, right = np.gradient(ndimage.gaussian_filter(grey, 1.0))
     across = np.stack([-right.ravel(), down.ravel()])  # perpendicular to the gradient, (row, column)
     rows, columns = np.mgrid[:SIDE, :SIDE]
@@ -140,7 +144,10 @@ def _sheared(grey: EvidenceMap) -> Windows:
 
 
 def _repeats(profile: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """Returns how often profiles (n, length) repeat: 1 for five or more crossings of their middle, 0 for up to two."""
+    """Returns the evidence that profiles, shape (n, length), repeat; shape (n,).
+
+    It is 0 for up to two crossings of the middle between the lowest and the highest value, and 1 for five or more.
+    """
     middle = (profile.max(axis=1) + profile.min(axis=1)) / 2
     above = profile > middle[:, None]
     crossings = (above[:, 1:] != above[:, :-1]).sum(axis=1)

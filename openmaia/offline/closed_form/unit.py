@@ -1,9 +1,10 @@
-"""A closed-form unit: its truth, which is the concepts that activate it, and its activation.
+"""A closed-form unit: a synthetic unit whose activation is a formula over the evidence for concepts in an image.
 
-Like the activations of networks, those of closed-form units are graded and noisy: evidence is raised to an exponent and
-scaled by a gain, the second slot has a slightly lower weight than the first, and a concept that is not part of the
-truth adds to the activation. The noise depends on the digest of the image and on the unit's key. One part of it is
-proportional to the activation, and the other is additive.
+The truth of a unit is one or more slots. A slot holds the concepts that must occur together, and each slot alone
+activates the unit. Like the activations of networks, those of closed-form units are graded and noisy: evidence is
+raised to an exponent and scaled by a gain, the second slot has a slightly lower weight than the first, and a concept
+that is not part of the truth (the leak) adds to the activation. The noise depends on the digest of the image and on the
+unit's key. One part of it is proportional to the activation, and the other is additive.
 """
 
 import hashlib
@@ -33,7 +34,10 @@ class Slot:
         return tuple(concept.name for concept in self.concepts)
 
     def evidence(self, lookup: EvidenceLookup) -> EvidenceMap:
-        """Returns the minimum of the evidence maps of the concepts, multiplied by the weight."""
+        """Returns the minimum of the evidence maps of the concepts, multiplied by the weight.
+
+        If there are several concepts, each map is first dilated by one cell. `lookup` returns the map of a concept.
+        """
         maps = [lookup(concept) for concept in self.concepts]
         if len(maps) > 1:
             # A figure and its background, or the colours of a pattern, lie in neighbouring cells, not in the same ones.
@@ -71,7 +75,12 @@ class ClosedForm:
         return tuple(slot.names for slot in self.slots)
 
     def respond(self, lookup: EvidenceLookup, digest: str) -> EvidenceMap:
-        """Returns the activation map for the image with this digest, shape (GRID, GRID), float32."""
+        """Returns the activation map for an image, shape (GRID, GRID), float32.
+
+        Args:
+            lookup: Returns the evidence map of a concept in the image.
+            digest: The digest of the image, which seeds the noise.
+        """
         evidence = np.max([slot.evidence(lookup) for slot in self.slots], axis=0)
         if self.pooling > 1:
             evidence = ndimage.uniform_filter(evidence, self.pooling, mode="nearest")

@@ -1,7 +1,8 @@
 """Draws scenes as collages.
 
-Layout, parts and background use separate random streams of the seed. Therefore two scenes with the same seed that
-differ in a noun agree in size, place and background, and are a matched pair for an evaluation.
+The layout, the choice of the images of the figures, and the background use separate random streams of the seed.
+Therefore two scenes with the same seed that differ in a noun agree in size, place and background, and are a matched
+pair for an evaluation.
 """
 
 from functools import lru_cache
@@ -41,14 +42,14 @@ class Composer:
         self._cut = lru_cache(maxsize=64)(_cut)
 
     def compose(self, scene: CollageScene) -> EncodedImage:
-        """Draws a scene. The result has the scene as its recipe and the digests of its parts as its sources."""
+        """Draws a scene. The result holds the scene (`recipe`) and the digests of the images in it (`sources`)."""
         sources: list[str] = []
         canvas = self._ground(scene, _stream(scene, GROUND), sources)
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources, recipe=scene.dumps())
 
     def paste(self, base: Image.Image, scene: CollageScene, sources: list[str]) -> EncodedImage:
-        """Draws the figures of a scene on a resized copy of `base`, and adds their digests to the list `sources`."""
+        """Draws the figures on a resized copy of `base`, and adds the digests of their images to `sources`."""
         canvas = base.resize((self._size, self._size))
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources)
@@ -91,7 +92,7 @@ class Composer:
     def _photo(self, scene: CollageScene, rng: paint.Rng) -> DatasetImage | None:
         """Returns a photograph that shows the scene as a whole, or None.
 
-        It is used only if the scene is a single object that has no colour and no cut-out.
+        Only a scene with a single figure that has no colour, and for which there is no cut-out, has such a photograph.
         """
         if len(scene.figures) != 1 or scene.figures[0].colour or self.lexicon.cutouts(scene.figures[0].what):
             return None
@@ -99,7 +100,7 @@ class Composer:
         return photos[rng.integers(len(photos))] if photos else None
 
     def _layout(self, scene: CollageScene, rng: paint.Rng) -> list[tuple[float, float, int]]:
-        """Returns x and y of the centre and the side of each figure in pixels."""
+        """Returns for each figure (x of its centre, y of its centre, length of its longer side) in pixels."""
         count, size = len(scene.figures), self._size
         usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
         columns = 1 if count == 1 else 2 if count < 5 else 3
@@ -146,8 +147,8 @@ class Composer:
 def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
     """Returns a foreground and a background colour for a pattern.
 
-    The foreground has the given colour, or any colour if it is empty. The background is neutral and of a different
-    brightness. It is drawn at random, so that the two colours are independent.
+    The foreground is `colour`, or a random colour if that is empty. The background is drawn at random from those of
+    white, black and grey that differ enough from the foreground in brightness.
     """
     names = sorted(paint.COLOURS)
     ink = paint.COLOURS[colour or names[rng.integers(len(names))]]

@@ -42,7 +42,7 @@ class CollageGenerator:
 
 
 class CollageEditor:
-    """Edits collages by drawing their changed scene. In other images it can only add figures or change colours.
+    """Edits collages by drawing their changed scene. To other images it can only add figures, or change their colour.
 
     Args:
         library: The images from which parts are taken; each split has parts of its own.
@@ -109,7 +109,7 @@ def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageS
 
 
 def _replaced(figures: tuple[SceneFigure, ...], old: str, new: tuple[SceneFigure, ...]) -> tuple[SceneFigure, ...]:
-    """Replaces the figure named `old`, or else the first figure. The first new figure gets its size and place."""
+    """Replaces the figure named `old`, or else the first figure. The first new figure takes over its size and place."""
     if not figures:
         return new
     index = next((i for i, figure in enumerate(figures) if _is_named(figure, old)), 0)
@@ -132,7 +132,7 @@ def _new_colour(text: str) -> str:
 
 
 def _drawable(scene: CollageScene, lexicon: Lexicon) -> tuple[CollageScene, list[str]]:
-    """Removes figures that cannot be drawn because the split has no image. Returns the scene and the removed nouns."""
+    """Removes the figures of which the split has no image. Returns the scene, and the nouns of the removed figures."""
     drawn = (WordKind.SHAPE, WordKind.SCENE)
     nouns = [figure.what for figure in scene.figures if figure.what]
     missing = [noun for noun in nouns if not any(word.kind in drawn for word in find(noun)) and not lexicon.knows(noun)]

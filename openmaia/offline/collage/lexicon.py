@@ -37,7 +37,7 @@ ON_EVEN_GROUND = {
 """File names of photographs of one object on an even ground, which serve as cut-outs, by word."""
 
 PHOTOS = {"building": r"monuments"}
-"""Regular expressions for whole photographs, which are used if there is no cut-out."""
+"""Regular expressions for whole photographs by word, which are used if there is no cut-out."""
 
 TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
 

@@ -12,7 +12,8 @@ Rng = np.random.Generator
 Colour = tuple[int, int, int]
 
 EVEN = 100
-"""Largest difference from the corner of a photograph, summed over the channels, of its even ground."""
+"""Largest difference of a pixel from the corner of a photograph, summed over the channels, for which it counts as part
+of the even background."""
 MARK: Colour = (255, 0, 255)
 
 COLOURS: dict[str, Colour] = {
@@ -122,12 +123,12 @@ def shape(name: str, fill: Image.Image, side: int, rng: Rng) -> Image.Image:
 
 
 def without_ground(image: Image.Image, *, is_round: bool) -> Image.Image:
-    """Makes the even ground of a photograph transparent. Returns RGBA.
+    """Makes the even background of a photograph transparent. Returns RGBA.
 
     Args:
         image: A photograph of one object.
-        is_round: Whether the object is round and fills the photograph. The ground is then what lies outside of the
-            ellipse in the frame, and otherwise what has the colour of the corners and is connected with them.
+        is_round: Whether the object is round and fills the photograph. Then everything outside of the largest ellipse
+            is background. Otherwise the background is what has the colour of the corners and is connected with them.
     """
     cut = flatten(image)
     if is_round:
@@ -157,7 +158,7 @@ def tinted(image: Image.Image, colour: Colour) -> Image.Image:
 
 
 def _noise(size: int, columns: int, rows: int, rng: Rng) -> npt.NDArray[np.float64]:
-    """Returns smooth noise of shape (size, size) with rows x columns cells, mostly between 0 and 1."""
+    """Returns noise of shape (size, size), mostly between 0 and 1: rows x columns random values, scaled up smoothly."""
     cells = Image.fromarray(rng.random((rows, columns)).astype(np.float32))
     return np.asarray(cells.resize((size, size), Image.Resampling.BICUBIC)).astype(np.float64)
 

@@ -47,7 +47,7 @@ class CollageScene:
     ground: str = ""
     """The background: a scene word, a colour, a pattern, or an empty string for any background."""
     ground_colour: str = ""
-    """The colour of a pattern as the background."""
+    """The colour of the background if that is a pattern; empty for any colour."""
     seed: int = 0
 
     def dumps(self) -> str:
@@ -71,7 +71,7 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
         knows: Returns whether there is an image that shows a noun.
 
     Returns:
-        The scene, and the words that cannot be drawn.
+        The scene, and the words and phrases of the prompt that cannot be drawn.
     """
     text = " " + re.sub(r"[^a-z0-9 ,.;-]+", " ", prompt.lower()).strip() + " "
     ground, ground_colour, text = _ground(text)
@@ -98,7 +98,10 @@ def is_vocabulary(word: str, kind: WordKind) -> bool:
 
 
 def _ground(text: str) -> tuple[str, str, str]:
-    """Returns the background that a text names or an empty string, its colour, and the rest of the text."""
+    """Returns the background that a text names, its colour if it is a scene or pattern, and the rest of the text.
+
+    The first two are empty strings if the text does not name them.
+    """
     for match in reversed(list(GROUND.finditer(text.rstrip()))):
         words = find(match["what"])
         scenes = [w for w in words if w.kind in (WordKind.SCENE, WordKind.PATTERN)]

@@ -1,1 +1,4 @@
-"""Evaluation without a language model: test prompts, a judge and terms of texts by rules of the offline vocabulary."""
+"""Evaluates descriptions without a language model, by rules over the offline vocabulary.
+
+The rules write test prompts, judge whether images show a label, and extract the terms of texts.
+"""

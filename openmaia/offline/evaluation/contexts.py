@@ -1,7 +1,7 @@
 """The contexts in which test prompts show vocabulary words.
 
-A context is a size, a place and a background, and, if the words need them, a figure and a colour. The contexts are not
-those in which the experimenter explores a unit.
+A context is a size, a place and a background, and, if the words need them, a figure and a colour. The contexts differ
+from those in which the scripted experimenter shows words when it investigates a unit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,8 @@ LAYOUTS = (
     *product(("", "small"), ("", "at the left", "at the right", "at the top", "at the bottom")),
     ("large", ""),
 )
-"""Size and place of the first figure. A large figure would be cropped everywhere but in the centre."""
+"""Pairs (size, place) of the first figure. Large figures are only in the centre, because elsewhere they would be
+cropped."""
 
 COLOURS_OF_SCENES = {
     "grass": ("green",),
@@ -27,7 +28,7 @@ COLOURS_OF_SCENES = {
     "stone": ("grey",),
     "brick": ("red", "orange", "brown"),
 }
-"""Colours that a scene shows, so that it is no context of theirs."""
+"""The colours that images of a scene show. Prompts that test or avoid one of these colours do not use the scene."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +59,10 @@ class PromptContext:
 
 
 def contexts(names: Sequence[str], avoid: Sequence[str]) -> list[PromptContext]:
-    """Returns all contexts for vocabulary words and for other words of the same kinds.
+    """Returns all contexts in which prompts can show vocabulary words, or others of the same kinds in their place.
 
     Args:
-        names: The words.
+        names: The words that the prompt shows together.
         avoid: Words that a context must not contain.
     """
     return [context for context in _combinations(names, avoid) if context.ink != context.ground or not context.ink]

@@ -9,14 +9,16 @@ from openmaia.evaluation.judging.judges import ImageVerdict
 from openmaia.offline.vocabulary.words import find
 
 RELIABLE = 0.75
-"""Minimum balanced accuracy of a word. The verdict on a less reliable word is None (unknown)."""
+"""Minimum balanced accuracy of the threshold of a word, on generated images with and without the word. The verdict on
+words below it is None (unknown)."""
 
 
 class EyesJudge:
-    """Decides whether an image shows a label by comparing the evidence for each word with a threshold.
+    """Decides whether an image shows a label by comparing the evidence for each word of the label with a threshold.
 
-    The thresholds in eyes.json were measured on generated images of the explore split (`python -m
-    tests.benchmarks.eyes` measures them again). They have not been measured on photographs.
+    The thresholds in eyes.json were measured on collages of images of the explore split, the half of the packaged
+    images that agents see (`python -m tests.benchmarks.eyes` measures them again). They have not been measured on
+    photographs.
     """
 
     def __init__(self, see: Callable[[Pixels], Mapping[str, float]], name: str):
@@ -32,13 +34,13 @@ class EyesJudge:
         self._thresholds = {word: threshold for word, (threshold, accuracy) in table.items() if accuracy >= RELIABLE}
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Returns for each image whether it shows each label, or None if that is unknown."""
+        """Returns a tuple per image with a value per label: whether the image shows it, or None if that is unknown."""
         wanted = [[word.name for word in find(label)] for label in labels]
         evidence = [self._see(image.pixels) for image in images]
         return [tuple(self._verdict(seen, words) for words in wanted) for seen in evidence]
 
     def _verdict(self, evidence: Mapping[str, float], words: Sequence[str]) -> ImageVerdict:
-        """Returns True if all words are visible, False if a word is not, and None if that is unknown."""
+        """Returns True if all words are reliable and visible, False if a reliable word is not visible, else None."""
         if not words:
             return None
         seen = [evidence[word] >= self._thresholds[word] for word in words if word in self._thresholds]

@@ -1,8 +1,8 @@
 """Writes test prompts by rules of the offline vocabulary.
 
 Each prompt of a label has a matched neutral prompt, which shows other words of the same kinds in the same context. Both
-are drawn at random. The prompts for a label that does not lie in the vocabulary as a whole contain the label itself: a
-part of it would test another description.
+are drawn at random. If a label also contains words outside of the vocabulary, its prompts quote the whole label,
+because prompts with only its vocabulary words would test another description.
 """
 
 from collections import Counter
@@ -21,10 +21,10 @@ from openmaia.offline.vocabulary.phrases import article, rivals
 from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind
 
 DRAWS = 50
-"""Number of random other words that are tried for one context before it is given up."""
+"""Number of random neutral prompts that are tried for one positive prompt before it is skipped."""
 
 PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that shows {}", "a picture that shows {}")
-"""Prompts for labels outside of the vocabulary."""
+"""Templates of prompts for labels outside of the vocabulary."""
 
 
 UNRELATED = (
@@ -44,10 +44,11 @@ class RulePromptWriter:
     ) -> list[StimulusPrompt]:
         """Returns n positive prompts, then the n neutral prompts that match them.
 
-        There are fewer if the rules yield too few prompts that are not in `explored`.
+        There are fewer if the rules yield too few prompts outside of `explored`, the prompts that the agent used in its
+        investigation (as `openmaia.evaluation.analysis.overlap.fold` returns them).
 
         Raises:
-            UnansweredQuestion: The rules yield no such prompt.
+            UnansweredQuestion: All prompts that the rules yield are in `explored`.
         """
         pairs = write_pairs(claim.statements, n, run_seed, explored)
         if not pairs:
@@ -78,8 +79,8 @@ def write_pairs(
 ) -> list[PromptPair]:
     """Writes n pairs of prompts for the labels in rotation.
 
-    No prompt is in `explored`. None occurs twice, unless there are no others. There are fewer than n pairs if a label
-    has no prompt outside of `explored`.
+    No prompt is in `explored`, the prompts that the agent used in its investigation. No prompt occurs twice as long as
+    there are unused ones. There are fewer than n pairs if all prompts of a label are in `explored`.
     """
     avoid = [word.name for label in labels for word in find(label)]
     uses = Counter[str]()
@@ -101,7 +102,7 @@ def _pairs(
         label: The label.
         avoid: The vocabulary words of all labels, which neutral prompts must not show.
         run_seed: The seed of the run.
-        explored: Folded prompts that must not be used.
+        explored: Prompts that must not be used, as `openmaia.evaluation.analysis.overlap.fold` returns them.
         uses: How often each folded prompt was used so far, for any label. The least used ones come first.
     """
     random = Random(seed(run_seed, "evaluate", f"prompts of {label}", 0))
@@ -122,9 +123,10 @@ def _pairs(
 
 
 def _worded(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
-    """Returns rules for a label that consists of vocabulary words. All of its words are replaced together.
+    """Returns rules for a label that consists of vocabulary words.
 
-    An image with half of a combination would not be neutral, but the hardest negative.
+    The neutral prompts replace all words of the label. An image with only the colour of a label such as "red circle"
+    would not be a neutral image, but a hard negative.
     """
     names = _shown(find(label))
     others = [rivals(name, avoid) for name in names]
@@ -140,9 +142,10 @@ def _worded(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
 
 
 def _shown(words: Sequence[Word]) -> list[str]:
-    """Returns the words that one prompt can show together.
+    """Returns those words of a label that one prompt can show together.
 
-    These are the objects and the first scene. Without them it is a colour with a shape or a pattern, or the first word.
+    These are the first colour with the first shape or pattern, if the label has both. Otherwise they are all objects,
+    with the first colour and the first scene. Without objects it is only the first scene, or else the first word.
     """
 
     def of(*kinds: WordKind) -> list[str]:

@@ -26,16 +26,18 @@ RETAINED = 0.17
 """Share of its activation that an object must keep after a change to at least one other colour. Otherwise the
 activation is attributed to the colour of the object."""
 RECOGNISED = 0.25
-"""Share of an object's highest activation from which the object counts as recognised in an image."""
+"""In an image before an edit, an object counts as recognised if the activation is more than this share of the object's
+highest activation. Both are measured from the median activation of the screening."""
 KEPT, KEPT_OBJECT = 0.5, 0.4
-"""Smallest height of a result that is part of the answer, and of such a result for an object, as a share of the
-greatest height of all significant results."""
+"""Smallest height of a result in the answer, as a share of the greatest height of all significant results. The second
+value is for results about objects."""
 ABOVE_USUAL = 1.25
 """Smallest effect of the strongest hypothesis as a multiple of `Reach.usual`. Below it the experimenter abstains."""
 DOES_MORE = 1.25
-"""Ratio of heights above which an object explains more than a property that its images show."""
+"""An object stays in the answer if its height is more than this multiple of that of every property in its images."""
 ALIKE = 0.6
-"""Ratio of effects below which the effect of an object is attributed to another object that it resembles."""
+"""If the effect of an object is less than this share of that of another object that its images resemble, its effect is
+attributed to the other object."""
 
 ShownBeside = Mapping[str, frozenset[str]]
 """By object or scene: the properties that its images show, and the objects that they resemble (`Eyes.shown_beside`)."""
@@ -46,9 +48,9 @@ class Reach:
     """The range and the usual variation of a unit's activations."""
 
     height: float
-    """Highest activation minus the median of the screening."""
+    """Highest activation of the investigation minus the median activation of the screening."""
     usual: float
-    """Median absolute deviation in the screening, scaled to estimate a standard deviation."""
+    """Median absolute deviation of the activations in the screening, scaled to estimate a standard deviation."""
 
 
 def reach(screened: Measurements, others: Sequence[float]) -> Reach:
@@ -67,7 +69,13 @@ def reach(screened: Measurements, others: Sequence[float]) -> Reach:
 def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBeside) -> list[HypothesisResult]:
     """Returns the results that may be part of the answer, strongest first; an empty list to abstain.
 
-    Both an object and a property that it shows may be among them; after the edits, `told_apart` removes the property.
+    At most TESTED results are returned. They may include an object and also a property that its images show. In this
+    case `told_apart` removes the property after the edits.
+
+    Args:
+        results: The results of the controlled tests of all hypotheses.
+        reach: The range of the unit's activations.
+        beside: What the images of objects and scenes show in addition.
     """
     holding = sorted((r for r in results if r.holds), key=lambda r: (-r.height, r.hypothesis.words))
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
@@ -90,7 +98,7 @@ def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list
 
 
 def _without_shown(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
-    """Removes objects and scenes whose images show a property with about the same or a greater height."""
+    """Removes objects and scenes whose height is not clearly greater than that of a property that their images show."""
 
     def is_superfluous(thing: HypothesisResult) -> bool:
         return any(_shows(thing, r, beside) and thing.height <= DOES_MORE * r.height for r in results)
@@ -118,7 +126,11 @@ def _is_thing(result: HypothesisResult) -> bool:
 
 
 def _without_special(results: Sequence[HypothesisResult]) -> list[HypothesisResult]:
-    """Removes the special cases of a general word that has about the same effect, or else the general word."""
+    """Removes one of a general word and its special case if there are results for both.
+
+    It removes the special case if the effect of the general word is at least 0.8 times as large, or else the general
+    word.
+    """
     # Effects and not heights, because the height of a general word is that of its best special case.
     named = {r.hypothesis.words[0]: r.effect for r in results}
     superfluous: set[str] = set()

@@ -34,8 +34,8 @@ CANDIDATES = 5
 PAIRS = 16
 """Number of image pairs for each tested context."""
 SURE = 3.5
-"""Smallest absolute value of Welch's t for which a context is claimed. It is high because the five tested contexts were
-the best of fifty."""
+"""Smallest absolute value of Welch's t for which a context is claimed. It is high because the five tested contexts are
+the best of about fifty in the screening."""
 LEAST = 0.25
 """Smallest absolute difference of the mean logits with and without a context for which the context is claimed."""
 SECOND = 0.5
@@ -105,8 +105,8 @@ def grounds() -> list[str]:
 def things(name: str) -> list[str]:
     """Returns the objects of the vocabulary that prompts show beside the class.
 
-    Left out are the class itself, general words such as "mammal", and words that share a general word with the class:
-    "horse" for the class "dog".
+    Left out are the class itself, general words such as "mammal", and words that share a general word with the class,
+    such as "carnivore" for the class "cow", which are both mammals.
     """
     named = {word.name for word in find(name)}
     related = {w for wide, narrow in GENERAL.items() if named & {wide, *narrow} for w in (wide, *narrow)}
@@ -196,7 +196,7 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 
 
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
-    """Returns the answer, which claims at most two contexts whose differences are significant and large enough."""
+    """Returns the answer. It claims at most two contexts, whose differences reach the limits SURE, LEAST and SECOND."""
     sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
     if not sure:
         return NONE

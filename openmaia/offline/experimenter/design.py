@@ -1,4 +1,8 @@
-"""Designs the experiments: a factorial screening, controls that differ from a hypothesis in one word, and edits."""
+"""Designs the three kinds of experiments of the scripted experimenter.
+
+These are the screening, which shows all words of the vocabulary in a factorial design; controls, which replace one word
+of a hypothesis; and edits of images of a hypothesis.
+"""
 
 import re
 from collections.abc import Sequence
@@ -13,15 +17,15 @@ OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 
 PLAIN = 2
-"""Number of images of each plain colour. Images of figures and patterns have a second colour in addition."""
+"""Number of images of each colour alone in the screening. Its other images contain at least two colours."""
 CONTEXTS = 6
 """Number of images per hypothesis and per control group."""
 EDITED = 3
 """Number of images of a confirmed hypothesis that are edited."""
 RECOLOUR = "change the color to "
 UNRELATED = "grey"
-"""A colour to which objects are never changed by an edit if no hypothesis names a colour. Grey would only remove their
-colour."""
+"""If no hypothesis names a colour, edits change objects to other colours than this one. Changing them to grey would
+only remove their colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +44,12 @@ class ScreeningPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
-    """A concept (one word), or a combination of a colour and the shape or pattern that has it (two words)."""
+    """A concept (one word), or a shape or pattern in a colour (two words), to which the unit may respond."""
 
     words: tuple[str, ...]
     score: float
-    """Strength of the evidence, in units of the spread of the screening. Hypotheses are ranked by it."""
+    """Strength of the evidence, in units of the spread of the activations in the screening. Hypotheses are ranked by
+    it."""
 
     @property
     def name(self) -> str:
@@ -114,8 +119,8 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
 def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
     """Returns the prompts whose images the experimenter displays.
 
-    These are images of objects and scenes, and of their controls, because they contain colours and shapes that the
-    prompt does not name.
+    These are the prompts of hypotheses about objects and scenes, and of their controls. Images of objects and scenes
+    contain colours and shapes that the prompt does not name.
     """
     things = [h for h in candidates if h.kind in (WordKind.OBJECT, WordKind.SCENE)]
     return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
@@ -140,10 +145,10 @@ def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[t
 
 
 def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Returns pairs of a prompt and an editing instruction for the kept hypotheses.
+    """Returns pairs of a prompt and an editing instruction for the hypotheses that the controls have confirmed.
 
-    These are the pairs of `removals`, and for an object also changes of its colour, which must not lower the activation
-    much.
+    These are the pairs of `removals`, and for an object also changes of its colour. If the hypothesis is right, a
+    change of the colour lowers the activation only a little.
 
     Args:
         kept: The hypotheses to test by edits.

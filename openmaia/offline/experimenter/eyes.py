@@ -1,8 +1,8 @@
 """Detects vocabulary words in images for the scripted experimenter.
 
-The evidence for an object is the class probability of another network than the one under study; that for colours,
-patterns, shapes and scenes is computed by image statistics. The input is decoded pixels, without captions, file names
-or recipes.
+The evidence for an object is its class probability in a classification network, which is not the network under study.
+The evidence for colours, patterns, shapes and scenes is computed by image statistics. The only input is the pixels of
+an image, without its caption, its file name or the recipe from which it was drawn.
 """
 
 import json
@@ -34,10 +34,10 @@ LOOK = 96
 """Side in pixels of the image from which statistics are computed."""
 
 SHOWN = 0.04
-"""Images of an object count as showing another word if its mean evidence exceeds that in the controls by more than
-this."""
+"""Images of an object count as showing another word, too, if the mean evidence for that word exceeds its mean evidence
+in the control images by more than this."""
 FILLED = 0.5
-"""The unit counts as responding to a colour if more than this share of the pixels that activate it has the colour."""
+"""The unit counts as responding to a colour if more than this share of the pixels to which it responds has it."""
 PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
 
 
@@ -68,8 +68,9 @@ class Eyes:
     def shown_beside(self, own: Sequence[ControlView], controls: Sequence[ControlView]) -> frozenset[str]:
         """Returns the words that images of an object or scene show in addition to it.
 
-        These are properties and objects for which they have more evidence than their controls, and colours that fill
-        the part of the image that activates the unit.
+        These are the words for properties and objects with more evidence in these images than in their controls, and
+        the colours that fill the part of the images that activates the unit. The word for the object itself may be
+        included.
 
         Args:
             own: The displayed images of the object or scene.
@@ -91,14 +92,19 @@ class Eyes:
 
 
 def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
-    """Returns the mask (height, width) of the pixels that are not darkened in `masked`, eroded by two pixels."""
+    """Returns the mask of the part of an image to which a unit responds, shape (height, width), eroded by two pixels.
+
+    Args:
+        pixels: The image.
+        masked: The same image, darkened in the parts to which the unit does not respond.
+    """
     return ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
 
 
 def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
-    """Crops an image to the bounding box of the part that is not darkened in `masked`.
+    """Crops an image to the bounding box of the part to which a unit responds.
 
-    Returns the whole image if this part is tiny or nearly the whole image.
+    Returns the image itself if this part is tiny or nearly the whole image. The arguments are those of `lit_part`.
     """
     lit = lit_part(pixels, masked)
     if not 0.005 < lit.mean() < 0.9:
@@ -109,7 +115,10 @@ def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
 
 
 def _lit_pixels(view: ControlView) -> Pixels | None:
-    """Returns the pixels that are not darkened, shape (n, 1, 3). None without a mask, or if nearly none or all are."""
+    """Returns the pixels to which the unit responds, shape (n, 1, 3).
+
+    None if the view has no masked rendering, or if these are nearly no or nearly all pixels of the image.
+    """
     if view.masked is None or view.masked.pixels.shape != view.original.pixels.shape:
         return None
     lit = lit_part(view.original.pixels, view.masked.pixels)
@@ -145,7 +154,11 @@ def _colours(rgb: RgbArray) -> dict[str, float]:
 
 
 def _patterns(rgb: RgbArray) -> dict[str, float]:
-    """Measures the spectral energy by direction, and its concentration, which is high for repeated patterns."""
+    """Returns the evidence for each pattern.
+
+    It is computed from the shares of the spectral energy in some directions, and from the concentration of the energy
+    in a few frequencies, which is high for patterns that repeat.
+    """
     grey = rgb.mean(axis=2)
     window = np.outer(np.hanning(LOOK), np.hanning(LOOK))
     energy = np.abs(np.fft.rfft2((grey - grey.mean()) * window)) ** 2
@@ -174,7 +187,7 @@ def _patterns(rgb: RgbArray) -> dict[str, float]:
 
 
 def _shapes(rgb: RgbArray) -> dict[str, float]:
-    """Measures the shape of the largest figure on an even background. Returns no evidence if there is none."""
+    """Returns the evidence for each shape, from the largest figure on an even background; empty if there is none."""
     border = np.concatenate([rgb[:4].reshape(-1, 3), rgb[-4:].reshape(-1, 3)])
     ground = np.median(border, axis=0)
     labels, count = ndimage.label(np.abs(rgb - ground).max(axis=2) > 0.15)
@@ -204,7 +217,7 @@ def _shapes(rgb: RgbArray) -> dict[str, float]:
 
 
 def _scenes(rgb: RgbArray) -> dict[str, float]:
-    """Estimates the scene from the mean colour and the roughness of the border of the image."""
+    """Returns the evidence for each scene, from the mean colour and the roughness of the border of the image."""
     frame = np.concatenate([rgb[:12].reshape(-1, 3), rgb[-12:].reshape(-1, 3), rgb[:, :12].reshape(-1, 3)])
     red, green, blue = frame.mean(axis=0)
     rough = min(float(frame.std(axis=0).mean()) / 0.08, 1.0)

@@ -48,11 +48,12 @@ tools.display(*images[:6])
 NONE = "[DESCRIPTION]: NONE"
 
 REPEATED = 12
-"""Screening images that are repeated if the evidence rule demands more experiments before an abstention."""
+"""Number of screening images that are drawn and measured again if an abstention was rejected for lack of
+experiments."""
 
 
 class ScriptedBackbone:
-    """The scripted experimenter. It ignores the seed of a request: all randomness is in the images.
+    """The scripted experimenter. It ignores the seed of a request, because its replies are not random.
 
     It also answers requests to describe images (those without a system prompt) with the words that it detects in them.
 
@@ -96,7 +97,7 @@ class ScriptedBackbone:
         return self._conclude(seen, candidates)
 
     def _conclude(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> str:
-        """Edits the images of the remaining hypotheses, or answers if that is done."""
+        """Returns code that edits images of the remaining hypotheses, or the answer if that is done or not possible."""
         others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
         beside = self._shown_beside(seen, candidates)
         kept = answer(_results(seen, candidates), reach(seen.of("screen"), others), beside)
@@ -112,7 +113,8 @@ class ScriptedBackbone:
     def _sights(self, exemplars: Sequence[SeenExemplar]) -> list[Sight]:
         """Returns the evidence for each word in each displayed exemplar.
 
-        It is the larger value of the whole image and of the part where the unit responds, if this part is known.
+        It is computed for the whole image, and, if it is known, for the part where the unit responds. The larger value
+        of the two counts.
         """
         sights: list[Sight] = []
         for exemplar in exemplars:
@@ -172,9 +174,10 @@ def _results(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Hypothe
 def _confirmed(
     kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis], seen: Transcript
 ) -> list[HypothesisResult]:
-    """Removes objects that owe their activation to their colour, and concepts whose removal does not lower the activation.
+    """Returns the results that the edits confirm.
 
-    If no concept were left, the strongest one stays, because edits may fail.
+    Objects that owe their activation to their colour are left out, and so are concepts whose removal from images does
+    not lower the activation. If the latter holds for all concepts, the strongest one stays, because edits may fail.
     """
     usual = statistics.median(value for _, value in seen.of("screen"))
     others = [r for r in kept if not _owes_to_colour(r, candidates, seen, usual)]
@@ -184,8 +187,8 @@ def _confirmed(
 def _owes_to_colour(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcript, usual: float) -> bool:
     """Returns whether the activation for an object is due to its colour.
 
-    This is so if every edit of its colour leaves less than the share RETAINED of the activation above `usual`. Images
-    in which the network did not recognise the object before the edit do not count.
+    This is so if every edit of its colour leaves less than the share RETAINED of the activation above `usual`. Edits of
+    images with a low activation before the edit (see RECOGNISED) do not count. The result is False without edits.
 
     Args:
         r: The result of the hypothesis.
@@ -245,7 +248,7 @@ def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> st
 
 
 def _looks_like(guesses: Sequence[str]) -> str:
-    """Returns the answer if no image can be generated: the word with the most evidence in the exemplars."""
+    """Returns the answer if no image can be generated: the first guess (most evidence in the exemplars), or NONE."""
     if not guesses:
         return NONE
     return f"[DESCRIPTION]: The pictures that excite the unit most show {guesses[0]}.\n[LABEL 1]: {guesses[0]}"

@@ -1,4 +1,7 @@
-"""Derives hypotheses from the screening, and tests them by controlled measurements."""
+"""Derives hypotheses from the screening, and tests them by controlled measurements.
+
+The screening is the first experiment, which measures the unit on images of all words of the vocabulary.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +20,13 @@ ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
 
 SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 8, WordKind.SCENE: 1}
 PAIRS = 4
-"""Largest number of tested hypotheses of each kind, and of combinations. Without these limits, yellow objects would
-take up all tests of a unit for yellow."""
+"""Largest number of hypotheses that are tested: SINGLES by kind of word, PAIRS for combinations. Without these limits,
+if a unit responds to yellow, all tests would be spent on yellow objects."""
 MORE_OBJECTS = 6
-"""Additional objects that are tested if a colour is among the strongest words, because its objects rank first."""
+"""Number of additional objects that are tested if a colour is among the strongest words. Objects of that colour then
+rank first."""
 LEAST = 0.8
-"""Score that a hypothesis must exceed to be tested, in units of the spread of the screening."""
+"""Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening."""
 LEVEL = 0.03
 """Significance level of the controlled tests, one-sided."""
 
@@ -33,10 +37,11 @@ class HypothesisResult:
 
     hypothesis: Hypothesis
     effect: float
-    """Mean activation of its images minus that of its control group with the highest mean activation."""
+    """Mean activation of the images of the hypothesis minus that of its control group with the highest mean
+    activation."""
     height: float
-    """The effect, for objects computed with the upper third of their activations, because a network does not recognise
-    every drawn object."""
+    """The effect. For an object, it is computed from the upper third of the activations of the images of the
+    hypothesis, because a network does not recognise the object in every drawn image."""
     p: float
     """One-sided p-value of Welch's t-test."""
     holds: bool
@@ -67,7 +72,9 @@ def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str
 def hypotheses(
     prompts: Sequence[ScreeningPrompt], measured: Measurements, evidence: Mapping[str, float]
 ) -> list[Hypothesis]:
-    """Returns the strongest words according to the screening and the exemplars, then the strongest combinations.
+    """Returns the hypotheses to test: the strongest words by the screening and the exemplars, then combinations.
+
+    Only those with a score above LEAST are returned; none without a screening.
 
     Args:
         prompts: The prompts of the screening.
@@ -96,8 +103,14 @@ def hypotheses(
 def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> HypothesisResult:
     """Tests whether the activations of a hypothesis exceed those of its strongest control group.
 
-    There is one control group for each changed word, so that a combination has to exceed each of its parts. The test is
-    Welch's t-test (scipy.stats.ttest_ind_from_stats). A hypothesis without enough measurements does not hold.
+    The test is Welch's t-test (scipy.stats.ttest_ind_from_stats). With fewer than two measurements of the hypothesis,
+    or of every control group, the result has the effect 0 and does not hold.
+
+    Args:
+        hypothesis: The hypothesis.
+        own: The activations of its images.
+        controls: The activations of each control group. There is one group for each word that is replaced, so that a
+            combination has to exceed each of its parts.
     """
     groups = [group for group in controls if len(group) > 1]
     if len(own) < 2 or not groups:
@@ -122,8 +135,8 @@ def _rank(hypothesis: Hypothesis) -> tuple[float, tuple[str, ...]]:
 def _main_effects(rows: ScreeningRows) -> dict[str, float]:
     """Returns for each word the mean activation of its images minus the median of images of the same sort.
 
-    The sorts are plain colours, drawings, objects on a plain background, and objects in scenes. A word that occurs in
-    several sorts gets the mean over them.
+    The sorts are plain colours, coloured shapes and patterns, objects on a plain background, and objects in scenes. A
+    word that occurs in several sorts gets the mean over them.
     """
     sorts: dict[tuple[WordKind, int], list[tuple[tuple[str, ...], float]]] = {}
     for words, value in rows:
@@ -137,10 +150,16 @@ def _main_effects(rows: ScreeningRows) -> dict[str, float]:
 
 
 def _combinations(rows: ScreeningRows, grounds: Sequence[str], scale: float) -> list[Hypothesis]:
-    """Scores combinations of a colour and a shape or pattern by their excess over both words in other combinations.
+    """Returns the combinations of a colour and a shape or pattern with their scores, strongest first.
 
-    The value of a pair is the mean of its own drawing and of all drawings that show both words, including those with
-    the colour as the background.
+    The value of a combination is the average of the activation on its own image and of the mean over all images that
+    show both words, even if the colour is that of the background. Its score is the excess of this value over the mean
+    for the colour in other combinations and that for the shape or pattern, whichever is higher, divided by `scale`.
+
+    Args:
+        rows: The words and activations of the screening.
+        grounds: The colour of the background for each row.
+        scale: The spread of the activations in the screening.
     """
     drawn = [
         (*words, ground, value)

@@ -1,10 +1,10 @@
 """Plays the agent in the task `spurious` by a script: decides whether a unit is selective for an object or spurious.
 
 A spurious unit responds to something that comes along with objects, such as their background. The script measures
-images of objects in places (scenes), and the same images after an edit has removed the object. The script chooses
-objects and places from the vocabulary and by the exemplars. It learns only from its measurements what activates the
-unit. As in a two-way analysis of variance, the unit is selective if its activation depends more on the object than on
-the place. In addition, removing the object must reduce the activation above the median by more than half.
+images of objects in places (scenes), and the same images after an edit has removed the object. The places are all
+scenes of the vocabulary, and the objects are those that the displayed exemplars seem to show. As in a two-way analysis
+of variance, the unit is selective if its activation depends more on the object than on the place. In addition, removing
+the object with the highest activations must take away more than half of their excess over the median activation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,10 @@ def reply(seen: Transcript, last: Message, eyes: Eyes) -> str:
 
 
 def _things(seen: Transcript, eyes: Eyes) -> list[str]:
-    """Returns the objects with the most evidence in the exemplars, but no object with a more general word for it."""
+    """Returns the THINGS objects with the most evidence in the displayed exemplars.
+
+    Of a general word and its special case, only the one with more evidence is returned.
+    """
     sights = [eyes.see(each.original.pixels) for each in seen.exemplars if each.original is not None]
     evidence = {word: sum(sight[word] for sight in sights) for word in OBJECTS}
     ranked = sorted(OBJECTS, key=lambda word: (-evidence[word], word))
@@ -94,7 +97,7 @@ def _things(seen: Transcript, eyes: Eyes) -> list[str]:
 
 
 def _answer(seen: Transcript) -> str:
-    """Returns the answer according to the activations by object and place, and to their decrease by removals."""
+    """Returns the answer, which follows from the measured activations by the rule in the docstring of the module."""
     cells: dict[tuple[str, str], list[float]] = {}
     for key, value in seen.of("control"):
         thing, _, place = key.partition(" on ")

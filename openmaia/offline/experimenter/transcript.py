@@ -22,7 +22,7 @@ WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILI
 
 @dataclass(slots=True)
 class SeenExemplar:
-    """A dataset image with its printed activation, and its displayed renderings, as in `ControlView`."""
+    """A dataset image with its printed activation, and its renderings (as in `ControlView`) if they were displayed."""
 
     kind: str
     activation: float
@@ -32,7 +32,7 @@ class SeenExemplar:
 
 @dataclass(slots=True)
 class ControlView:
-    """A displayed control image; in the masked one everything outside of the unit's response is darkened."""
+    """A displayed image of the stage `control`. In `masked`, the parts to which the unit does not respond are dark."""
 
     activation: float
     original: EncodedImage
@@ -44,9 +44,9 @@ class EditEffect:
     """The activations before and after an edit."""
 
     base: str
-    """The prompt of the image."""
+    """The prompt of the image before the edit."""
     order: str
-    """The instruction."""
+    """The editing instruction."""
     before: float
     after: float
 
@@ -57,14 +57,14 @@ class Transcript:
 
     exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
     views: dict[str, list[ControlView]] = field(default_factory=dict[str, list[ControlView]])
-    """Displayed control images by prompt."""
+    """Displayed images of the stage `control` by prompt."""
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
     """Pairs (key, activation) by stage: `screen`, `control` or `edit`. The key is a prompt, and for an edit
     `PROMPT => INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
     not_drawn: set[str] = field(default_factory=set[str])
     """Prompts that the generator could not draw completely."""
     withheld: frozenset[str] = frozenset()
-    """Tools that are not available."""
+    """Names of the tools that the agent may not use in this investigation."""
     replies: int = 0
     sent_back: int = 0
     """Number of answers that were rejected for lack of evidence."""
@@ -90,7 +90,7 @@ class Transcript:
         ]
 
     def of(self, stage: str) -> list[tuple[str, float]]:
-        """Returns the measurements of a stage, without prompts that were not drawn completely."""
+        """Returns the pairs (key, activation) of a stage, except those whose prompt was not drawn completely."""
         rows = self.measured.get(stage, [])
         return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
 
@@ -127,7 +127,7 @@ def _observe(message: Message, transcript: Transcript) -> None:
 
 
 def _attach(image: EncodedImage, view: str, prompt: str, transcript: Transcript) -> None:
-    """Stores an image with the control of this prompt, or with the latest exemplar."""
+    """Stores a displayed image with the images of `prompt`, or, if that is empty, with the latest exemplar."""
     if prompt and view == "masked":
         transcript.views[prompt][-1].masked = image
     elif prompt:

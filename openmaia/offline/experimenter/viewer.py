@@ -1,4 +1,7 @@
-"""A viewer without a language model: a classifier and image statistics, put into words."""
+"""A viewer, which describes images to a backbone that takes no images, without a vision-language model.
+
+It puts the results of a classifier and of image statistics into words.
+"""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""Provides images from Debian and Python packages, downloaded at run time, for runs without a dataset."""
+"""Provides images for runs without a dataset, from downloaded Debian packages or from installed pip packages."""

@@ -23,7 +23,8 @@ def fetch(packages: Sequence[str], work: Path, progress: Callable[[str], None]) 
         progress: Called with a message for each step.
 
     Returns:
-        The folder of the unpacked files by package. Packages that are not in the archive of this system are left out.
+        By package name, the folder with its unpacked files. Packages that are not in the archive of this system are
+        left out.
 
     Raises:
         ServiceError: If apt is not installed or cannot reach an archive.
@@ -52,7 +53,7 @@ def version(tree: Path) -> str:
 
 
 def _private(root: Path) -> list[str]:
-    """Returns the options that give apt separate lists and caches. It still uses the sources and keys of the system."""
+    """Returns apt options for package lists and caches below `root`. The sources and keys are still the system's."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     settings = {
@@ -68,7 +69,19 @@ def _private(root: Path) -> list[str]:
 
 
 def _download(package: str, options: list[str], work: Path) -> Path | None:
-    """Returns the archive file, or None if there is no such package. Tries the separate lists, then the system's."""
+    """Downloads a package with separate package lists, or if that fails, with those of the system.
+
+    Args:
+        package: The name of the package.
+        options: The apt options that select the separate lists (see `_private`).
+        work: The folder for the download.
+
+    Returns:
+        The downloaded file, or None if neither lists contain the package.
+
+    Raises:
+        ServiceError: The download failed for another reason.
+    """
     outputs: list[str] = []
     for lists in (options, []):
         outputs.append(_run(["apt-get", *lists, "download", package], work, DOWNLOAD_SECONDS))

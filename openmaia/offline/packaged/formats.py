@@ -1,4 +1,4 @@
-"""Reads the two file formats in the packages that no library reads: Qt resources and GIMP patterns."""
+"""Reads the two file formats of the packaged images that no library reads: Qt resources and GIMP patterns."""
 
 import struct
 import zlib
@@ -18,7 +18,7 @@ def read_resources(data: bytes, suffixes: tuple[str, ...]) -> Iterator[tuple[str
         suffixes: Suffixes of the entries to read.
 
     Yields:
-        Path and content, such as ("gcompris/src/core/logo.png", b"..."), depth first.
+        Path and content of each entry, such as ("gcompris/src/core/logo.png", b"..."), in depth-first order.
 
     Raises:
         ValueError: The file is not a Qt resource.

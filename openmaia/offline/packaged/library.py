@@ -1,7 +1,8 @@
-"""Prepares a folder of natural images from Debian packages, or from pip packages if there are none.
+"""Prepares a folder of natural images from Debian packages, or from installed pip packages if those are not available.
 
 The folder is built once per cache folder. Layout: photos/<category>/<name>.<ext>, cutouts/<category>/<name>.png,
 textures/<category>/<name>.png, index.json, and the copyright files of the packages in the hidden folder .copyright.
+Cut-outs are images of single objects with a transparent background.
 """
 
 import fcntl
@@ -77,7 +78,7 @@ def _build(target: Path, collect: Callable[[Path], tuple[list[PackagedImage], di
 
 
 def _from_debian(partial: Path, progress: Callable[[str], None]) -> tuple[list[PackagedImage], dict[str, str]]:
-    """Returns the images of the Debian packages, and the versions of these packages."""
+    """Downloads the Debian packages below `partial`. Returns their images, and the versions of the packages by name."""
     work, copyrights = partial / "work", partial / ".copyright"
     work.mkdir()
     copyrights.mkdir()

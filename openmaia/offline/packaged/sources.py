@@ -1,7 +1,7 @@
 """Selects the natural images of the packages and leaves out drawings.
 
-Only the folders named here are read. Of Tux Paint's stamps, the folders with drawings, symbols or faces are left out,
-and a stamp counts as drawn if most neighbouring pixels have exactly the same colour.
+Of each package, only the folders that this module names are read. Of Tux Paint's stamps, the folders with drawings,
+symbols or faces are left out. A stamp counts as drawn if most neighbouring pixels have exactly the same colour.
 """
 
 import importlib.util
@@ -22,7 +22,8 @@ from openmaia.offline.packaged.formats import read_pattern, read_resources
 MIN_SIDE = 48
 """Smallest longer side of a cut-out in pixels."""
 MAX_FLAT = 0.5
-"""Largest share of equal neighbouring pixels in a cut-out: photographs have about 0.05, road signs more than 0.75."""
+"""Largest share of equal neighbouring pixels in a cut-out; with a larger one, it counts as a drawing. Photographs have
+a share of about 0.05, road signs of more than 0.75."""
 MIN_VISIBLE = 0.05
 """Smallest share of opaque pixels in a cut-out, which excludes glows, ghosts and glass."""
 
@@ -47,7 +48,8 @@ _GCOMPRIS_PHOTOS = {
         for place in ("usa", "egypt", "india", "france", "germany", "wonders")
     },
 }
-"""Category and form of the caption by folder. The form is empty if the file name names the content of the image."""
+"""By folder: the category of its images, and a template of their captions, in which `{}` stands for the file name. An
+empty template stands for a caption from the file name alone (see `captions.photo`)."""
 
 _GCOMPRIS_FISH = {"manta": "A manta ray.", "shark1": "A shark.", "butfish": "A butterflyfish.", "teeth": "A piranha."}
 
@@ -88,7 +90,9 @@ class PackagedImage:
 
 
 def stamps(share: Path) -> Iterator[PackagedImage]:
-    """Yields Tux Paint's stamps, which are cut-outs. The first line of a stamp's text file is its English caption.
+    """Yields Tux Paint's stamps, which are cut-outs: objects with a transparent background.
+
+    The first line of a stamp's text file is its English caption.
 
     Args:
         share: The folder usr/share of the unpacked package.
@@ -207,9 +211,19 @@ def _gcompris_image(path: PurePosixPath, data: bytes) -> PackagedImage | None:
 
 
 def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes | None:
-    """Crops the first frame of an image to its visible part. Returns a PNG, or None if it is unusable or drawn.
+    """Crops the first frame of an image to its visible part.
 
-    `max_flat=1` accepts photographs that lossy compression has made flat.
+    Args:
+        data: The image file.
+        frames: The number of frames of equal width, side by side.
+        max_flat: The largest result of `_flatness` that is accepted. 1 accepts all images, such as photographs in which
+            lossy compression has made neighbouring pixels equal.
+
+    Returns:
+        A PNG file. None if the visible part is too small (MIN_SIDE, MIN_VISIBLE) or its flatness exceeds `max_flat`.
+
+    Raises:
+        ValueError: The file is damaged.
     """
     decode(data)  # raises ValueError for a damaged file
     image = Image.open(io.BytesIO(data)).convert("RGBA")
@@ -226,7 +240,7 @@ def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes |
 
 
 def _flatness(colours: Pixels, opaque: npt.NDArray[np.bool_]) -> float:
-    """Returns the share of horizontally adjacent opaque pixels that have exactly the same colour."""
+    """Returns the share of pairs of horizontally adjacent opaque pixels of exactly the same colour; 1 without pairs."""
     both = opaque[:, 1:] & opaque[:, :-1]
     same = (colours[:, 1:] == colours[:, :-1]).all(axis=-1)
     return float(same[both].mean()) if both.any() else 1.0

@@ -23,7 +23,7 @@ PLACES = {
 }
 """Sizes and places that the collage generator understands, with their synonyms."""
 GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
-"""Backgrounds of both prompts if the claim names none."""
+"""Backgrounds, used in rotation, of both prompts of a pair if the claim names no background."""
 PLAIN = ("grey", "white", "brown")
 SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign", "fish")
 """Objects that replace the class in images without the class."""
@@ -41,7 +41,7 @@ class RuleContextWriter:
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Returns n pairs of prompts, with the claimed context and with another one.
+        """Returns n pairs of prompts, of which the first shows the claimed context and the second another one.
 
         Args:
             name: The name of the class.
@@ -61,7 +61,8 @@ class RuleContextWriter:
 def is_exact_name(name: str) -> bool:
     """Returns whether the vocabulary distinguishes a class from related classes.
 
-    It does not if the name of the class is a synonym of a more general word: a bison is drawn as any cow.
+    It does not if the name of the class contains only a synonym of a word. For example, `bison` is a synonym of `cow`,
+    so that prompts with `bison` give images of any cow.
     """
     return all(word.name in name.lower() for word in find(name))
 
@@ -104,7 +105,11 @@ class _ContextParts:
         return f"{_placed(name, self.place)}{thing} on {f'{article(ground)} background' if is_colour else ground}"
 
     def rivals(self, name: str, index: int) -> "_ContextParts":
-        """Returns the context with every part that it mentions replaced by the index-th other word of the same kind."""
+        """Returns the context with every part that it mentions replaced by the index-th other word of the same kind.
+
+        The new words are not words of the class `name`. A context without known words is replaced by a plain
+        background.
+        """
         if self.rest:
             return _ContextParts(ground=PLAIN[index % len(PLAIN)])
         own = [word.name for word in find(name)]

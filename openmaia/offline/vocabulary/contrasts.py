@@ -12,8 +12,8 @@ from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import Word, WordKind, find
 
 CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
-"""Values of `Contrast.source`. The second and third one are used if the vocabulary has no word of the label: the second
-prompt then shows a hypothesis that the agent has rejected, or, if there is none, an unrelated object."""
+"""Values of `Contrast.source`. If the label contains no word of the vocabulary, the second prompt shows a hypothesis
+that the agent has rejected (DROPPED), or, if there is none, an unrelated object (APART)."""
 
 
 class RuleContrasts:
@@ -26,8 +26,9 @@ class RuleContrasts:
 
         Args:
             labels: The labels, for which contrasts are made in rotation. Near misses avoid their vocabulary words.
-            dropped: Hypotheses that the agent has rejected. They serve as near misses of labels without such words.
-            n: The number of contrasts.
+            dropped: Hypotheses that the agent has rejected. They are the near misses of labels without vocabulary
+                words.
+            n: The number of contrasts. If it is 0, or if there are no labels, the result is empty.
         """
         avoid = [word.name for label in labels for word in find(label)]
         return [
@@ -57,7 +58,7 @@ def _contrast(label: str, index: int, avoid: Sequence[str], dropped: Sequence[st
 
 
 def _half_changed(label: str, colour: str, carrier: str, index: int, avoid: Sequence[str]) -> Contrast:
-    """Returns a contrast that changes the colour (even index) or the shape or pattern that has it (odd index)."""
+    """Returns a contrast that changes the colour of a shape or pattern (even `index`) or the shape or pattern (odd)."""
     other_colour, other_carrier = colour, carrier
     if index % 2:
         other_carrier = phrases.rival(carrier, index, avoid)
@@ -84,7 +85,7 @@ def _made(label: str, prompt: str, near: str, shows: str, source: str = CLOSE) -
 
 
 def _says_more(label: str, words: Sequence[Word]) -> bool:
-    """Returns whether a label has words that are not in the vocabulary."""
+    """Returns whether a label has words besides its vocabulary words `words` and words such as "a" or "pattern"."""
     known = {part for word in words for name in (word.name, *word.aliases) for part in re.findall(r"[a-z]+", name)}
     return any(
         not {token, token.removesuffix("s"), token.removesuffix("es")} & known

@@ -12,7 +12,7 @@ GENERAL = {
     "plant": ("flower",),
     "tool": ("wrench",),
 }
-"""The special cases of general words of the vocabulary, by general word."""
+"""General words of the vocabulary, each with the words for its special cases."""
 
 
 def article(noun: str) -> str:
@@ -79,7 +79,8 @@ def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
 def rivals(word: str, avoid: Sequence[str]) -> list[str]:
     """Returns the other words of the same kind that are neither in `avoid` nor related to `word` or a word in `avoid`.
 
-    Returns all other words of the kind if none is left.
+    A general word and all of its special cases (GENERAL) are related. If no word is left, all other words of the kind
+    are returned.
     """
     close = {*avoid, word}
     for general, narrower in GENERAL.items():
@@ -89,7 +90,10 @@ def rivals(word: str, avoid: Sequence[str]) -> list[str]:
 
 
 def rival(word: str, index: int, avoid: Sequence[str]) -> str:
-    """Returns one of `rivals`, which `index` selects from a pseudo-random order that depends on the word alone."""
+    """Returns one of the words of `rivals`. `index` selects it from a pseudo-random order that depends only on `word`.
+
+    For a colour, the colour of the background that `figure` uses is avoided, too.
+    """
     close = list(avoid)
     if BY_NAME[word].kind is WordKind.COLOUR:
         close.append(_ground((*avoid, word), index))  # it would change the background as well as the figure

@@ -1,8 +1,8 @@
 """The closed vocabulary of the offline services: words, their kinds and their synonyms.
 
-The collage generator maps words to images that show them. There are objects only of which each half of the packaged
-images has at least four. The experimenter's module `eyes` maps pixels to evidence that
-a word is visible.
+The collage generator maps words to images that show them. The vocabulary names an object only if both halves of the
+packaged images, the explore and the test split, have at least four images of it. The module
+`openmaia.offline.experimenter.eyes` maps the pixels of an image to evidence that a word is visible.
 """
 
 import re
@@ -76,7 +76,7 @@ FILLERS = frozenset(
     "next object objects of on or pattern patterns photo photos picture pictures scene scenes shape shapes some the thing "
     "things to with".split()
 )
-"""Words that a label may have besides those of the vocabulary."""
+"""Words that a label may contain in addition to those of the vocabulary and still be covered by it (see `covers`)."""
 
 
 def find(text: str) -> list[Word]:
@@ -88,7 +88,7 @@ def find(text: str) -> list[Word]:
 
 
 def covers(text: str) -> bool:
-    """Returns whether a text consists of vocabulary words, besides articles, prepositions and words such as "image"."""
+    """Returns whether a text has vocabulary words, and besides them only FILLERS, such as articles and "image"."""
     words, rest = _find(text)
     is_latin = not re.search(r"[^\W\d_a-z]", text.lower())
     return bool(words) and is_latin and set(re.findall(r"[a-z]+", rest)) <= FILLERS
@@ -96,7 +96,7 @@ def covers(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _find(text: str) -> tuple[tuple[Word, ...], str]:
-    """Returns the vocabulary words in a text, and the text without them."""
+    """Returns the vocabulary words in a text, and the text in lower case with underscores in their place."""
     matches: dict[str, tuple[int, Word]] = {}
     rest = " " + re.sub(r"[^a-z-]+", " ", text.lower()) + " "
     for name, expression, word in _NAMES:
@@ -108,7 +108,10 @@ def _find(text: str) -> tuple[tuple[Word, ...], str]:
 
 
 def _names(words: Sequence[Word]) -> list[tuple[str, re.Pattern[str], Word]]:
-    """Compiles all spellings once, because they exceed the cache of the module `re`. The longest come first."""
+    """Returns each spelling with its regular expression and its word, the longest spelling first.
+
+    The expressions are compiled only once, because there are more of them than the cache of the module `re` holds.
+    """
     spelled = [
         (name, re.compile(rf"(?<=[ -]){re.escape(name)}(?:e?s)?(?=[ -])"), word)
         for word in words
