@@ -63,7 +63,7 @@ def read_claims(run: Run) -> list[Claim]:
 
 
 def read_claim(run: Run, investigation: InvestigationId) -> Claim:
-    """Reads the claim of one finished investigation. Raises UsageError if it has no record."""
+    """Reads the claim of one finished investigation. Raises UsageError if it has no record, or a damaged one."""
     row = run.summary(investigation)
     if row is None:
         raise UsageError(f"{investigation.unit} (replicate {investigation.replicate}) has no record to evaluate")

@@ -28,7 +28,7 @@ LayerResponses = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceData:
-    """Read-only data that every investigation of an evaluation needs; computed once."""
+    """Control images and reference statistics, computed once, with which all claims are tested."""
 
     unrelated: tuple[Stimulus, ...]
     """Images generated from prompts that depend on no claim. `activation` is a placeholder, which `controls` sets."""
@@ -47,7 +47,10 @@ class ReferenceData:
     ) -> tuple[list[Stimulus], list[FloatArray]]:
         """Returns a claim's control images: unrelated images that do not show what the claim names, and photographs.
 
-        Unrelated images whose prompts are in `explored` are left out. If the prompt writer cannot say which unrelated prompts show it, all unrelated images are left out.
+        Args:
+            claim: The claim.
+            writer: Says which unrelated prompts show what the claim names. If it cannot, there are no unrelated images.
+            explored: The prompts of the investigation. Unrelated images with these prompts are left out.
 
         Returns:
             The images with the activation of the claim's unit, and for each image the responses of all units of the
@@ -105,7 +108,10 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
 
 
 def respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
-    """Measures the responses of all layers to all images. The probes of an image are adjacent and share a pass."""
+    """Measures the responses of all layers to all images; returns an empty dict if there are no images.
+
+    The requests for one image are adjacent, so that the target can answer them with one forward pass.
+    """
     probes = [LayerProbe(layer=layer, image=image) for image in images for layer in layers]
     answers = target.respond(probes) if probes else []
     return {layer: np.stack(answers[n :: len(layers)]) for n, layer in enumerate(layers)} if answers else {}
@@ -128,7 +134,7 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
 
 
 def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
-    """Reads the mean and standard deviation of each unit over the dataset, for layers whose exemplars are complete."""
+    """Reads mean and standard deviation over dataset images, for the layers in which they are stored for every unit."""
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():
         spread = store.spread(layer)

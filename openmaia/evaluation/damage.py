@@ -1,7 +1,7 @@
 """Finds the files of a run that cannot be read, and sets them aside so that their units are repeated.
 
-A file is damaged if it is truncated, was changed, or is of another version of OpenMAIA. It costs its investigation and
-nothing else: everything that reads a run leaves it out.
+A file is damaged if it is truncated, was changed, or is of another version of OpenMAIA. Only the investigation of the
+file is affected: code that reads a run skips damaged files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,19 +24,19 @@ class DamagedFile:
 
     investigation: InvestigationId
     name: str
-    """Its name in the run directory."""
+    """Path of the file relative to the run directory."""
     reason: str
 
     @property
     def is_record(self) -> bool:
-        """Whether it is the record, so that the investigation has to be repeated."""
+        """Whether the file is the investigation's record, so that the whole investigation has to be repeated."""
         return self.name.startswith("records/")
 
 
 def damaged_files(run: Run) -> list[DamagedFile]:
-    """Returns the records and the results of tests that cannot be read, sorted by name.
+    """Returns the records that cannot be read, followed by the results of tests that cannot be read.
 
-    Only the footers of the files are read. Damage in front of them is found when a file is used.
+    Only the footers of the Parquet files are checked. Damage in other parts is found when a file is used.
     """
     return [*_damaged(run, "records"), *(each for folder in TESTED for each in _damaged(run, folder))]
 
@@ -55,9 +55,10 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
 
 
 def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
-    """Moves damaged files to the folder DAMAGED, so that the next command repeats what they held.
+    """Moves damaged files to the folder DAMAGED, so that the next command repeats the investigations or tests in them.
 
-    The tests of an investigation whose record is damaged are moved as well, because they tested another description.
+    If a record is damaged, the journal of its investigation is deleted, and the results of its tests are moved as well:
+    the repeated investigation may end with another description.
     """
     for each in damaged:
         if each.is_record:

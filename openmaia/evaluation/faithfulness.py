@@ -2,10 +2,10 @@
 
 The effect of a unit on an image is the Kullback-Leibler divergence sum p (log p - log q) in nats, where p are the class
 probabilities of the unchanged network, and q those with the unit ablated (its response set to 0 at all positions). A
-description is faithful as far as the effect is larger on images of the description than on its neutral images; the AUC
-of the two groups says how often. The control is the same with images of other units' descriptions. In a layer with an
-activation function such as ReLU, 0 is the response of a unit that an image does not excite. In others, 0 is a value like
-any other, and ablation also changes what images do that do not excite the unit.
+description is faithful as far as the effect is larger on images of the description than on its neutral images. The AUC
+says how often this is so. As a control, the AUC is also computed with the images of other units' descriptions. After an
+activation function such as ReLU, 0 is the response of a unit to images that do not excite it. In other layers 0 has no
+special meaning, and ablation also changes the output for images that do not excite the unit.
 """
 
 import json
@@ -31,17 +31,17 @@ from openmaia.runs.run import Run
 
 FILE = "faithfulness.json"
 INTERVALS = ("auc", "other", "difference")
-"""The fields with intervals, of a unit and of all units."""
+"""The fields of UnitFaithfulness and of Faithfulness that are intervals."""
 PARTNERS = 2
-"""Number of other units whose images are the control of a unit."""
+"""Maximum number of other units whose images are the control of a unit."""
 CLASSES = 3
-"""Number of classes that are named for each unit."""
+"""Maximum number of classes that are named for each unit."""
 SMALLEST_FALL = 0.001
-"""Classes are named if their probability falls by at least this much."""
+"""Classes are named if the ablation lowers their probability by at least this much on average."""
 
 
 class Classifier(Protocol):
-    """A target whose units can be scaled in the forward pass."""
+    """A classification network in which the response of a unit can be multiplied by a factor in the forward pass."""
 
     def can_intervene(self, layer: str) -> bool:
         """Returns whether units of a layer can be scaled."""
@@ -69,14 +69,14 @@ class UnitFaithfulness:
     neutral: float
     """Mean effect on the neutral images of the description, in nats."""
     auc: Interval
-    """How often the effect on an image of the description is larger than on a neutral one."""
+    """How often the effect on an image of the description is larger than on a neutral image (AUC)."""
     other: Interval
-    """The same with the images of other units' descriptions. NaN if there are no other units in the layer."""
+    """Mean of the same AUC over the images of other units' descriptions. NaN if the layer has no other tested unit."""
     difference: Interval
-    """`auc` minus `other`."""
+    """`auc` minus `other`; NaN if `other` is."""
     classes: tuple[tuple[str, float], ...]
-    """The classes that the unit supports most on images of the description: by how much the ablation lowers their
-    probability on average."""
+    """Pairs (name, fall) of the classes whose probability the ablation lowers most on images of the description. `fall`
+    is the mean decrease of the probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +98,13 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Ablates the unit of each tested description on the stored images of its evaluation.
 
-    Units of layers that cannot be scaled are left out.
+    Units of layers for which `target.can_intervene` is False are left out.
 
     Args:
         run: An evaluated run.
         target: The network.
         resamples: Number of bootstrap resamples.
-        progress: Called with the number of units that are done, and of all.
+        progress: Called with the number of units that are done and the number of all units.
     """
     stored = StoredTrials(run)
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
@@ -144,7 +144,10 @@ class _Group:
 
 
 def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> tuple[_Group, _Group]:
-    """Ablates a unit on the positive and the neutral images of a trial. `unchanged` caches outputs without ablation."""
+    """Ablates a unit on the positive and the neutral images of a trial.
+
+    `unchanged` caches the outputs without ablation by the digest of the image.
+    """
     positive, neutral = (
         _group([trial.stimuli[row] for row in trial.rows(role, verified=True)], unit, target, unchanged)
         for role in ("positive", "neutral")
@@ -206,7 +209,7 @@ def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
 
 
 def read_faithfulness(run: Run) -> Faithfulness | None:
-    """Reads the stored faithfulness. None if there is none for the present evaluations, or if the file is damaged."""
+    """Reads the stored faithfulness. None if it is missing, damaged, or older than the run's evaluations."""
     try:
         stored: dict[str, Any] | None = run.files.read_json(FILE)
         return None if stored is None or stored.pop("stamp") != evaluation_stamp(run, 0) else _restored(stored)

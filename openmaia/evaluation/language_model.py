@@ -74,10 +74,13 @@ class LanguageModel:
     def ask_all(
         self, questions: Sequence[Question], parse: Callable[[str], ParsedAnswer]
     ) -> list[ParsedAnswer | UnansweredQuestion]:
-        """Asks all questions in one batch. If `parse` raises MalformedAnswer for an answer, the question is repeated.
+        """Asks all questions in one batch.
+
+        If `parse` raises MalformedAnswer for an answer, the model is told why and asked again. A question is asked at
+        most MAX_ATTEMPTS times.
 
         Returns:
-            For each question the parsed answer, or the error that says why there is none.
+            For each question the parsed answer, or an UnansweredQuestion that says why there is none.
         """
         opening = system(template("system"))
         chats: list[list[Message]] = [[opening, user(*question.parts)] for question in questions]
@@ -134,7 +137,10 @@ def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
 
 
 def is_foreign(text: str) -> bool:
-    """Returns whether much of a text is in a non-Latin script. Other languages in Latin script are not recognised."""
+    """Returns whether a text has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin.
+
+    Foreign languages in Latin script are not recognised.
+    """
     letters = [letter for letter in text if letter.isalpha()]
     foreign = sum("LATIN" not in unicodedata.name(letter, "") for letter in letters)
     return not letters or foreign > MAX_FOREIGN_SHARE * len(letters)

@@ -1,8 +1,9 @@
-"""Writes the test prompts of the preset `pairing`: those of all methods that described a unit are shared.
+"""Writes the test prompts of the preset `pairing`, in which all methods that described a unit share their prompts.
 
-Every description of the unit leads to 7 positive and 7 neutral prompts, so that three methods give 42. A language model rates
-how far each description entails each prompt. The 7 prompts with the highest ratings are the description's positive prompts,
-and the 7 with the lowest are its neutral ones. A prompt has one seed, and so one image, for all methods.
+7 positive and 7 neutral prompts are written for each method's description of the unit, so that three methods give 42. A
+language model then rates how far each description entails each of these prompts. The 7 prompts with the highest ratings
+are the description's positive prompts, and the 7 with the lowest are its neutral ones. A prompt has the same seed for
+all methods, and therefore the same image.
 """
 
 import heapq
@@ -23,7 +24,7 @@ from openmaia.evaluation.prompts import (
 )
 
 RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<!\d)(\d{1,3})\s*(?:%|/\s*100)?\W*$")
-"""A line of an answer: the number of a prompt, perhaps the prompt itself, and its rating."""
+"""Matches a line of an answer: the number of a prompt, optionally the prompt itself, and its rating."""
 
 MAX_RATING = 100
 
@@ -34,13 +35,13 @@ def write_paired(
     """Writes the prompts of the claims of several methods about one unit.
 
     Args:
-        claims: The claims. An abstention gets no prompts, and adds none to those of the other claims.
+        claims: The claims. An abstention gets no prompts, and contributes none to the shared prompts.
         model: Writes and rates the prompts.
         run_seed: The seed of the run.
         explored: Folded prompts that must not be used.
 
     Returns:
-        For each claim, in the order of `claims`, its prompts or the error.
+        For each claim, in the order of `claims`, its prompts, or an UnansweredQuestion that says why there are none.
     """
     writer = PublishedPromptWriter(model, "pairing")
     written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
@@ -72,7 +73,7 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
 
 
 def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
-    """Returns the positions of the n highest and of the n lowest ratings, which have no position in common.
+    """Returns the positions of the n highest and of the n lowest ratings. No position is in both lists.
 
     If there are fewer than 2 n ratings, n is half their number. Of equal ratings, the earlier position is chosen.
     """

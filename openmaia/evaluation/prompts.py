@@ -1,13 +1,14 @@
 """Writes the prompts of the images with which a claim is tested.
 
-Positive prompts show what the claim names, neutral prompts do not. No prompt repeats, apart from case and white space, one
-that was drawn in the investigation of the unit. In this the presets of the papers differ from what was published.
+Positive prompts show what the claim names, neutral prompts do not. No test prompt equals, apart from case and white
+space, the prompt of an image that was generated in the investigation of the unit. The protocols of the MAIA papers do
+not exclude such prompts.
 
 Presets:
     labels: n positive prompts, divided evenly among the labels, each with a matched neutral prompt (our default).
     paper: 7 positive and 7 neutral prompts from the description.
     repo: n positive and n neutral prompts from the labels, as in evaluation/eval.py of the published MAIA code.
-    pairing: the prompts of all methods that described a unit are shared, see `openmaia.evaluation.pairing`.
+    pairing: all methods that described a unit share their prompts, see `openmaia.evaluation.pairing`.
 
 `paper` and `pairing` follow the MAIA papers.
 """
@@ -46,14 +47,14 @@ class StimulusPrompt:
 
     role: PromptRole
     label: str
-    """The label that it tests; empty if it tests the whole description."""
+    """The label that the prompt tests; empty if it tests the whole description."""
     prompt: str
     seed: int
-    """A positive prompt and its matched neutral one share a seed, so that their images have the same layout."""
+    """In the preset `labels` a positive prompt and its matched neutral one share a seed, for the same image layout."""
 
 
 class PromptWriter(Protocol):
-    """Writes test prompts for claims. One implementation asks a language model, the offline one follows rules.
+    """Writes test prompts for claims. Some implementations ask a language model, the offline one follows rules.
 
     All methods raise UnansweredQuestion if the language model gives no usable answer.
     """
@@ -65,13 +66,20 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which it can write prompts. Control descriptions are drawn from them at random."""
+        """Words about which it can write prompts. The descriptions of random words, a control, are drawn from them."""
         ...
 
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts, followed by n neutral ones; fewer if there are no more outside of `explored`."""
+        """Returns n positive prompts, followed by n neutral ones; fewer if too few are found outside of `explored`.
+
+        Args:
+            claim: The claim to test.
+            n: The number of prompts of each role.
+            run_seed: The seed of the run.
+            explored: Folded prompts of the investigation, which must not be used.
+        """
         ...
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
@@ -102,9 +110,9 @@ class ModelPromptWriter:
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Asks one question for each label, and at most a second one for prompts that must not be used or repeat others.
+        """Asks the model for the pairs of prompts of each label, which must not show other labels of the claim.
 
-        No prompt may show another label of the claim.
+        If pairs contain a prompt in `explored` or repeat other test prompts, the model is asked once more for as many.
         """
         labels = claim.statements
         rows: list[tuple[str, str, str]] = []
@@ -170,23 +178,24 @@ class PublishedPromptWriter(ModelPromptWriter):
 
 
 AskForPrompts = Callable[[int, str], list[tuple[str, ...]]]
-"""Asks for a number of prompts, or pairs of prompts. The second argument says which prompts must not be written again."""
+"""A function (n, instruction) -> rows: asks for n prompts, or n pairs of prompts, and returns each as a tuple. The
+instruction, which may be empty, names prompts that must not be written again."""
 
 
 def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Counter[str]) -> list[tuple[str, ...]]:
     """Asks for n prompts, or pairs of prompts, and once more for as many as cannot be used.
 
-    Those that contain a prompt in `explored` are left out. Those that only repeat another test prompt are used if there
-    are too few others.
+    Rows (prompts or pairs) that contain a prompt in `explored` are left out. Rows that only repeat another test prompt
+    are used if there are too few others.
 
     Args:
         ask: Asks the language model.
-        n: The number of prompts or pairs.
+        n: The number of rows.
         explored: Folded prompts that must not be used.
-        uses: How often each folded prompt was used so far. The new ones are added.
+        uses: How often each folded prompt was used so far. The prompts of new rows are added to it.
 
     Returns:
-        At most n prompts or pairs.
+        At most n rows.
 
     Raises:
         UnansweredQuestion: The model gave no usable answer, or only prompts in `explored`.

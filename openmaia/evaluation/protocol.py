@@ -1,7 +1,7 @@
 """Tests claims: generates images from a claim, and measures how the unit responds to them and to control images.
 
-`evaluate_investigation` tests one investigation. It needs the services and read-only reference data, but no other
-investigation. Scores that compare units are computed afterwards from the stored trials.
+`evaluate_investigation` tests the claim of one investigation. It needs services and read-only reference data, but no
+results of other investigations. Scores that compare units are computed afterwards from the stored trials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,16 +38,16 @@ def evaluate_investigation(
 
     Args:
         claim: The description and labels that the investigation ended with.
-        services: Generator, target, writer, and judge.
+        services: The models that generate, measure and judge the test images and write their prompts.
         design: The prompt preset and the numbers of images.
         reference: From `prepare_reference`, the same for all investigations of the run.
-        explored: The prompts that were drawn in the investigation, which no test image may use.
+        explored: The prompts of images that were generated in the investigation. No test image may use them.
 
     Returns:
         The trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
 
     Raises:
-        ServiceError: A service failed for good.
+        ServiceError: A service failed permanently.
     """
     return to_parquet(run_trials([claim], services, design, reference, explored)[0])
 
@@ -61,10 +61,10 @@ def run_trials(
 ) -> list[Trial]:
     """Tests the claims of several methods about one unit. Returns their trials in the same order.
 
-    No test image has a prompt in `explored`, the prompts that were drawn in the investigation of the unit.
+    No test image has a prompt in `explored`, the prompts of images that were generated in the unit's investigations.
 
     Raises:
-        ServiceError: A service failed for good.
+        ServiceError: A service failed permanently.
     """
     written = write_all(claims, services, design, explored)
     trials = [
@@ -82,7 +82,7 @@ def write_all(
     design: EvaluationDesign,
     explored: ExploredPrompts = frozenset(),
 ) -> list[WrittenPrompts]:
-    """Writes the prompts of the claims of several methods about one unit by the preset of the design."""
+    """Writes the test prompts for the claims of several methods about one unit, as `design.preset` says."""
     if design.preset == "pairing":
         assert services.model is not None
         return write_paired(claims, services.model, design.seed, explored)
@@ -92,7 +92,7 @@ def write_all(
 def evaluate_claims(
     claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign
 ) -> list[Evaluation]:
-    """Evaluates claims about any units, methods and replicates in memory. Returns evaluations in the same order."""
+    """Evaluates claims about any units, methods and replicates in memory. Returns the evaluations in the same order."""
     if not claims:
         return []
     reference = prepare_reference({claim.unit.layer for claim in claims}, services, design)
@@ -142,12 +142,12 @@ def assemble_trial(
 
     Args:
         claim: The claim.
-        own: Its positive and neutral images.
-        own_responses: The responses of all units of the layer to them, (images, units).
-        services: The prompt writer among them decides which unrelated images show the claim.
+        own: The positive and neutral images of the claim.
+        own_responses: The responses of all units of the layer to these images, (images, units).
+        services: The prompt writer decides which unrelated images show what the claim names; these are left out.
         design: The design of the evaluation.
         reference: The control images.
-        explored: The prompts that were drawn in the investigation of the unit.
+        explored: The prompts of images that were generated in the investigation of the unit.
     """
     controls, control_responses = reference.controls(claim, services.writer, explored)
     stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])

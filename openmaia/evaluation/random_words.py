@@ -1,7 +1,8 @@
-"""Tests descriptions of random words like the descriptions of units, as a control and for the null of the p-values.
+"""Tests descriptions of random words like those of units, as a control and for the null distribution of the p-values.
 
 Each description is one word, drawn from the words that the prompt writer can write about. One word is the strictest
-choice: the average over several words would be closer to chance. The images are generated once for all layers.
+control: the score of several words would be an average, which is closer to chance. The images are generated once for
+all layers.
 """
 
 import random
@@ -21,11 +22,11 @@ METHOD = "random words"
 
 
 TRIES = 4
-"""Up to so many times as many words are tried, because a generator may be unable to draw some of them."""
+"""At most TRIES words are tried for each wanted description, because a generator may be unable to draw some words."""
 
 
 def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
-    """Draws `count` different words, or all of them if there are fewer. They depend on the seed of the run alone."""
+    """Draws `count` different words, or all of them if there are fewer, in an order that `run_seed` determines."""
     ordered = sorted(set(words))
     return random.Random(f"{run_seed} {METHOD}").sample(ordered, min(count, len(ordered)))
 
@@ -35,15 +36,15 @@ def measure_random_words(
 ) -> Iterator[Trial]:
     """Tests `design.random_words` descriptions of random words in each of the layers.
 
-    The claim of a trial belongs to unit 0 of the layer, which means nothing, and its replicate is the number of the
-    description. A word for which the prompt writer gives no usable answer, or which the generator cannot draw, is replaced
-    by another one. Images are not stored.
+    The claim of each trial names unit 0 of the layer as a placeholder, and its replicate is the number of the
+    description. A word for which the prompt writer gives no usable answer, or which the generator cannot draw, is
+    replaced by another one. Images are not stored.
 
     Yields:
         The trials of the first description in all layers, then those of the second, and so on.
 
     Raises:
-        ServiceError: A service failed for good.
+        ServiceError: A service failed permanently.
     """
     if not layers or not design.random_words:
         return

@@ -23,11 +23,11 @@ def evaluate_run(
 ) -> None:
     """Evaluates in this process every finished investigation that has no evaluation yet.
 
-    Each trial is stored as soon as it is done, so an interrupted evaluation continues where it stopped. After each
+    Each trial is stored as soon as it is done, so that an interrupted evaluation continues where it stopped. After each
     trial `progress` is called with the number of investigations tested so far and the number of all unevaluated ones.
 
     Raises:
-        ServiceError: A service failed for good.
+        ServiceError: A service failed permanently.
     """
     unevaluated, untested = unevaluated_claims(run), untested_claims(run)
     if untested:
@@ -45,7 +45,7 @@ def evaluate_run(
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Computes and stores what is known of a scored run as a whole: its reliability, and how its labels match truths."""
+    """Computes and stores measures of a scored run as a whole: its reliability, and how labels match known truths."""
     write_reliability(run, measure_reliability(run, services.similarities))
     if services.truths:
         _measure_truth(run, services)
@@ -63,20 +63,19 @@ def measure_together(
 ) -> None:
     """Tests the claims of several runs about the same unit with the same control images, and stores the trials.
 
-    In the preset `pairing` they share their prompts, too.
-
-    `evaluate_run` then scores the trials of each run. Investigations belong together if they have the same unit and replicate.
-    Units whose claims of all runs are tested already are left out. No test image has a prompt that any of the runs drew in
-    its investigation of the unit.
+    Claims of different runs belong together if they have the same unit and replicate. In the preset `pairing` they
+    share their prompts, too. A unit is left out if its claims of all runs are tested already. No test image has the
+    prompt of an image that was generated in an investigation of the unit in any of the runs. The trials are not scored
+    here; `evaluate_run` does that afterwards for each run.
 
     Args:
         runs: The runs, one for each method. Their target is the same.
         services: The services that test all of them.
         design: The design of the evaluation.
-        progress: Called with the number of units that are done, and of all.
+        progress: Called with the number of units that are done and the number of all units.
 
     Raises:
-        ServiceError: A service failed for good.
+        ServiceError: A service failed permanently.
     """
     claims = [{claim.investigation: claim for claim in read_claims(run)} for run in runs]
     untested = [{claim.investigation for claim in untested_claims(run)} for run in runs]
@@ -104,12 +103,12 @@ def measure_together(
 def prepare_run(
     run: Run, layers: Collection[str], services: EvaluationServices, design: EvaluationDesign
 ) -> ReferenceData:
-    """Generates and measures what all claims about these layers share.
+    """Generates and measures the control images that all claims about units of these layers share, and returns them.
 
-    The control images are returned. The trials of random words are stored in the run, unless they are there already.
+    The trials of random words are generated, measured and stored in the run, unless they are there already.
 
     Raises:
-        ServiceError: A service failed for good.
+        ServiceError: A service failed permanently.
     """
     reference = prepare_reference(layers, services, design)
     measured = {each.unit.layer for each in run.artifacts(RANDOM_WORDS) if each.replicate == 0}
@@ -127,7 +126,7 @@ def unevaluated_claims(run: Run) -> list[Claim]:
 
 
 def untested_claims(run: Run) -> list[Claim]:
-    """Returns the unevaluated claims for which no trial is stored either, so that images remain to be generated."""
+    """Returns the unevaluated claims without a stored trial, whose test images have still to be generated."""
     tried = run.artifacts(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 
@@ -135,7 +134,7 @@ def untested_claims(run: Run) -> list[Claim]:
 def score_trials(run: Run, claims: Sequence[Claim]) -> None:
     """Replaces the stored trials of claims by evaluations, which compare each unit with other units of its layer.
 
-    Then the significance of all evaluated descriptions of the run is computed again, because they depend on each other.
+    Then the p-values of all evaluated descriptions of the run are computed again, because they depend on each other.
     """
     stored = run.artifacts(TRIALS) | run.evaluated()
     for target, layer in sorted({(claim.unit.target, claim.unit.layer) for claim in claims}):

@@ -39,14 +39,14 @@ class Evaluation:
 
     @property
     def scores(self) -> dict[str, Any]:
-        """All scores as JSON values, as they are stored. They are computed again at each access."""
+        """All scores as the JSON values that are stored. They are computed again at each access."""
         tested = self.trial.outcome == "tested"
         unit = self.trial.claim.unit.index
         return self.values | {"controls": control_scores(self.trial, unit, self.others) if tested else {}}
 
     @property
     def values(self) -> dict[str, Any]:
-        """The scores without those of single controls, whose intervals take longer to compute."""
+        """All scores but the entry `controls`, whose bootstrap intervals take longer to compute."""
         trial = self.trial
         scores: dict[str, Any] = {
             "outcome": trial.outcome,
@@ -83,9 +83,10 @@ class Evaluation:
         return _deviations(other, "positive", unit), _deviations(other, "neutral", unit)
 
     def _auc_against(self) -> float | None:
-        """Returns the AUC of the unit's activations on its own positive images against those on other units' ones.
+        """Returns the AUC of the unit's activations on its own positive images against those of other units.
 
-        It is None if there are no such images, or if the trial is not standardised by dataset images (EXEMPLARS).
+        It is None if other units have no such images, or if activations are not standardised over the dataset
+        (`Trial.standard` is not EXEMPLARS).
         """
         own, foreign = self.groups()[0], _foreign(self.trial, self.trial.claim.unit.index, self.others)
         return auc(own.values, foreign.values) if foreign.values else None
@@ -103,9 +104,10 @@ def control_scores(
         resamples: Number of bootstrap resamples.
 
     Returns:
-        For each control that has images, by the name of its score (auc, auc_against, auc_unrelated, auc_random): the
-        AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the numbers of positive and of
-        control images as `n`, and the numbers of their prompts as `prompts`.
+        A dictionary for each control that has images, by the name of its score: `auc` (neutral images), `auc_against`
+        (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). It holds the AUC as `auc`, its
+        95 % bootstrap interval over prompts as `low` and `high`, the numbers of positive and of control images as `n`,
+        and the numbers of their prompts as `prompts`.
     """
     positive = _deviations(trial, "positive", unit)
     groups = {
@@ -130,10 +132,10 @@ def control_scores(
 
 
 def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValues:
-    """Returns a unit's standardised activations on the positive images of other descriptions.
+    """Returns a unit's standardised activations on the positive images of the trials `others`.
 
-    There are none if the trial is not standardised by dataset images (EXEMPLARS): trials that are standardised by their
-    own controls are not on a common scale.
+    The result is empty if `trial` is standardised by its own control images and not over the dataset (EXEMPLARS),
+    because such trials are not on a common scale.
     """
     groups = [_deviations(other, "positive", unit) for other in others] if trial.standard == EXEMPLARS else []
     return ClusteredValues.of(
@@ -183,7 +185,7 @@ def _own_scores(trial: Trial) -> dict[str, Any]:
 
 
 def _label_scores(trial: Trial) -> dict[str, Any]:
-    """Returns the AUC of each label's positive images against its neutral ones, and the lowest of these AUCs."""
+    """Returns the AUC of each label's positive images against its neutral images, and the lowest of these AUCs."""
     labels = dict.fromkeys(s.label for s in trial.stimuli if s.role == "positive" and s.label)
     by_label: dict[str, float | None] = {}
     for label in labels if trial.outcome == "tested" else ():
@@ -219,8 +221,8 @@ def identification(trial: Trial) -> dict[str, Any]:
     Returns:
         `rank`: rank of the unit's mean deviation (1 is the highest, ties share their mean rank).
         `units`: number of units of the layer; missing if nothing was tested.
-        `top1` and `top5`: share of images on which the unit is the highest, or among the five highest. Tied units
-        divide the places that are left among them.
+        `top1` and `top5`: share of images on which the unit is the highest, or among the five highest. Tied units share
+        the remaining places equally.
         `chance`: expected `top1` of a random description.
         If nothing was tested, all values are None.
     """
@@ -240,7 +242,7 @@ def identification(trial: Trial) -> dict[str, Any]:
 
 
 def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
-    """Returns for each image the share of the unit in the k highest places. Tied units share places equally.
+    """Returns for each image whether the unit has one of the k highest activations. Tied units share places equally.
 
     Args:
         deviations: Standardised activations, (images, units).
@@ -256,7 +258,7 @@ def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
 
 
 def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -> list[Claim]:
-    """Returns the tested claims whose images serve as the control of a claim.
+    """Returns the tested claims about other units whose images serve as controls for a claim.
 
     These are claims of the same method and replicate about the following units of the layer, in the cyclic order of
     `following_units`.
@@ -294,7 +296,7 @@ def flat(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Converts the scores of an evaluation to one table row, whose values are numbers, texts or None.
 
     Args:
-        scores: The result of `Evaluation.scores`.
+        scores: The value of `Evaluation.scores` or `Evaluation.values`.
 
     Returns:
         The scores by column. Scores that are lists or dictionaries are left out. The dictionary `detection` is replaced

@@ -34,9 +34,9 @@ class EvaluationServices:
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars.
     Trials of other layers are standardised by their own control images."""
     similarities: Sequence[ClaimSimilarity] = ()
-    """Methods that compare the claims of replicates, which are repeated investigations of one unit, and labels with truths."""
+    """Methods that compare two claims. They are used for the claims of replicates, and for labels and known truths."""
     truths: KnownTruths = field(default_factory=dict[Unit, tuple[str, ...]])
-    """What units are known to respond to, of synthetic units and units of closed form."""
+    """What units respond to, where it is known: for synthetic units, and for units that are defined by a formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class EvaluationDesign:
     """Number of photographs that the judge labels for each claim; 0 leaves out detection."""
 
     random_words: int = 10
-    """Number of descriptions of random words with which the descriptions of a run are compared."""
+    """Number of descriptions of random words, with which the descriptions of each layer are compared."""
 
     @property
     def prompts(self) -> int:

@@ -116,7 +116,7 @@ def _decode(text: str) -> FloatArray:
 
 
 class StoredTrials:
-    """The trials of a run in the order of their units, read one at a time and without images. Damaged ones are left out."""
+    """The trials of a run in the order of their units, read one by one and without images. Skips damaged trials."""
 
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
@@ -129,19 +129,23 @@ class StoredTrials:
         return (trial for each in self._investigations if (trial := self.readable(each)) is not None)
 
     def readable(self, investigation: InvestigationId, *, images: bool = False) -> Trial | None:
-        """Reads one trial, as `read`, and returns None if it is damaged."""
+        """Reads one trial like `read`, but returns None if it is missing or damaged."""
         try:
             return self.read(investigation, images=True) if images else self.cached(investigation)
         except StoreError:
             return None
 
     def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
-        """Reads one trial from its evaluation, or from its trial file if it is not evaluated yet. Raises StoreError."""
+        """Reads one trial from its evaluation, or from its trial file if it is not evaluated yet.
+
+        Raises:
+            StoreError: The file is missing or damaged.
+        """
         data = self._run.artifact(EVALUATION, investigation) or self._run.artifact(TRIALS, investigation)
         return read_trial(data or b"", images=images)
 
     def _words(self, layer: str) -> tuple[Trial, ...]:
-        """Reads the trials of random words of a layer."""
+        """Reads the trials of random words of a layer. Raises StoreError if one is damaged."""
         stored = sorted(each for each in self._run.artifacts(RANDOM_WORDS) if each.unit.layer == layer)
         return tuple(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False) for each in stored)
 
@@ -164,5 +168,5 @@ class StoredTrials:
 
 
 def evaluation_stamp(run: Run, resamples: int) -> str:
-    """Returns a cache key: a hash of the names and sizes of all evaluations and of the number of bootstrap resamples."""
+    """Returns a cache key: a hash of the names and sizes of all evaluation files and of the number of resamples."""
     return hashlib.sha256(dumps([resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Trials: the images with which a claim is tested and the units' responses, from which scores.py computes scores."""
+"""Trials: the images with which a claim is tested and the responses of units to them, for computing scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +20,10 @@ DeviationMatrix = npt.NDArray[np.float16]
 EXEMPLARS, CONTROLS = "exemplars", "controls"
 
 CONSTANT = 1e-12
-"""A unit whose standard deviation is not larger than this counts as constant, because of rounding errors."""
+"""A unit whose standard deviation is at most this counts as constant, because rounding errors alone can cause it."""
 
 MAX_DEVIATION = 60_000.0
-"""Deviations are clipped to the range of half precision."""
+"""Standardised responses are clipped to this absolute value, which float16 can represent."""
 
 LayerScale = tuple[FloatArray, FloatArray]
 """Mean and standard deviation over dataset images of the activations of all units of a layer, (units,) each."""
@@ -44,7 +44,7 @@ class Stimulus:
     shows: ImageVerdict = None
     """Whether the image is as requested: a positive image shows the label, a neutral one does not. None if unknown."""
     verified_by: str = ""
-    """The name of the generator or judge that checks images, also if `shows` is None; empty if there is none."""
+    """The name of the generator or judge that checks images, even if `shows` is None; empty if nothing checks them."""
     data: bytes = b""
     """The image as WebP; empty for control images, which many units share."""
     activation: float
@@ -67,7 +67,7 @@ class Trial:
     cause: str = ""
     """The reason why no usable prompts, or too few, were written; empty otherwise."""
     overlap: PromptOverlap | None = None
-    """The overlap of the prompts with those of the investigation. None without images."""
+    """The overlap of the test prompts with those of the investigation. None if the trial has no images."""
     writer: str = ""
     protocol: str = ""
     generator: str = ""
@@ -76,11 +76,11 @@ class Trial:
     matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""
     location: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """(units,)"""
+    """Mean response of each unit, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """(units,)"""
+    """Standard deviation of the responses of each unit, (units,)."""
     standard: str = ""
-    """Origin of `location` and `scale`: EXEMPLARS for dataset images, CONTROLS for the images of this trial."""
+    """The images behind `location` and `scale`: EXEMPLARS for the dataset images, CONTROLS for those of this trial."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The result of `openmaia.evaluation.judging.detection.detect`; empty if detection was left out."""
 
@@ -148,7 +148,7 @@ def draw_stimuli(
 
 
 def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
-    """Returns whether more than half of the positive images passed the check or could not be checked."""
+    """Returns whether more than half of the positive images show what was requested, or could not be checked."""
     positive = [stimulus.shows is not False for stimulus in stimuli if stimulus.role == "positive"]
     return bool(positive) and sum(positive) * 2 > len(positive)
 
@@ -161,12 +161,12 @@ def standardise(
     Args:
         responses: (stimuli, units).
         stimuli: The rows of `responses`.
-        scale: Mean and standard deviation of each unit over dataset images, or None. If they are missing, or if the
-            unit is constant over the dataset, the location is the unit's mean over the neutral and control images, and
-            the scale is its standard deviation over all stimuli.
+        scale: Mean and standard deviation of each unit over dataset images, which are used as location and scale. If it
+            is None, or if the unit is constant over the dataset, the location is the unit's mean over the neutral and
+            control images, and the scale is its standard deviation over all stimuli.
 
     Returns:
-        The standardised responses (0 for constant units), the location and the scale.
+        The standardised responses (0 for constant units, clipped to MAX_DEVIATION), the location and the scale.
     """
     quiet = [row for row, stimulus in enumerate(stimuli) if stimulus.role != "positive"]
     location = responses[quiet].mean(axis=0) if quiet else responses.mean(axis=0)

@@ -1,9 +1,9 @@
-"""Compares labels with what units are known to respond to, for synthetic units and for units of closed form.
+"""Compares labels with what units are known to respond to: synthetic units, and units that are defined by a formula.
 
-The truth of a unit is a set of slots, each of which excites the unit on its own; a unit that needs two concepts together has
-one slot that names both. A label hits a slot if the two say the same: by a comparison of words if they consist of the same
-words, so that a synonym or a further word counts as a miss; by a language model if it says so. Labels and slots are matched
-one to one.
+The truth of a unit is a set of slots, each of which excites the unit on its own. A unit that needs two concepts
+together has one slot that names both. A label hits a slot if the two mean the same. By the method that compares words,
+they do if they consist of the same words, so that a synonym or a further word counts as a miss. By the other method, a
+language model decides. Labels and slots are matched one to one.
 
 exact: every slot has a label, and no label is left over.
 precision: the share of a unit's labels that hit a slot; undefined for an abstention.
@@ -30,7 +30,7 @@ FILE = "truth.json"
 RESAMPLES = 2000
 
 KnownTruths = Mapping[Unit, tuple[str, ...]]
-"""A text for each slot of each unit."""
+"""For each unit the texts of its slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TruthMatch:
     """The labels, without repetitions; empty for an abstention."""
     truth: tuple[str, ...]
     hits: int
-    """Number of labels that were matched to slots."""
+    """Number of labels that hit a slot, in the one-to-one matching with the most hits."""
     unknown: int
     """Number of pairs of a label and a slot that could not be compared. They count as different."""
 
@@ -73,7 +73,7 @@ class TruthScores:
     units: int
     """Number of units of known truth; replicates of a unit are averaged."""
     exact: Interval
-    """Share of units, with Wilson's interval."""
+    """Share of units whose labels match exactly, with Wilson's interval."""
     precision: Interval
     """Mean over the units with labels, with a bootstrap interval over units; NaN without labels."""
     recall: Interval
@@ -123,7 +123,7 @@ def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[floa
 
 
 def truth_scores(matches: Sequence[TruthMatch], resamples: int = RESAMPLES) -> list[TruthScores]:
-    """Averages matches over units, for each method of comparison."""
+    """Averages matches over units, separately for each method of comparison."""
     return [
         _scores(by, [each for each in matches if each.by == by], resamples)
         for by in dict.fromkeys(each.by for each in matches)
@@ -154,12 +154,12 @@ def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
 
 
 def has_truth(run: Run) -> bool:
-    """Returns whether matches are stored, perhaps none."""
+    """Returns whether the file with the matches exists, even if it holds no match."""
     return run.files.exists(FILE)
 
 
 def read_truth(run: Run) -> list[TruthMatch]:
-    """Reads the stored matches. Empty if there are none, or if the file is damaged; the next evaluation writes it again."""
+    """Reads the stored matches. Empty if the file is missing or damaged."""
     try:
         stored: list[dict[str, Any]] = run.files.read_json(FILE) or []
         return [_restored(each) for each in stored]

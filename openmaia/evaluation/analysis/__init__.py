@@ -1,1 +1,1 @@
-"""Statistics over evaluated runs: intervals, comparisons, reliability, sanity tests."""
+"""Statistics over evaluated runs: intervals, verdicts, comparisons of runs, reliability, sanity tests of metrics."""

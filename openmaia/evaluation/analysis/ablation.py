@@ -1,7 +1,7 @@
 """Measures the contribution of each tool: compares investigations of the same units with different sets of tools.
 
-The tool sets are those of the MAIA paper's appendix D (table A5), and two more. All descriptions are tested with images
-of the same generator, also if the agent used another one.
+Three tool sets are those of the MAIA paper's appendix D (table A5): `full`, `exemplars-only` and `generation-only`. The
+other two are ours. All descriptions are tested with images of one generator, even if the agent used another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "no-editing": ("edit_images",),
     OTHER: (),
 }
-"""For each tool set the names of the tools that agents do not get. In OTHER the agent has another image generator."""
+"""For each tool set the names of the tools that agents lack. In OTHER they have all, but another image generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSetResult:
-    """The scores of one tool set over the units that all tool sets have evaluated."""
+    """The scores of one tool set, over the units whose descriptions are evaluated in the runs of all tool sets."""
 
     name: str
     units: int
@@ -40,13 +40,18 @@ class ToolSetResult:
     auc: Interval
     """Mean AUC over all units; abstentions count as chance."""
     positive_against: Interval | None
-    """`positive` minus that of the full set, paired by unit; None for the full set, or if its run is missing."""
+    """`positive` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
     against: Interval | None
-    """`auc` minus that of the full set, paired by unit; None for the full set, or if its run is missing."""
+    """`auc` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
 
 
 def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetResult]:
-    """Compares the runs of several tool sets on the units that all of them have evaluated."""
+    """Compares the runs of several tool sets on the units that are evaluated in all of them.
+
+    Args:
+        runs: The run of each tool set, by its name in SETS.
+        resamples: The number of bootstrap resamples.
+    """
     estimates = {name: unit_estimates(run, resamples) for name, run in runs.items()}
     common = sorted(set[Unit].intersection(*(set(each["auc"]) for each in estimates.values())))
     full = estimates.get(FULL)

@@ -22,7 +22,7 @@ from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Q
 ClaimPair = tuple[Claim, Claim]
 
 TermExtractor = Callable[[str], frozenset[str]]
-"""Returns the terms of a text that `WordOverlap` compares."""
+"""Returns the set of terms of a text, such as its content words. `WordOverlap` compares these sets."""
 
 MAX_OTHERS = 4
 """Maximum number of other units with which the replicates of a unit are compared."""
@@ -37,7 +37,7 @@ class ClaimSimilarity(Protocol):
         ...
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns for each pair how far the claims agree, from 0 to 1; None if that is unknown."""
+        """Returns for each pair how similar the claims are, from 0 to 1; None if the method could not compare them."""
         ...
 
 
@@ -75,7 +75,7 @@ class ModelSimilarity:
         self._model = model
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns 1 or 0 for each pair, and None if the model gives no usable answer."""
+        """Returns 1 (same meaning) or 0 for each pair, and None if the model gives no usable answer."""
         questions = [
             Question.of(template("same", one=_statement(first), other=_statement(second))) for first, second in pairs
         ]
@@ -100,27 +100,36 @@ def _parse_yes(answer: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """The agreement between the replicates of a run by one method of comparison."""
+    """How similar the claims of the replicates of a unit are, by one method of comparison."""
 
     by: str
-    """The method of comparison."""
+    """Name of the method that compared the claims."""
     units: int
     within: Interval
-    """Mean over units of the agreement between replicates of one unit."""
+    """Mean over units of the similarity between replicates of the same unit."""
     between: Interval
-    """The same between replicates of different units of a layer."""
+    """Mean over units of the similarity between their replicates and those of other units of the layer."""
     gap: Interval
     """Mean over units of `within` minus `between`, paired by unit."""
     identified: Interval
-    """Share of replicates that agree most with another replicate of their own unit."""
+    """Share of replicates that are more similar to another replicate of their unit than to those of other units."""
     chance: float
-    """Expected value of `identified` for random answers."""
+    """Expected value of `identified` for random claims; NaN if no unit could be compared with others of its layer."""
     by_unit: Mapping[Unit, float]
-    """Agreement within each unit."""
+    """Mean similarity between the replicates of each unit."""
 
 
 def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: int) -> Agreement | None:
-    """Measures agreement over the units with several replicates; returns None if there are none."""
+    """Measures how similar the claims of replicates are, over the units with several replicates.
+
+    Args:
+        claims: The claims of a run.
+        similarity: The method that compares two claims.
+        resamples: The number of bootstrap resamples.
+
+    Returns:
+        The agreement, or None if no unit has several replicates.
+    """
     replicates: dict[Unit, list[Claim]] = defaultdict(list)
     for claim in sorted(claims, key=lambda claim: (claim.unit, claim.replicate)):
         replicates[claim.unit].append(claim)
@@ -155,13 +164,13 @@ def _compare_once(pairs: Sequence[ClaimPair], similarity: ClaimSimilarity) -> Si
 
 
 def _means(pairs: Mapping[Unit, Sequence[ClaimPair]], lookup: SimilarityLookup) -> dict[Unit, float]:
-    """Returns the mean agreement of each unit's pairs, without units that have no pair of known agreement."""
+    """Returns the mean similarity of each unit's pairs, without units that have no pair of known similarity."""
     values = {unit: [v for pair in members if (v := lookup(*pair)) is not None] for unit, members in pairs.items()}
     return {unit: float(np.mean(each)) for unit, each in values.items() if each}
 
 
 def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> list[ClaimPair]:
-    """Pairs every replicate of the unit with one replicate of each of the next MAX_OTHERS units."""
+    """Pairs every replicate of the unit with one replicate of each of the next MAX_OTHERS units of its layer."""
     return [
         (own, replicates[other][number % len(replicates[other])])
         for other in following_units(unit, replicates)[:MAX_OTHERS]
@@ -170,9 +179,10 @@ def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> li
 
 
 def _identified(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]], lookup: SimilarityLookup) -> float:
-    """Returns the share of replicates that agree more with another replicate of their unit than with other units.
+    """Returns the share of replicates that are more similar to another replicate of their unit than to other units.
 
-    If the best own replicate is tied with k - 1 others, the replicate counts 1/k.
+    They are compared with the replicates of other units that `_foreign_pairs` selects. If k - 1 of these are exactly as
+    similar as the most similar replicate of the own unit, and none is more similar, the replicate counts 1/k.
     """
     foreign: dict[int, list[Claim]] = defaultdict(list)
     for own, other in _foreign_pairs(unit, replicates):

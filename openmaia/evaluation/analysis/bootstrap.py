@@ -1,14 +1,17 @@
 """Bootstrap intervals in which prompts and units are crossed clusters.
 
-Images of one prompt resemble each other, one image may serve many units, and the units of a network are a sample as
-well. Prompts and units are therefore reweighted independently, and an image of a unit counts with the product of both
-weights: the product reweighted bootstrap of Owen and Eckles (2012, "Bootstrapping data arrays of arbitrary order",
-Annals of Applied Statistics 6). Weights are positive (the Bayesian bootstrap, Rubin 1981) instead of counts, because
-counts would often leave no image of a unit that has few prompts. The weight of a unit is exponential. With exponential
-weights the variance of the mean of n prompts would be too small by the factor (n - 1) / (n + 1), which matters if all
-units share a few neutral prompts; weights of the gamma distribution with shape (n - 2) / n have the unbiased variance.
-Each weight is a monotone function of an exponential variate that depends on the name of its cluster alone, so that a
-shared prompt is heavy or light for all units alike, in any order of the units.
+Images of one prompt resemble each other, one image may be shown to many units, and the units are themselves a sample
+from the network. Prompts and units are therefore reweighted independently, and the activation of a unit on an image is
+weighted by the product of both weights: the product reweighted bootstrap of Owen and Eckles (2012, "Bootstrapping data
+arrays of arbitrary order", Annals of Applied Statistics 6). The weights are positive numbers (the Bayesian bootstrap,
+Rubin 1981) and not counts, because with counts all images of a unit that has few prompts would often have the weight 0.
+
+The weights of units have an exponential distribution. For prompts, exponential weights would make the variance of the
+mean of n prompts too small by the factor (n - 1) / (n + 1), which matters if all units share a few neutral prompts.
+Prompts therefore have weights of the gamma distribution with shape (n - 2) / n, which give the unbiased variance.
+
+Each weight is a monotone function of an exponential variate that is seeded by the name of the prompt or unit. So the
+weight of a shared prompt is large or small for all units at once, and it does not depend on the order of the units.
 """
 
 import hashlib
@@ -54,7 +57,7 @@ class ClusteredValues:
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
-        """Builds a group from any iterables of equal length."""
+        """Builds the object from any iterables of equal length."""
         return cls(values=tuple(values), clusters=tuple(clusters))
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
@@ -70,16 +73,16 @@ class BootstrapEstimate:
     unit: str
     value: float
     draws: FloatArray
-    """(resamples,)"""
+    """The statistic in each bootstrap resample, (resamples,)."""
 
     def minus(self, other: "BootstrapEstimate") -> "BootstrapEstimate":
-        """Returns the paired difference: both sides share the weights of shared prompts."""
+        """Returns the difference, paired by resample: prompts that both estimates use have the same weights in both."""
         return BootstrapEstimate(unit=self.unit, value=self.value - other.value, draws=self.draws - other.draws)
 
 
 @lru_cache(maxsize=8192)
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
-    """Returns exponential weights with mean 1, (resamples,), seeded by the name of the cluster."""
+    """Returns exponential weights with mean 1, (resamples,). They depend only on the cluster's name and the seed."""
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
 
@@ -89,10 +92,11 @@ _VARIATES: FloatArray = np.concatenate([np.linspace(0, 1, 1001), np.linspace(1, 
 
 @lru_cache(maxsize=256)
 def _gamma_weights(clusters: int) -> FloatArray:
-    """Returns the weights for the exponential variates _VARIATES at the same quantiles, (variates,).
+    """Returns the gamma quantiles at the same probabilities as the exponential variates _VARIATES, (variates,).
 
-    A single cluster has no variance, whatever its weight. With two the unbiased variance would need the shape 0, so that
-    they are treated like three.
+    Args:
+        clusters: The number n of clusters in the group. The shape of the gamma distribution is (n - 2) / n. One and two
+            clusters are treated like three: one has no variance, whatever its weight, and two would need the shape 0.
     """
     shape = (max(clusters, 3) - 2) / max(clusters, 3)
     return np.asarray(special.gammainccinv(shape, np.exp(-_VARIATES)), dtype=np.float64)
@@ -101,7 +105,19 @@ def _gamma_weights(clusters: int) -> FloatArray:
 def estimate(
     measure: str, unit: str, positive: ClusteredValues, neutral: ClusteredValues, resamples: int, seed: int = 0
 ) -> BootstrapEstimate | None:
-    """Estimates one of MEASURES for one unit; returns None if it is undefined."""
+    """Estimates one of MEASURES for one unit, with its bootstrap distribution over prompts.
+
+    Args:
+        measure: The name of the measure.
+        unit: The name of the unit.
+        positive: The unit's activations on positive images.
+        neutral: Its activations on neutral or other control images.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        The estimate, or None if a group is empty or the measure is undefined.
+    """
     if not positive.values or not neutral.values:
         return None
     p, q = (np.asarray(group.values, dtype=np.float64) for group in (positive, neutral))
@@ -113,13 +129,13 @@ def estimate(
 
 
 def group_mean(unit: str, group: ClusteredValues, resamples: int, seed: int = 0) -> BootstrapEstimate:
-    """Estimates the mean of one group, which must not be empty."""
+    """Estimates the mean of one group of values of a unit. The group must not be empty."""
     values, weights = np.asarray(group.values, dtype=np.float64), group.weights(resamples, seed)
     return BootstrapEstimate(unit=unit, value=float(values.mean()), draws=weights @ values / weights.sum(axis=1))
 
 
 def constant(unit: str, value: float, resamples: int) -> BootstrapEstimate:
-    """Returns an estimate that does not depend on prompts, such as the score of an abstention."""
+    """Returns an estimate whose draws all equal `value`: a score without prompts, such as that of an abstention."""
     return BootstrapEstimate(unit=unit, value=value, draws=np.broadcast_to(np.float64(value), resamples))
 
 
@@ -135,7 +151,7 @@ def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstim
 
 
 def percentile_interval(value: float, draws: FloatArray) -> Interval:
-    """Returns the percentile interval of a bootstrap distribution, ignoring resamples that are NaN."""
+    """Returns the point estimate `value` with the percentile interval of `draws`, ignoring resamples that are NaN."""
     low, high = np.nanpercentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return Interval(mean=float(value), low=float(low), high=float(high))
 
@@ -146,14 +162,19 @@ def interval(estimate: BootstrapEstimate) -> Interval:
 
 
 class PooledMean:
-    """The mean over units, or over their images. It is accumulated unit by unit to save memory."""
+    """The mean of estimates over units, or over the images of all units, accumulated unit by unit to save memory."""
 
     def __init__(self, seed: int = 0):
         self._seed, self._values, self._counts = seed, list[float](), list[float]()
         self._total, self._weight = np.zeros(1), np.zeros(1)
 
     def add(self, estimate: BootstrapEstimate, count: float = 1.0) -> None:
-        """Adds one unit, or one replicate of a unit, which counts `count` times: once, or once for each of its images."""
+        """Adds the estimate of one unit, or of one replicate of a unit.
+
+        Args:
+            estimate: The estimate.
+            count: Its weight in the mean: 1 for a mean over units, the number of its images for a mean over images.
+        """
         weight = count * cluster_weights(f"unit {estimate.unit}", len(estimate.draws), self._seed)
         self._values.append(estimate.value)
         self._counts.append(count)
@@ -161,7 +182,10 @@ class PooledMean:
         self._weight = self._weight + weight
 
     def interval(self) -> Interval:
-        """Returns the mean with its interval over prompts crossed with units. With a single unit only prompts vary."""
+        """Returns the mean with its interval over prompts crossed with units.
+
+        With a single unit the interval is over prompts only. All values are NaN if nothing was added.
+        """
         if not self._values:
             return Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
         return percentile_interval(float(np.average(self._values, weights=self._counts)), self._total / self._weight)

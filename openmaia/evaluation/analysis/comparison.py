@@ -47,9 +47,9 @@ class PairedDifference:
     difference: Interval
     """Mean of the first minus the second run, paired by unit."""
     p: float | None
-    """Two-sided; None if no test is possible."""
+    """Two-sided p-value of Wilcoxon's signed-rank test over units; None for a single unit."""
     adjusted: float | None
-    """p adjusted for the false discovery rate over everything that is compared."""
+    """p adjusted for the false discovery rate over all pairs of runs and all measures; None without `p`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class RunComparison:
     units: int
     """Number of units that both runs have finished."""
     alone: tuple[int, int]
-    """Number of units that only the first run has, and that only the second run has."""
+    """Number of units that only the first run has finished, and that only the second run has finished."""
     differing: tuple[str, ...]
     """Config keys with different values."""
     differences: tuple[PairedDifference, ...]
@@ -70,7 +70,7 @@ class RunComparison:
 
 
 MeasureEstimates = Mapping[str, Mapping[Unit, BootstrapEstimate]]
-"""For each measure the estimates of the units."""
+"""For each of MEASURES and PROMPT_ROLES the estimates of the units for which it is defined."""
 
 
 def compare_runs(runs: Sequence[tuple[Run, str]], resamples: int) -> list[RunComparison]:
@@ -119,7 +119,17 @@ def _compare(
 def paired_difference(
     measure: str, first: Mapping[Unit, BootstrapEstimate], second: Mapping[Unit, BootstrapEstimate], seed: int = 0
 ) -> PairedDifference | None:
-    """Compares the units that have the measure in both runs; returns None if there are none."""
+    """Compares one measure between two runs, over the units for which both runs have an estimate.
+
+    Args:
+        measure: The name of the measure.
+        first: The estimates of the first run.
+        second: The estimates of the second run.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        The difference, without an adjusted p-value; None if the runs have no such units.
+    """
     shared = sorted(first.keys() & second.keys())
     if not shared:
         return None
@@ -136,10 +146,13 @@ def paired_difference(
 
 
 def signed_rank_p(differences: Sequence[float]) -> float | None:
-    """Tests two-sided whether differences are zero (Wilcoxon's signed-rank test, which leaves out zeros).
+    """Returns the two-sided p-value of Wilcoxon's signed-rank test, which leaves out differences that are zero.
+
+    Args:
+        differences: The difference between two runs for each unit.
 
     Returns:
-        The p-value: 1 if all differences are zero, None for a single unit.
+        The p-value: 1 if all differences are zero, None for fewer than two units.
     """
     # Equal scores of equal images may differ by the last bit.
     values = np.round(np.asarray(differences, dtype=np.float64), 9)

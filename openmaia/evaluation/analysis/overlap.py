@@ -9,19 +9,20 @@ import numpy as np
 from openmaia.evaluation.claims import content_words, jaccard
 
 ExploredPrompts = frozenset[str]
-"""The prompts, folded by `fold`, of all images that were drawn in an investigation. No test image may use them."""
+"""The prompts of all images that an agent generated in an investigation, normalised by `fold`. Test images use none of
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOverlap:
-    """The overlap of a trial's prompts with those of the investigation."""
+    """The overlap of the test prompts of a trial with the prompts that the agent used in its investigation."""
 
     explored: int
     """Number of different prompts of the investigation."""
     exact: float
     """Share of test prompts that are prompts of the investigation, apart from case and white space."""
     words: float
-    """Mean over test prompts of the highest Jaccard index of their words with those of a prompt of the investigation."""
+    """Mean over test prompts of the Jaccard index of their words with the most similar prompt of the investigation."""
 
 
 def fold(prompt: str) -> str:
@@ -35,7 +36,12 @@ def explored(prompts: Iterable[str]) -> ExploredPrompts:
 
 
 def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOverlap:
-    """Compares test prompts with the folded prompts `drawn` in an investigation. Both measures are 0 without prompts."""
+    """Compares test prompts with the prompts of an investigation.
+
+    Args:
+        prompts: The test prompts. If there are none, `exact` and `words` are 0.
+        drawn: The folded prompts of the investigation.
+    """
     known = {content_words(prompt) for prompt in drawn}
     tested = {prompt: content_words(prompt) for prompt in prompts}
     nearest = {prompt: max((jaccard(words, other) for other in known), default=0.0) for prompt, words in tested.items()}
@@ -57,11 +63,18 @@ class RunOverlap:
     words: float
     """Mean of `PromptOverlap.words` over trials."""
     incomplete: int
-    """Number of trials with fewer prompts than asked for, because the agent had drawn the others."""
+    """Number of trials with fewer test prompts than planned, because the agent had used the other prompts itself."""
 
 
 def run_overlap(scores: Iterable[Mapping[str, Any]]) -> RunOverlap | None:
-    """Returns the overlap of a run from the scores of its evaluations. None without trials with images."""
+    """Averages the overlap over the trials of a run.
+
+    Args:
+        scores: The scores of each evaluation, as `Run.scores` returns them.
+
+    Returns:
+        The overlap, or None if no trial has images.
+    """
     trials = [each for each in scores if each["overlap_exact"] is not None]
     if not trials:
         return None

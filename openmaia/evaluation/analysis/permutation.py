@@ -5,13 +5,14 @@ neutral images. It exists for every unit u and every description d of the layer,
 all units of the layer to its images. It was chosen over differences of means for three reasons: it does not depend on
 the scale of a unit, a few extreme images cannot decide it, and the controls of the verdict are AUCs as well.
 
-The null distribution consists of all T(v, d) in which d is a description of another unit than v, or one of random words,
-and has not the same labels as a description of v: two units may be described alike. It is pooled over the tested units v of the layer, because with few descriptions the values of a single unit are too
-coarse: with 5 other units and 10 random descriptions no p-value of a unit alone could be below 1/16. Before, the values
-of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most descriptions,
-or whose AUCs vary more than those of other units, has no advantage. Standardisation does not change the order of the
-values of a unit. If the descriptions are assigned to the units at random, the value of a unit's own description is a
-random entry of the table, so that P(p <= a) <= a holds on average over the units of a layer.
+The null distribution consists of all T(v, d) in which d was made for another unit than v, or consists of random words.
+Pairs in which d has the same labels as a description of v are left out, because two units may be described alike. The
+distribution is pooled over the tested units v of the layer, because the values of a single unit are too few: with 5
+other units and 10 random descriptions, no p-value of a unit alone could be below 1/16. Before they are pooled, the
+values of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most
+descriptions, or whose AUCs vary more than those of other units, has no advantage. Standardisation does not change the
+order of the values of a unit. If the descriptions are assigned to the units at random, the value of a unit's own
+description is a random entry of the table, so that P(p <= a) <= a holds on average over the units of a layer.
 """
 
 from dataclasses import dataclass
@@ -22,18 +23,19 @@ import numpy.typing as npt
 from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
 
 NORMAL_MAD = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
+"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 
 def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating]) -> FloatArray:
     """Returns the test statistic T, an AUC, of all units for one description.
 
     Args:
-        positive: Responses to its positive images, (n, units).
-        neutral: Responses to its neutral images, (m, units).
+        positive: Responses of all units to the positive images of the description, (n, units).
+        neutral: Responses of all units to its neutral images, (m, units).
 
     Returns:
-        The AUC of each unit, ties counting half, (units,); CHANCE if there are no images of a role.
+        The AUC of each unit, ties counting half, (units,); CHANCE for all units if there are no positive or no neutral
+        images.
     """
     units = positive.shape[1] if positive.size else neutral.shape[1] if neutral.ndim == 2 else 0
     if not len(positive) or not len(neutral):
@@ -49,22 +51,23 @@ class EffectTable:
     """The test statistic T, an AUC, of the tested units of a layer for all descriptions of the layer."""
 
     values: FloatArray
-    """(units, descriptions)"""
+    """The AUC of each unit for each description, (units, descriptions)."""
     is_null: npt.NDArray[np.bool_]
-    """Whether a description belongs to another unit, or to none, and says something else than the unit's own
-    descriptions, (units, descriptions)."""
+    """Whether the value belongs to the null distribution, (units, descriptions). This is so if the description was made
+    for another unit, or of random words, and differs from the unit's own descriptions."""
     images: tuple[int, int]
-    """The usual numbers of positive and of neutral images of a description."""
+    """The medians, over descriptions, of the number of positive and of the number of neutral images."""
 
 
 def standardise_rows(table: EffectTable) -> FloatArray:
     """Standardises the AUCs of each unit over all descriptions, on the logit scale.
 
-    The logit keeps values near 1 apart. The centre is the median, the scale is the median absolute deviation, but at
-    least the standard deviation that sampling of the images alone causes (Hanley and McNeil 1982, without effect).
+    The logit keeps values near 1 apart. The median is subtracted, and the result is divided by the scaled median
+    absolute deviation. The divisor is at least the standard deviation of the logit that results from the finite number
+    of images alone, for a true AUC of 0.5 (Hanley and McNeil 1982).
 
     Returns:
-        (rows, columns)
+        The standardised values, (units, descriptions).
     """
     n, m = table.images
     pairs = max(n * m, 1)
@@ -77,10 +80,11 @@ def standardise_rows(table: EffectTable) -> FloatArray:
 
 
 def p_values(table: EffectTable) -> FloatArray:
-    """Returns the p-value of every description for every unit, (rows, columns).
+    """Returns the p-value of every description for every unit, (units, descriptions).
 
-    It is the share of values in the null distribution that are at least as large, where the value itself belongs to the
-    distribution as well. Ties therefore count against the description, and no p-value is 0.
+    It is the share of values in the null distribution that are at least as large as the standardised value of this
+    description and unit. This value itself is counted as a member of the distribution, so that no p-value is 0. Ties
+    count against the description.
     """
     if not table.values.size:
         return np.ones_like(table.values)

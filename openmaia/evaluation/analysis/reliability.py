@@ -1,4 +1,8 @@
-"""Measures the reliability of a run: the agreement of its replicates, and the risk-coverage curves of its units."""
+"""Measures the reliability of a run: how similar replicates are, and how well measures of certainty predict the AUC.
+
+A measure of certainty is the agreement between the replicates of a unit, or the AUC of the test with which an
+investigation confirms the agent's answer. A risk-coverage curve shows how well it predicts the AUC of the evaluation.
+"""
 
 import json
 import math
@@ -29,7 +33,7 @@ class Reliability:
     """The agreement between the replicates of a run, and its risk-coverage curves."""
 
     agreements: tuple[Agreement, ...]
-    """One for each method of comparison; empty without replicates."""
+    """One for each method that compares claims; empty if no unit has several replicates."""
     selective: tuple[RiskCoverage, ...]
     """One curve for each measure of certainty. The risk of a unit is 1 minus its AUC, averaged over its replicates."""
 
@@ -40,7 +44,13 @@ class Reliability:
 
 
 def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
-    """Measures the reliability of an evaluated run. `similarities` are the methods that compare its claims."""
+    """Measures the reliability of an evaluated run.
+
+    Args:
+        run: The run.
+        similarities: Methods that compare the claims of two replicates. Each gives one agreement and one curve.
+        resamples: The number of bootstrap resamples.
+    """
     claims = read_claims(run)
     measured = [agreement(claims, similarity, resamples) for similarity in similarities]
     agreements = tuple(each for each in measured if each is not None)
@@ -80,7 +90,7 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
 
 
 def read_reliability(run: Run) -> Reliability:
-    """Reads the stored reliability of a run. The result is empty if nothing is stored, or if it is damaged."""
+    """Reads the stored reliability of a run. The result is empty if the file is missing or is not valid JSON."""
     try:
         document: dict[str, Any] = run.files.read_json(FILE) or {}
     except StoreError:
@@ -98,7 +108,7 @@ def read_reliability(run: Run) -> Reliability:
 
 
 def _plain(result: Agreement | RiskCoverage) -> dict[str, Any]:
-    """Returns the fields as JSON values: intervals as lists of three numbers, NaN as None."""
+    """Returns all fields but `by_unit` and `risks` as JSON values: intervals as lists of three numbers, NaN as None."""
     values = {name: getattr(result, name) for name in result.__dataclass_fields__ if name not in ("by_unit", "risks")}
     return {name: value.as_list() if isinstance(value, Interval) else _number(value) for name, value in values.items()}
 
@@ -108,7 +118,7 @@ def _number(value: Any) -> Any:
 
 
 def _restored(stored: Mapping[str, Any], **replaced: Any) -> dict[str, Any]:
-    """Inverts `_plain`. Fields in `replaced` get the given values."""
+    """Converts the result of `_plain` to constructor arguments. Fields in `replaced` get the given values."""
     fields: dict[str, Any] = dict(replaced)
     for name, value in stored.items():
         if name not in replaced:

@@ -1,8 +1,8 @@
 """The results of two sanity tests of our metrics, and the caveats that follow from them.
 
-A metric passes if it falls when half of the true labels are removed, and when as many wrong labels are added
-(Oikarinen, Yan and Weng 2025, "Evaluating Neuron Explanations: A Unified Framework with Sanity Checks"). `make science
-only=sanity` runs the tests.
+The test `missing_label` removes half of the true labels of a unit. The test `extra_label` adds as many wrong labels as
+there are true ones. A metric passes a test if its value falls (Oikarinen, Yan and Weng 2025, "Evaluating Neuron
+Explanations: A Unified Framework with Sanity Checks"). `make science only=sanity` runs the tests.
 """
 
 import json
@@ -20,7 +20,7 @@ TESTS = ("missing_label", "extra_label")
 
 
 SanityResults = dict[str, dict[str, bool]]
-"""metric -> test -> whether it passes."""
+"""For each of METRICS and each of TESTS, whether the metric passes the test."""
 
 
 @cache
@@ -30,12 +30,13 @@ def measured_results() -> SanityResults:
 
 
 def stored() -> dict[str, Any]:
-    """Reads sanity.json: the results, the share of units for which each metric fell, and the stamp of the code that was judged."""
+    """Reads sanity.json: the results, the share of units for which each metric fell, and a hash of the tested code."""
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
 SAME_AS = {"auc_minus_other": "auc"}
-"""The images of other units do not change with the labels of a unit, so the difference falls if the AUC does."""
+"""For a metric that was not tested, the metric whose results hold for it as well. The AUC on images of other units does
+not change with the labels of a unit, so the difference of AUCs falls exactly if the AUC falls."""
 
 NAMES = {
     "auc": "AUC",
@@ -57,7 +58,7 @@ NAMES = {
 
 
 def warning(metric: str) -> str:
-    """Returns the caveat to show beside a metric; empty if the metric passes both tests or was not tested."""
+    """Returns the caveat to show beside a metric, such as "blind to missing labels"; empty if it fails no test."""
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     failed = [test.replace("_", " ") for test, passes in measured_results().get(name, {}).items() if not passes]
     return f"blind to {' and '.join(failed)}s" if failed else ""

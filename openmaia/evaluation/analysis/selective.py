@@ -17,7 +17,7 @@ from openmaia.evaluation.analysis.statistics import FloatArray
 COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
 
 MAX_WEIGHTS = 20_000_000
-"""Upper bound of the number of resamples times the number of units, because all weights are in memory at once."""
+"""Maximum of the number of resamples times the number of units, because all bootstrap weights are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class RiskCoverage:
     """The measure of certainty."""
     units: int
     risks: tuple[tuple[float, Interval], ...]
-    """For each coverage the mean risk of the most certain units."""
+    """Pairs (coverage, mean risk of the most certain units), where the coverage is the share of units that are kept."""
     area: Interval
     """Mean risk over all coverages."""
     gain: Interval
@@ -45,8 +45,8 @@ def selective(
     """Measures the risk-coverage curve over the units that have both a certainty and a risk.
 
     Args:
-        certainty: The certainty of each unit.
-        risk: The risk of each unit.
+        certainty: The certainty of each unit; larger is more certain.
+        risk: The risk of each unit, such as 1 minus the AUC of its description.
         by: The name of the measure of certainty.
         resamples: The number of bootstrap resamples.
 
@@ -80,14 +80,14 @@ def risk_of_most_certain(
     """Returns the mean risk of the most certain units.
 
     Args:
-        risk: (units,).
-        certainty: (units,). If a group of equally certain units is only partly kept, each of them counts with the same
-            fraction.
-        weights: (resamples, units).
-        counts: The numbers of units that are kept: positive, not necessarily whole.
+        risk: The risk of each unit, (units,).
+        certainty: The certainty of each unit, (units,). If a group of equally certain units is only partly kept, all of
+            them count with the same fraction.
+        weights: The bootstrap weight of each unit in each resample, (resamples, units).
+        counts: The numbers of units that are kept, (counts,): positive, not necessarily whole.
 
     Returns:
-        (resamples, counts).
+        The mean risk for each resample and each number of units that are kept, (resamples, counts).
     """
     order = np.argsort(-certainty, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(certainty[order]) != 0, True)) + 1

@@ -1,7 +1,7 @@
-"""Computes the significance of all descriptions of a run, and applies the verdict's rule to descriptions that are wrong.
+"""Computes the p-values of all descriptions of a run, and measures how often wrong descriptions are judged "supported".
 
-The wrong descriptions show what a verdict is worth: each unit is given the descriptions of other units of its layer
-(shuffled), and descriptions of random words.
+The wrong descriptions give the rate of false alarms of the verdict. Each unit is tested with descriptions of other
+units of its layer ("shuffled"), and with descriptions of random words, by the same rule as with its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import Run
 
 OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random words"
-"""What units are given: the descriptions that were made for them, those of other units, and random words."""
+"""The descriptions with which a unit is tested: those that were made for it, those of other units, and random words."""
 
 NO_UNIT = -1
-"""In the place of a unit's index for descriptions of random words."""
+"""Stands for the index of the described unit if a description consists of random words and belongs to no unit."""
 
 _SCHEMA = pa.schema(
     [
@@ -41,20 +41,20 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Significance:
-    """The p-values of the tested descriptions of a run, and how often wrong descriptions pass as supported."""
+    """The p-values of the tested descriptions of a run, and how often right and wrong descriptions are supported."""
 
     p: Mapping[Claim, float]
     q: Mapping[Claim, float]
     """p adjusted for the false discovery rate over all claims (Benjamini and Hochberg)."""
     supported: Mapping[str, tuple[float, float, float]]
-    """Under OWN, SHUFFLED and RANDOM the share of units whose description is supported, with its 95 % interval (Wilson).
-    What was not measured is left out. The share of wrong descriptions is the mean over up to MAX_PARTNERS assignments,
-    and its interval counts every unit once."""
+    """For each of OWN, SHUFFLED and RANDOM the share of units whose description is supported, and both ends of its 95 %
+    Wilson interval, whose sample size is the number of units. There is no entry if there are no such descriptions. The
+    shares of wrong descriptions are means over up to MAX_PARTNERS assignments of descriptions to units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """A unit, named by its own claim, and a description that is tested for it."""
+    """A unit, identified by its own claim, and a description that is tested for it, with the p-value of this pair."""
 
     claim: Claim
     described: Trial | Claim
@@ -63,7 +63,7 @@ class _Pair:
 
 
 _Assignments = dict[str, list[list[_Pair]]]
-"""For OWN, SHUFFLED and RANDOM one or more assignments of descriptions to all units."""
+"""For each of OWN, SHUFFLED and RANDOM one or more lists of pairs. Each list assigns descriptions to all units."""
 
 
 def compute_significance(
@@ -72,9 +72,9 @@ def compute_significance(
     """Computes the p-values of all tested trials, and the shares of supported descriptions.
 
     Args:
-        trials: All trials; those of one layer have to be adjacent.
-        read: Returns the trial of a claim again.
-        words: Returns the trials of random words of a layer.
+        trials: All trials of the run; those of one layer have to be adjacent.
+        read: Returns the trial of a claim, which is not kept in memory.
+        words: Returns the trials of random words for the name of a layer.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -106,7 +106,7 @@ def compute_significance(
 
 
 def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments) -> None:
-    """Adds the pairs of one layer to all assignments."""
+    """Adds the pairs of one layer, with their p-values, to all assignments. `words` are its trials of random words."""
     claims: list[Claim] = []
     columns: list[npt.NDArray[np.float32]] = []
     images: list[tuple[int, int]] = []
@@ -137,10 +137,12 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
 def _null_pairs(units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim]) -> npt.NDArray[np.bool_]:
     """Returns for each unit and each description whether it is a wrong description of the unit.
 
+    A description is wrong if it was not made for the unit and no description of the unit has the same labels.
+
     Args:
         units: Indices of the units.
-        claims: The claims about them, with which `described` begins.
-        described: All descriptions; those behind the claims are of random words.
+        claims: The claims about these units.
+        described: All descriptions: first the claims, then the descriptions of random words.
 
     Returns:
         (units, descriptions)
@@ -159,7 +161,7 @@ def _text(claim: Claim) -> frozenset[str]:
 
 
 def _effects(trial: Trial) -> npt.NDArray[np.float32]:
-    """Returns the statistic of the permutation for all units of the layer, (units,), in single precision."""
+    """Returns the test statistic T of `permutation.py`, an AUC, for all units of the layer, (units,), as float32."""
     positive, neutral = (trial.rows(role, verified=True) for role in ("positive", "neutral"))
     return permutation.effects(trial.matrix[positive], trial.matrix[neutral]).astype(np.float32)
 
@@ -188,14 +190,14 @@ def write_significance(run: Run) -> None:
 
 
 def is_current(run: Run) -> bool:
-    """Returns whether the stored significance is that of the present evaluations."""
+    """Returns whether the significance is stored and no evaluation was added or changed since."""
     return run.files.exists(SIGNIFICANCE) and tables.header(run.files, SIGNIFICANCE)["stamp"] == evaluation_stamp(
         run, 0
     )
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
-    """Reads the share of supported descriptions, with its interval, under OWN, SHUFFLED and RANDOM (see Significance)."""
+    """Reads `Significance.supported` from the run directory; empty if the significance was not computed yet."""
     if not run.files.exists(SIGNIFICANCE):
         return {}
     stored = tables.header(run.files, SIGNIFICANCE)["supported"]

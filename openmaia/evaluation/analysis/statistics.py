@@ -1,7 +1,8 @@
 """Computes measures that compare the activations of two groups of images, with significance tests and intervals.
 
-Each measure also accepts weights of shape (resamples, images), one row per bootstrap resample, so that a whole
-bootstrap is a few matrix products. With equal weights a measure equals that of the publication named in its docstring.
+Each measure takes the activations on positive and on neutral images, and weights `p` and `q` for them of shape
+(resamples, images), one row per bootstrap resample, so that a whole bootstrap is a few matrix products. With equal
+weights a measure equals that of the publication named in its docstring.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,34 +18,45 @@ CHANCE = 0.5
 FloatArray = npt.NDArray[np.float64]
 
 Measure = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
-"""A function (positive (n,), weights (b, n), neutral (m,), weights (b, m)) -> (b,). It compares the activations on n
-positive and m neutral images for each of b sets of weights. Undefined values are NaN."""
+"""A function (positive (n,), p (b, n), neutral (m,), q (b, m)) -> (b,). It compares the activations on n positive and m
+neutral images, with the weights p and q, for each of b sets of weights. Undefined values are NaN."""
 
 
 def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean positive minus the mean neutral activation, as the published MAIA evaluation reports it."""
+    """Returns the mean positive minus the mean neutral activation, with the weights `p` and `q` (see `Measure`).
+
+    The evaluation of the MAIA paper reports these means.
+    """
     return _mean(positive, p) - _mean(neutral, q)
 
 
 def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the area under the ROC curve: Mann-Whitney's U over the number of pairs, ties counting half (Hanley and
-    McNeil 1982)."""
+    """Returns the area under the ROC curve with the weights `p` and `q` (see `Measure`).
+
+    It is Mann-Whitney's U divided by the number of pairs, ties counting half (Hanley and McNeil 1982).
+    """
     wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
     return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
 
 
 def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the difference of the means over the pooled standard deviation with n + m - 2 degrees of freedom (Cohen
-    1988, chapter 2). It is undefined if neither group has any variance."""
+    """Returns Cohen's d with the weights `p` and `q` (see `Measure`).
+
+    It is the difference of the means divided by the pooled standard deviation with n + m - 2 degrees of freedom (Cohen
+    1988, chapter 2). It is NaN if neither group has any variance.
+    """
     n, m = len(positive), len(neutral)
     squares = _variance(positive, p) * n + _variance(neutral, q) * m
     return _ratio(difference(positive, p, neutral, q), np.sqrt(squares / max(n + m - 2, 1)))
 
 
 def mad(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the formula of CoSy's mean activation difference (Kopf et al. 2024, section 4): the difference of the means
-    over the population standard deviation of the neutral activations. It is undefined if those are constant. CoSy's
-    control are random images of a data set, ours are matched neutral images, so that the values are not comparable."""
+    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4) with the weights `p` and `q`.
+
+    It is the difference of the means divided by the population standard deviation of the neutral activations. It is NaN
+    if those are constant. CoSy's control images are random images of a dataset, and ours are matched neutral images, so
+    that our values cannot be compared with those of CoSy.
+    """
     return _ratio(difference(positive, p, neutral, q), np.sqrt(_variance(neutral, q)))
 
 
@@ -52,7 +64,7 @@ MEASURES: Mapping[str, Measure] = {"difference": difference, "auc": area, "d": c
 
 
 def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:
-    """Returns one of MEASURES on unweighted values. Returns None if it is undefined, for example for an empty group."""
+    """Computes one of MEASURES with equal weights. Returns None if it is undefined, for example for an empty group."""
     if not positive or not neutral:
         return None
     p, q = (np.asarray(values, dtype=np.float64) for values in (positive, neutral))
@@ -67,7 +79,7 @@ def auc(positive: Sequence[float], neutral: Sequence[float]) -> float:
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
-    """Returns the 95 % interval of a share of n independent trials (Wilson 1927).
+    """Returns both ends of the 95 % interval of a share of n independent trials (Wilson 1927).
 
     Unlike in scipy.stats.binomtest, share * n need not be a whole number.
     """

@@ -18,7 +18,7 @@ from openmaia.runs.run import Run
 FILE = "evaluation.json"
 
 WHOLE = ""
-"""In the place of a layer's name for all layers together."""
+"""The key of all layers together, where other keys are the names of layers."""
 
 RESAMPLED = tuple(name for name in MEASURES if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
@@ -27,14 +27,15 @@ FIXED = ("auc_worst", "auc_unrelated", "auc_random", "top1", "top5", "chance", "
 SCORES = ("auc", "auc_other", "auc_minus_other", "auc_words", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
 
 MeanActivations = Mapping[str, Interval]
-"""For each role (positive, neutral) the mean over units of each unit's mean raw activation over its images, and under the
-name `ROLE_images` the mean over all images, which differs where units have different numbers of images. The papers' tables
-average units; the published code averages images."""
+"""Means of raw activations, with their intervals. `positive` and `neutral` average the positive or neutral images of
+each unit first, and then the units, as the tables of the MAIA papers do. `positive_images` and `neutral_images` average
+all images of all units at once, as the published MAIA code does. They differ if units have different numbers of
+images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerActivations:
-    """Mean activations on positive and neutral images, as in the papers' tables.
+    """Mean activations on positive and neutral images, as in the tables of the MAIA papers.
 
     Only tested units that have images of both roles are included.
     """
@@ -61,12 +62,12 @@ class PooledScores:
 
     @property
     def difference(self) -> Interval:
-        """AUC on own images minus AUC on other units' images, over the units that could be compared."""
+        """AUC on own images minus AUC on other units' images, over units whose layer has another tested unit."""
         return self.measures["auc_minus_other"]
 
 
 def run_scores(run: Run, resamples: int) -> PooledScores:
-    """Returns the scores of a run, cached in the run directory until another evaluation is added.
+    """Returns the scores of a run. They are stored in the run directory, and computed again if evaluations change.
 
     Damaged evaluations are left out.
     """
@@ -92,7 +93,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
 
 
 def _cached(run: Run) -> dict[str, Any]:
-    """Returns the stored scores; empty if there are none or if they are damaged."""
+    """Returns the content of evaluation.json; empty if the file is missing or damaged."""
     try:
         stored: Any = run.files.read_json(FILE)
     except StoreError:
@@ -143,9 +144,10 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates SCORES and the mean activations by role of one evaluation. Undefined scores are left out.
+    """Estimates SCORES, and the mean activations on positive and on neutral images, of one evaluation.
 
-    Abstentions and undrawable claims have only AUCs, which are those of chance.
+    Undefined scores are left out. For abstentions and undrawable claims, `auc` is CHANCE, and the only other scores are
+    those on images of other units' descriptions and of random words. Unwritten claims have no scores.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:

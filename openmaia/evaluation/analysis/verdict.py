@@ -1,4 +1,4 @@
-"""Derives one verdict per investigation from the stored scores of its evaluation. Nothing else in the package does.
+"""Derives one verdict per investigation from the stored scores of its evaluation. No other module derives verdicts.
 
 The rule:
     supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
@@ -6,11 +6,11 @@ The rule:
     weak: not supported, but p is at most 0.05 and the AUC is above 0.5 for every measured control.
     not supported: every other tested description.
 
-p is the p-value of a permutation of descriptions within the layer (`openmaia.evaluation.analysis.permutation`), and q is
-p adjusted over the tested descriptions of the run (Benjamini and Hochberg). A control with fewer than MIN_PROMPTS prompts
-on either side counts as not measured, because images of so few prompts prove nothing even if the AUC is 1: its bootstrap
-interval is then a single point. The worst control is the one whose interval begins lowest, and not the one with the
-lowest AUC, because a control with few images may have a higher AUC that is less certain.
+p is the p-value of a permutation of descriptions within the layer (`openmaia.evaluation.analysis.permutation`), and q
+is p adjusted over the tested descriptions of the run (Benjamini and Hochberg). A control counts as not measured if it
+has fewer than MIN_PROMPTS prompts, or if the positive images do: so few prompts prove nothing even with an AUC of 1,
+whose bootstrap interval is a single point. The worst control is the one whose interval begins lowest, and not the one
+with the lowest AUC, because a control with few images may have a higher AUC that is less certain.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ LEVEL = 0.05
 """The largest q of a supported description, and the largest p of a weak one."""
 
 MIN_PROMPTS = 4
-"""Smallest number of prompts (or photographs) on either side of a control. With 4 and 4 a complete separation has a
-probability of 1 in 70 by chance, which is the first below 2.5 %."""
+"""Smallest number of positive prompts, and of control prompts or photographs, for a measured control. With 4 of each,
+the probability that all positive values exceed all control values by chance is 1 in 70; with 3 it is above 2.5 %."""
 
 CONTROLS = {
     "auc": "matched neutral images",
@@ -39,7 +39,7 @@ CONTROLS = {
 
 
 class Verdict(StrEnum):
-    """Whether a description holds. The order is that of tables: the best first."""
+    """Whether a description holds. Tables list the verdicts in this order, from the best."""
 
     SUPPORTED = "supported"
     WEAK = "weak"
@@ -55,7 +55,7 @@ TESTED = (Verdict.SUPPORTED, Verdict.WEAK, Verdict.NOT_SUPPORTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlScore:
-    """How well the positive images of a description are told from the images of one control."""
+    """How well a unit's activations separate the positive images of its description from the images of one control."""
 
     key: str
     """The name of the score: one of CONTROLS."""
@@ -92,7 +92,7 @@ class UnitVerdict:
     controls: tuple[ControlScore, ...] = ()
     """The measured controls in the order of CONTROLS; empty if nothing was tested."""
     missing: tuple[str, ...] = ()
-    """The names of the controls that were not measured, or with too few prompts; empty if nothing was tested."""
+    """The names of the controls that were measured with too few prompts or not at all; empty if nothing was tested."""
     p: float | None = None
     q: float | None = None
 
@@ -103,7 +103,10 @@ class UnitVerdict:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The key by which tables are sorted: the best verdict first, then the worst control whose interval begins highest."""
+        """The sort key of tables: the verdict, and within a verdict the lower end of the worst control's interval.
+
+        The best verdict and the highest lower end come first.
+        """
         return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
 
     @property
@@ -131,8 +134,8 @@ def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitV
 
     Args:
         stop: How the investigation ended (`openmaia.runs.records.Stop`), or `failed`, `running` or `pending`.
-        scores: Its entry of `Run.scores`; empty or None if it is not evaluated.
-        cause: The reason of a failure.
+        scores: The entry of the investigation in `Run.scores`; empty or None if it is not evaluated.
+        cause: The error message of a failed investigation.
     """
     if stop == "failed":
         return UnitVerdict(
@@ -190,7 +193,8 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
     """Reads the entry `controls` of stored scores, as `openmaia.evaluation.scores.control_scores` returns it.
 
     Returns:
-        The controls with at least MIN_PROMPTS prompts on each side, and the names of the others.
+        The controls with at least MIN_PROMPTS positive and MIN_PROMPTS control prompts, and the names of all other
+        CONTROLS.
     """
     controls = tuple(
         ControlScore(
@@ -209,8 +213,8 @@ def run_verdicts(
 
     Args:
         run: The run.
-        investigations: The investigations in the wanted order. None: those of the plan in its order, and then others
-            that have a record or failed.
+        investigations: The investigations in the wanted order. None: all investigations of the plan in its order, and
+            then those outside of the plan that have a record or failed.
     """
     failures, running, scores = run.failures(), run.running(), run.scores(investigations)
     if investigations is None:
@@ -226,7 +230,7 @@ def run_verdicts(
 
 
 def sentence(verdicts: Iterable[UnitVerdict]) -> str:
-    """Returns the result of a run in one sentence, such as "10 of 18 descriptions hold up (3 weak); 2 units abstained"."""
+    """Returns the result of a run in one sentence, such as "10 of 18 descriptions hold up (3 weak); 2 abstained"."""
     counts = Counter(each.verdict for each in verdicts)
     tested = sum(counts[verdict] for verdict in TESTED)
     if not tested:

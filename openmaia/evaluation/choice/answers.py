@@ -1,4 +1,7 @@
-"""Answers to blind questions, from people or from a language model, and how often the first method is preferred."""
+"""Reads or asks for the answers of people or of a language model to blind questions, and scores them.
+
+The score of two methods is how often the text of the first one was preferred.
+"""
 
 import json
 import re
@@ -33,7 +36,7 @@ class ChoiceAnswers:
     chosen: Mapping[str, int]
     """For each question (by name): 1 if the text shown first was chosen, 2 if the second one was."""
     cause: str = ""
-    """The reason why some questions have no answer; empty if a person answered or nothing failed."""
+    """Why the model gave no usable answer to some questions; empty if there are no such questions, and for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +45,9 @@ class ChoiceScore:
 
     methods: tuple[str, str]
     share: Interval
-    """Share of choices for the first method. Its interval covers two intervals: that of the bootstrap over participants
-    crossed with units, and Wilson's interval over units, because questions about one unit are not independent."""
+    """Share of choices for the first method. Its interval is the smallest one that contains two others: the bootstrap
+    interval over participants crossed with units, and Wilson's interval with the number of units as the sample size,
+    because the answers about one unit are not independent."""
     units: int
     """Number of units with an answer."""
     answered: int
@@ -52,7 +56,7 @@ class ChoiceScore:
     """Number of questions times number of participants."""
     participants: tuple[str, ...]
     consistent: float | None
-    """Share of pairs with the same choice in both orders; None if no pair was answered twice."""
+    """Share of pairs for which a participant chose the same text in both orders; None if no pair was answered twice."""
     first: float
     """Share of choices of the text that was shown first."""
 
@@ -92,7 +96,7 @@ def _question(question: ChoiceQuestion) -> Question:
 
 
 def parse_choice(answer: str) -> int:
-    """Parses 1 or 2, alone on the last line that is not blank. Raises MalformedAnswer."""
+    """Parses 1 or 2 from the last line that is not blank, such as "2" or "Answer: 2". Raises MalformedAnswer."""
     lines = [line for line in answer.splitlines() if line.strip()]
     match = CHOICE.match(lines[-1]) if lines else None
     if match is None:
@@ -129,7 +133,7 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
 
 
 ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
-"""For each unit the choices as tuples (participant, replicate, index of the chosen method)."""
+"""For each unit the choices as tuples (participant, replicate, index of the chosen method: 0 or 1)."""
 
 
 def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:

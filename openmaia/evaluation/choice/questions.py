@@ -1,4 +1,7 @@
-"""Makes blind questions: which of two methods' texts fits a unit's exemplars better? A key names the methods."""
+"""Makes blind questions: which of the texts of two methods fits a unit's exemplars better?
+
+The questions do not say which method wrote which text. An answer key, which is stored separately, does.
+"""
 
 import io
 import json
@@ -33,9 +36,9 @@ class ChoicePair:
     unit: Unit
     replicate: int
     exemplars: tuple[bytes, ...]
-    """WebP, darkened outside the unit's mask, in descending order of activation. Empty if the truth is shown instead."""
+    """WebP images, darkened outside the unit's mask, in descending order of activation. Empty if `truth` is shown."""
     truth: str = ""
-    """What the unit is known to respond to, as for synthetic units. Empty if it is unknown."""
+    """What the unit is known to respond to, as for synthetic units. Empty if exemplars are shown instead."""
     texts: tuple[str, str]
     """The statement of each method: its labels joined by "; ", or its description if there are no labels."""
 
@@ -48,7 +51,7 @@ class ChoicePairs:
     """The names of the two methods."""
     pairs: tuple[ChoicePair, ...]
     left_out: Mapping[str, int]
-    """The number of investigations that are left out, by reason."""
+    """The number of investigations of the first run for which there is no pair, by the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +93,8 @@ def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int
 
     Args:
         runs: One or two runs, each with its name.
-        truths: What units are known to respond to, by layer and index. The statements are then compared with these texts, as
-            in the MAIA paper, and not with exemplars.
+        truths: What units are known to respond to, by layer and index. If given, the statements are compared with these
+            texts, as in the MAIA paper, and not with exemplars.
 
     Raises:
         UsageError: There are more than two runs, or no pair is left.
@@ -132,13 +135,13 @@ def _statement(claim: Claim) -> str:
 def _foreign(statements: Mapping[InvestigationId, str]) -> dict[InvestigationId, str]:
     """Finds for each investigation a statement that was made about another unit.
 
-    It is that of the next unit of the same layer and replicate (see `following_units`) with a different statement.
+    It is taken from the same replicate of the next unit of the layer (see `following_units`) whose statement differs.
 
     Args:
         statements: The statement of each investigation.
 
     Returns:
-        The other statement, by investigation; empty if there is none.
+        The other unit's statement, by investigation; an empty text if there is none.
     """
     foreign: dict[InvestigationId, str] = {}
     for own, text in statements.items():
@@ -193,9 +196,8 @@ def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -
 def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
     """Turns each pair into two questions that show the statements in opposite order.
 
-    All pairs are asked once in random order, and then again in another random order.
-
-    The randomness comes from the system, because a seed would reveal the key.
+    All pairs are asked once in random order, and then again in another random order. Orders and names come from the
+    random generator of the operating system, because the answer key could be computed from a seed.
     """
     random = secrets.SystemRandom()
     sides = [random.randrange(2) for _ in found.pairs]

@@ -25,7 +25,7 @@ STRATA = (0.0, 0.5, 0.8, 0.95, 1.0)
 """Bounds of the strata, as quantiles of the activation."""
 
 ACTIVE = 0.95
-"""The quantile above which a unit counts as active."""
+"""A unit counts as active on images above this quantile of its activations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class StratifiedSample:
 def sample(activations: FloatArray, digests: Sequence[str], count: int) -> StratifiedSample:
     """Samples the same number of photographs from each stratum of the activations.
 
-    The choice within a stratum is pseudo-random: it follows a hash of the digests. All photographs of a stratum are
-    taken if it has fewer.
+    The choice within a stratum is pseudo-random: it follows a hash of the digests. If a stratum has too few, all of its
+    photographs are taken.
 
     Args:
         activations: The unit's activation on each photograph, (photographs,).
@@ -97,9 +97,17 @@ def correlation(marks: BoolArray, activations: FloatArray, weight: FloatArray) -
 def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatArray) -> float | None:
     """Returns the intersection over union of marks (of images or of pixels) and graded activations.
 
-    Activations become degrees of membership, from 0 at the weighted median to 1 at the maximum, so that no threshold
-    has to be chosen. The result is the weighted sum of the smaller over that of the larger degree (Ruzicka's
-    similarity), or None if the maximum does not exceed the median.
+    Activations become degrees from 0 (at or below the weighted median) to 1 (at the maximum), so that no threshold has
+    to be chosen. The result is Ruzicka's similarity: the weighted sum of min(mark, degree) divided by the weighted sum
+    of max(mark, degree).
+
+    Args:
+        marks: 1 or True for images or pixels that show a label, otherwise 0, (n,).
+        activations: The unit's activation on each image or at each pixel, (n,).
+        weight: The weight of each image or pixel, (n,).
+
+    Returns:
+        The similarity, or None if the maximum activation does not exceed the median.
     """
     low, high = weighted_quantile(activations, weight, 0.5), float(activations.max())
     if not high > low:
@@ -109,22 +117,25 @@ def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatAr
 
 
 def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> float:
-    """Returns the smallest value with at least this share of the weight at or below it."""
+    """Returns the smallest value such that values up to it have at least this share of the total weight."""
     order = np.argsort(values)
     total = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(total, share * total[-1])])
 
 
 def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
-    """Combines the verdicts on the labels of each image: True if any is True, else None if any is None, else False."""
+    """Combines the verdicts on all labels of each image: True if any is True, else None if any is None, else False."""
     return [True if any(row) else None if any(verdict is None for verdict in row) else False for row in verdicts]
 
 
 def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> dict[str, float | None]:
-    """Returns `auprc`, `f1`, `correlation` and `iou`: how well a unit's activations predict the marks of images.
+    """Measures how well a unit's activations predict which images are marked as showing a label.
 
-    The unit counts as active on images above the weighted quantile ACTIVE of its activations; if there are none, on
-    those of maximum activation.
+    For F1, the unit counts as active on images above the weighted quantile ACTIVE of its activations. If there are no
+    such images, it counts as active on those with the maximum activation.
+
+    Returns:
+        `auprc` (see `average_precision`), `f1`, `correlation` and `iou` (see `graded_iou`); None where undefined.
     """
     active = activations > weighted_quantile(activations, weight, ACTIVE - 1e-9)
     if not active.any():
@@ -150,15 +161,15 @@ def detect(
     Args:
         labels: The labels of the claim.
         images: The photographs.
-        activations: Of the unit, (images,).
-        judge: Decides which photographs show a label. With a LocatingJudge the result has a `mask_iou` as well.
+        activations: The unit's activation on each photograph, (images,).
+        judge: Decides which photographs show a label.
         count: How many photographs are judged.
-        probe: Returns the unit's activation maps, for `mask_iou`.
+        probe: Returns the unit's activations with their maps. With it and a LocatingJudge the result has a `mask_iou`.
 
     Returns:
-        `judge`: its name. `judged`, `known`, `shown`: the numbers of photographs that were judged, that have a verdict,
-        and that show a label. `marks`: [digest, verdict] of each judged photograph. If more than half of the verdicts
-        are known, the result has the `metrics` over the photographs with known verdicts as well.
+        `judge`: the judge's name. `judged`, `known`, `shown`: the numbers of photographs that were judged, that have a
+        verdict other than None, and that show a label. `marks`: [digest, verdict] of each judged photograph. If more
+        than half of the verdicts are known, the result of `metrics` over these photographs is added.
     """
     chosen = sample(activations, [image.digest for image in images], count)
     judged = [images[position] for position in chosen.positions]
@@ -193,7 +204,7 @@ def mask_iou(
         weight: The number of photographs that each image represents, (images,).
 
     Returns:
-        The IoU; None for a layer without maps, if all masks are empty, or if the unit is constant.
+        The IoU; None for a layer without maps, if all masks are empty, or if `graded_iou` is None.
     """
     inside: list[FloatArray] = []
     values: list[FloatArray] = []

@@ -65,7 +65,7 @@ class ModelJudge:
 
 
 def parse_verdicts(answer: str, count: int) -> tuple[ImageVerdict, ...]:
-    """Parses one verdict for each of the labels 1 to count. Raises MalformedAnswer if one is missing or superfluous."""
+    """Parses one verdict for each of `count` labels. Raises MalformedAnswer if one is missing or superfluous."""
     verdicts = {int(match[1]): VERDICTS[match[2].lower()] for match in VERDICT.finditer(answer)}
     if sorted(verdicts) != list(range(1, count + 1)):
         raise MalformedAnswer(f"lines for {sorted(verdicts)} came where 1 to {count} were asked for")
@@ -98,7 +98,7 @@ class BoxMasker(Protocol):
 
 
 class DetectorJudge:
-    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. It never abstains."""
+    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. No verdict is None."""
 
     def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
         """Combines a detector and a segmenter; images are resized to squares of `size` pixels for both."""
