@@ -21,6 +21,8 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
 UNRECORDED = ("pixels",)
 """Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
 
+LOST = {"ok": "lost", "error": "died"}
+"""The status of an experiment whose process had to be replaced, by how the experiment itself ended."""
 REPLAYED = ("ok", "error")
 """Statuses of experiments that a replay repeats, because their variables were kept. A "lost" experiment also ended by
 itself, but its process had to be replaced, because threads or processes of it were still running."""
@@ -72,7 +74,7 @@ class ExperimentRunner:
         self._lost = result.replaced
         observation = session.observation(result)
         return ExperimentResult(
-            status="lost" if result.replaced and result.status.value in REPLAYED else result.status.value,
+            status=LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),

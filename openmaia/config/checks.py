@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import UsageError
@@ -223,12 +224,13 @@ def _check_images(config: Config) -> None:
             raise UsageError(f"{role}.kind=openai needs {role}.api.model, the model's name on the server")
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", service.api.size):
             raise UsageError(f"{role}.api.size={service.api.size!r}; expected width and height, such as 1024x1024")
-    for role, service in (("generator", config.generator), ("editor", config.editor)):
+    for section, service in services.items():
+        role = TEST_GENERATOR if section == "evaluate.generator" else section
         replicas = getattr(config.pools, role).min_replicas
         if service.kind == "openai" and replicas != 1:
             raise UsageError(
-                f"pools.{role}.min_replicas={replicas} with {role}.kind=openai: one process calls the server, so "
-                f"that {role}.api.concurrency limits all requests; give 1, and raise {role}.api.concurrency instead"
+                f"pools.{role}.min_replicas={replicas} with {section}.kind=openai: one process calls the server, so that "
+                f"{section}.api.concurrency limits all requests; give 1, and raise {section}.api.concurrency instead"
             )
 
 

@@ -31,10 +31,8 @@ SHARED = (
 """Sections that must be equal in all sweeps of a command, because the sweeps use the same pools of models."""
 
 FREE = (
-    "backbone.vllm.arguments",
-    "evaluate.writer.vllm.arguments",
-    "generator.api.arguments",
-    "editor.api.arguments",
+    *(f"{section}.vllm.arguments" for section in ("backbone", "viewer", "evaluate.writer")),
+    *(f"{section}.api.arguments" for section in ("generator", "editor", "evaluate.generator")),
     "target.directions",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )
@@ -272,16 +270,14 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequenc
     Args:
         one: A config as nested dicts.
         other: Another one.
-        sections: Top-level sections to compare. None: everything except MACHINE_SECTIONS and MACHINE_KEYS.
+        sections: Sections to compare, such as "evaluate.generator". None: everything except MACHINE_SECTIONS and
+            MACHINE_KEYS.
     """
 
-    def flat(values: dict[str, Any]) -> dict[str, Any]:
-        return _values(
-            OmegaConf.create(
-                {k: v for k, v in values.items() if (k in sections if sections else k not in MACHINE_SECTIONS)}
-            )
-        )
+    def is_compared(key: str) -> bool:
+        if sections is None:
+            return key.split(".")[0] not in MACHINE_SECTIONS and key not in MACHINE_KEYS
+        return any(f"{key}.".startswith(f"{section}.") for section in sections)
 
-    a, b = flat(one), flat(other)
-    free = () if sections else MACHINE_KEYS
-    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and key not in free)
+    a, b = (_values(OmegaConf.create(values)) for values in (one, other))
+    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and is_compared(key))

@@ -11,12 +11,10 @@ MACHINE_KEYS = (
         for section in ("backbone", "viewer", "evaluate.writer")
         for key in (*_SERVING, *(f"vllm.{key}" for key in _ENGINE))
     ),
-    "generator.diffusion.offload",
-    "editor.diffusion.offload",
     *(
-        f"{role}.api.{key}"
-        for role in ("generator", "editor")
-        for key in ("base_url", "concurrency", "timeout", "tries")
+        f"{section}.{key}"
+        for section in ("generator", "editor", "evaluate.generator")
+        for key in ("diffusion.offload", *(f"api.{key}" for key in ("base_url", "concurrency", "timeout", "tries")))
     ),
 )
 """Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs."""

@@ -228,9 +228,10 @@ def _measure_together(
     for run, settings in others:
         differing = differing_keys(to_dict(first), to_dict(settings))
         if unequal := [key for key in differing if key.startswith((*TESTING, "target."))]:
+            cause = "evaluate.preset=pairing" if is_paired else "--claims"
             raise UsageError(
-                f"{run.files.root} and {evaluated[0][0].files.root}: evaluate.preset=pairing tests the descriptions of several "
-                f"runs on the same images, and {', '.join(unequal)} differ; give the same values with --as NAME"
+                f"{run.files.root} and {evaluated[0][0].files.root}: {cause} tests the descriptions of several runs on the "
+                f"same images, and {', '.join(unequal)} differ; give the same values with --as NAME"
             )
     with Terminal() as terminal:
         services = services or in_process(first)

@@ -81,7 +81,8 @@ def _replica(config: Config, role: str, parts: list[float], kv_cache: float, gpu
     cache = f", KV cache of one conversation {decimal(int(kv_cache))}" if kv_cache else ""
     text = f"pools.{role}: a replica needs about {decimal(int(wanted))} (weights {decimal(int(weights))}{cache})"
     if diffusion and diffusion.quantize == "nf4" and not share:
-        return missing(f"{role}.diffusion.quantize=nf4 needs a GPU; set pools.{role}.num_gpus")
+        section = "evaluate.generator" if role == TEST_GENERATOR else role
+        return missing(f"{section}.diffusion.quantize=nf4 needs a GPU; set pools.{role}.num_gpus")
     if not share:
         text, available = f"{text}, and the main memory is {decimal(main_memory())}", float(main_memory())
     elif gpus:

@@ -22,7 +22,7 @@ CLASSES = {
 
 
 def model_servers(config: Config) -> list[CheckResult]:
-    """Checks that the servers of the backbone, the generator and the editor answer, accept the user's API key and serve
+    """Checks that the servers of the backbone, the generators and the editor answer, accept the user's API key and serve
     the configured models.
 
     Returns no result for a model that is not on a server.
@@ -33,14 +33,15 @@ def model_servers(config: Config) -> list[CheckResult]:
         module, name = CLASSES[settings.kind]
         backbone: Any = getattr(importlib.import_module(module), name)
         results.append(_asked(backbone.sdk, lambda: backbone(settings).access))
-    for role, service in (("generator", config.generator), ("editor", config.editor)):
+    drawing = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
+    for section, service in drawing.items():
         if service.kind == "openai":
             import openai
 
             from openmaia.models.generators.images_api import ImagesApi
 
             api = service.api
-            results.append(_asked(openai, lambda api=api, role=role: ImagesApi(api, role).access))
+            results.append(_asked(openai, lambda api=api, section=section: ImagesApi(api, section).access))
     return results
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from openmaia.models.targets.hooked import weights_digest
-from openmaia.models.targets.networks.loading import load
+from openmaia.models.targets.networks.loading import changed, load
 from openmaia.models.targets.preprocess import GivenPreprocess, Preprocess, Preprocessing, TargetNetwork
 from openmaia.models.targets.transforms import Transform, from_transform
 
@@ -70,8 +70,7 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
         own = preprocess if isinstance(preprocess, Preprocess) else from_transform(preprocess)
         return replace(model, preprocess=own) if isinstance(model, TargetNetwork) else _undeclared(model, own)
     if isinstance(model, TargetNetwork):
-        own = model.preprocess
-        return replace(model, preprocess=given.changed(own)) if isinstance(own, Preprocess) else model
+        return changed(model, given, f"the network around {type(model.module).__qualname__}")
     return _undeclared(model, given.whole(f"the module {type(model).__qualname__}"))
 
 

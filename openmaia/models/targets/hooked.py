@@ -126,7 +126,8 @@ class NetworkTarget:
         They can if the network is a classifier, the layer is neither OUTPUT nor made of directions, and the output of
         its module is a single tensor.
         """
-        if not self._network.classifies or layer == OUTPUT or layer in self._directions:
+        is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
+        if not self._network.classifies or not is_module:
             return False
         if layer not in self._scalable:
             preprocess = self._network.preprocess

@@ -137,8 +137,9 @@ def _write_page(files: Files, page: UnitPage, notes: Notes) -> WrittenPage:
 def _key(page: UnitPage) -> str:
     """Returns the cache key of a page; empty if the page must always be written."""
     made_from = stamp(page)
-    verdict = page.row.verdict
-    return dumps([design(), made_from, verdict.reason, verdict.q, page.near_file, *page.near]) if made_from else ""
+    row, verdict = page.row, page.row.verdict
+    shown = (row.run, verdict.reason, verdict.p, verdict.q, page.near_file, *page.near)
+    return dumps([design(), made_from, *shown]) if made_from else ""
 
 
 def _with_damage(summary: RunSummary, written: Mapping[str, WrittenPage]) -> RunSummary:

@@ -56,12 +56,26 @@ def load(
     network.module.eval().requires_grad_(False)
     if preset == "published":
         network = replace(network, preprocess=network.published or published(network.preprocess.size))
+    return changed(network, given, f"target.network={name!r}")
+
+
+def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> TargetNetwork:
+    """Returns a network whose preprocessing has the given values in the place of its own.
+
+    Args:
+        network: The network.
+        given: The preprocessing values of the config.
+        what: How error messages name the network.
+
+    Raises:
+        UsageError: Values are given, and the network preprocesses images by a function, which they cannot change.
+    """
     if given == NOTHING_GIVEN:
         return network
     if not isinstance(network.preprocess, Preprocess):
         raise UsageError(
-            f"target.network={name!r} preprocesses images by a function ({network.preprocess.description}), which "
-            "target.size, target.crop, target.mean and target.std cannot change; leave them out"
+            f"{what} preprocesses images by a function ({network.preprocess.description}), which target.size, target.crop, "
+            "target.mean and target.std cannot change; leave them out"
         )
     return replace(network, preprocess=given.changed(network.preprocess))
 

@@ -110,7 +110,7 @@ class Viewer:
             note, text = (printed, "") if _is_line(printed) else ("", "")
             if printed and not note:
                 blocks.append(folded(printed))
-            if not blocks or not blocks[-1].images:
+            if not blocks or not (blocks[-1].images or blocks[-1].more):
                 blocks.append(Block())
             if shown >= DISPLAYED and not _is_again(blocks[-1].images, label):
                 blocks[-1] = replace(blocks[-1], more=f"{blocks[-1].more}{note}  {label}\n")
