@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -145,9 +146,12 @@ class StoredTrials:
         return read_trial(data or b"", images=images)
 
     def _words(self, layer: str) -> tuple[Trial, ...]:
-        """Reads the trials of random words of a layer. Raises StoreError if one is damaged."""
-        stored = sorted(each for each in self._run.artifacts(RANDOM_WORDS) if each.unit.layer == layer)
-        return tuple(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False) for each in stored)
+        """Reads the trials of random words of a layer, without damaged ones."""
+        trials: list[Trial] = []
+        for each in sorted(each for each in self._run.artifacts(RANDOM_WORDS) if each.unit.layer == layer):
+            with suppress(StoreError):
+                trials.append(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False))
+        return tuple(trials)
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluations of the investigations in `of`, by default of all selected investigations.

@@ -90,11 +90,14 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
 
 
 def read_reliability(run: Run) -> Reliability:
-    """Reads the stored reliability of a run. The result is empty if the file is missing or is not valid JSON."""
+    """Reads the stored reliability of a run. The result is empty if the file is missing or damaged."""
     try:
-        document: dict[str, Any] = run.files.read_json(FILE) or {}
-    except StoreError:
-        document = {}
+        return _reliability(run.files.read_json(FILE) or {})
+    except (StoreError, AttributeError, KeyError, TypeError, ValueError):
+        return Reliability(agreements=(), selective=())
+
+
+def _reliability(document: dict[str, Any]) -> Reliability:
     return Reliability(
         agreements=tuple(
             Agreement(**_restored(each, by_unit={Unit(**unit): value for unit, value in each["by_unit"]}))

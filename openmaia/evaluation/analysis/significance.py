@@ -7,11 +7,13 @@ units of its layer ("shuffled"), and with descriptions of random words, by the s
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis import permutation
 from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
@@ -191,14 +193,18 @@ def write_significance(run: Run) -> None:
 
 def is_current(run: Run) -> bool:
     """Returns whether the significance is stored and no evaluation was added or changed since."""
-    return run.files.exists(SIGNIFICANCE) and tables.header(run.files, SIGNIFICANCE)["stamp"] == evaluation_stamp(
-        run, 0
-    )
+    return _header(run).get("stamp") == evaluation_stamp(run, 0)
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
-    """Reads `Significance.supported` from the run directory; empty if the significance was not computed yet."""
-    if not run.files.exists(SIGNIFICANCE):
-        return {}
-    stored = tables.header(run.files, SIGNIFICANCE)["supported"]
+    """Reads `Significance.supported` from the run directory; empty if it was not computed yet, or if its file is damaged."""
+    stored = _header(run).get("supported", {})
     return {name: (share, low, high) for name, (share, low, high) in stored.items()}
+
+
+def _header(run: Run) -> dict[str, Any]:
+    """Returns what is stored beside the p-values; empty without the file, or if it is damaged."""
+    try:
+        return tables.header(run.files, SIGNIFICANCE) if run.files.exists(SIGNIFICANCE) else {}
+    except StoreError:
+        return {}  # the next evaluation writes the file again
