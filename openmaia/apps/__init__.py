@@ -1,1 +1,1 @@
-"""Applications that use the descriptions of agents: tests of claimed biases, and removal of spurious features."""
+"""Applications of agents' answers about units: tests of biases that agents claim, and removal of spurious features."""

@@ -12,7 +12,7 @@ from openmaia.datasets.index import FILE as INDEX_FILE
 from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage, check_bytes, has_image_suffix
 
 _METADATA_FILES = frozenset({INDEX_FILE, "split.json"})
-"""Files that datasets keep beside their images. They are not reported as skipped."""
+"""Files without images that datasets keep beside their images. They are not counted as skipped images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FileSource:
             raise UnusableImage(f"{self.name} cannot be read: {error}", reason=SkipReason.UNREADABLE) from error
 
     def _begins_like_an_image(self) -> bool:
-        """Returns whether the first bytes are those of an image. Large files of other types are then not read."""
+        """Returns whether the first bytes are those of an image. The check avoids reading other, large files."""
         with self.path.open("rb") as file:
             head = file.read(16)
         return head.startswith((b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")) or (
@@ -88,7 +88,11 @@ class ImageFolder:
         return [*map(FileSource, files), *[SkipReason.OUTSIDE] * outside]
 
     def _listing(self) -> tuple[list[Path], int]:
-        """Returns the files sorted by path and the number of links to targets outside the folder. Raises UsageError."""
+        """Returns the files sorted by path and the number of links to targets outside the folder.
+
+        Raises:
+            UsageError: The folder does not exist.
+        """
         if not self.folder.is_dir():
             problem = "is a file" if self.folder.exists() else "does not exist"
             raise UsageError(f"{self.folder} {problem}; expected a folder of images; name an existing folder")

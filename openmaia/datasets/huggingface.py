@@ -84,7 +84,11 @@ class RowSource:
         return f"{self.images.root} row {self.row}"
 
     def read(self) -> bytes:
-        """Returns the encoded image, between 1 and MAX_BYTES bytes. Raises UnusableImage."""
+        """Returns the encoded image, between 1 and MAX_BYTES bytes.
+
+        Raises:
+            UnusableImage: The row cannot be read, or its image is empty or too large.
+        """
         opened = _open(self.images)
         try:
             cell = opened.table[self.row][opened.column]
@@ -104,7 +108,7 @@ class _Rows(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _open(images: HuggingFaceImages) -> _Rows:
-    """Opens a dataset for reading by row. Raises UsageError."""
+    """Opens a dataset for reading by row. Raises UsageError if it cannot be loaded."""
     if not images.first_rows:
         return _load(images)
     datasets = _library()
@@ -130,7 +134,7 @@ def _stream(images: HuggingFaceImages) -> Iterator[dict[str, Any]]:
 
 
 def _load(images: HuggingFaceImages) -> _Rows:
-    """Loads or streams a dataset without decoding its images. Raises UsageError."""
+    """Loads or streams a dataset without decoding its images. Raises UsageError if it cannot be loaded."""
     datasets = _library()
     try:
         arguments = {"revision": images.revision or None, **_data(images)}
@@ -196,7 +200,16 @@ def _holds_bytes(kind: Any) -> bool:
 
 
 def _content(cell: Any, name: str, has_paths: bool) -> bytes:
-    """Returns the encoded image of a cell. Raises UnusableImage."""
+    """Returns the encoded image in a cell, one row of the image column.
+
+    Args:
+        cell: A dict with the keys bytes and path; None for a missing image.
+        name: Name of the image, for messages.
+        has_paths: Whether a path is read as a file if there are no bytes.
+
+    Raises:
+        UnusableImage: The image is missing, too large or unreadable.
+    """
     cell = cell or {"bytes": None, "path": None}
     path: Any = cell["path"]
     if cell["bytes"] is None and path and has_paths:

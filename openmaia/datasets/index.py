@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from openmaia.core.errors import StoreError, UsageError
 
 ImageKind = Literal["photo", "cutout", "texture"]
-"""A photograph, an object on a transparent ground, or a texture."""
+"""A photograph, an object on a transparent background, or a texture."""
 
 FILE = "index.json"
 _FORMAT = "openmaia-pictures-1"

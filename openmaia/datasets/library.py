@@ -30,7 +30,7 @@ class ImageCollection(Protocol):
 
     @property
     def root(self) -> str:
-        """Name for messages."""
+        """Name of the collection, for messages."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class ImageCollection(Protocol):
         ...
 
     def sources(self) -> Iterable[ImageSource | SkipReason]:
-        """Returns all images in a fixed order. An image that is known to be unusable is replaced by the reason."""
+        """Returns all images in a fixed order. A SkipReason stands for an image that is known to be unusable."""
         ...
 
 
@@ -56,9 +56,9 @@ class DatasetImage:
     source: ImageSource
     kind: ImageKind
     caption: str
-    """Empty without an index."""
+    """The caption in the dataset's index.json; empty without one."""
     category: str
-    """Empty without an index."""
+    """The category in the dataset's index.json; empty without one."""
     split: Split
 
     def load(self) -> Image.Image:
@@ -85,11 +85,11 @@ class ImageDataset:
     items: tuple[DatasetImage, ...]
     """The usable images in the order of the collection."""
     skipped: dict[str, int]
-    """Number of images that were left out, by reason."""
+    """Number of images that could not be used, by reason."""
 
     @classmethod
     def open(cls, root: Path) -> "ImageDataset":
-        """Opens a folder of images. If the folder has an index (see index.py), it provides kinds and captions.
+        """Opens a folder of images. Kinds, captions and categories come from its index (see index.py) if it has one.
 
         Raises:
             UsageError: The folder is missing or holds no usable image.
@@ -101,12 +101,12 @@ class ImageDataset:
     def of(
         cls, collection: ImageCollection, path: Path | None, known: Mapping[str, IndexEntry] | None = None
     ) -> "ImageDataset":
-        """Opens a collection. The first time and after a change, all images are decoded to compute digests and splits.
+        """Opens a collection. All images are decoded to compute digests and splits, unless these are cached.
 
         Args:
             collection: The collection.
-            path: File in which digests and splits are cached. If it is None or cannot be written, they are computed each
-                time.
+            path: File in which digests and splits are cached until the collection changes. If it is None or cannot be
+                written, they are computed each time.
             known: Index entries of the images, by the name of their source.
 
         Raises:
@@ -182,7 +182,7 @@ def _compute(collection: ImageCollection, sources: Sequence[ImageSource | SkipRe
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Replaces the file, or does nothing if it cannot be written."""
+    """Replaces the file by the document as JSON, or does nothing if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".split-")

@@ -1,4 +1,4 @@
-"""Images of the user's Python program: a list of files, images or arrays, or a dataset object with a length."""
+"""Reads images that the user's Python program passes: a list of files, images or arrays, or a dataset with a length."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ class MemoryImages:
 
     @property
     def root(self) -> str:
-        """Name for messages."""
+        """Name of the collection, for messages."""
         return f"images (a {type(self.items).__name__} of {len(self.items)})"
 
     @property
@@ -43,14 +43,14 @@ class MemoryImages:
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
-        """Returns an empty text: nothing is known about changes."""
+        """Returns an empty text, because it cannot be known whether the images have changed."""
         return ""
 
     def sources(self) -> Iterable[ImageSource | SkipReason]:
         """Returns the images in their order.
 
         Raises:
-            UsageError: The first item is no image. Later ones are left out and counted.
+            UsageError: The first item is no image. Later items that are no images are skipped when they are read.
         """
         if len(self.items):
             try:
@@ -97,6 +97,7 @@ def _encoded(item: Any, name: str) -> bytes:
 
     Raises:
         UsageError: The item is no image.
+        UnusableImage: The item is the path of a file that cannot be used.
     """
     if isinstance(item, tuple | list) and item:
         return _encoded(cast(Sequence[Any], item)[0], name)

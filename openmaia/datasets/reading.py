@@ -46,8 +46,8 @@ def read(data: bytes, name: str) -> tuple[Image.Image, str]:
 
     Args:
         data: The encoded image.
-        name: Name for messages. If it has the suffix of an image, unknown data count as a damaged image, otherwise as
-            no image.
+        name: Name for messages. Data of an unknown format count as a damaged image if the name has the suffix of an
+            image, and as no image otherwise.
 
     Returns:
         The upright image, in RGB, or in RGBA if it has transparency, and its SHA-256 in hexadecimal. The hash of a PNG

@@ -1,4 +1,7 @@
-"""Decodes all images of a collection to compute digests and fingerprints, and counts the unusable images by reason."""
+"""Decodes all images of a collection to compute digests and fingerprints (by which near-duplicates are found).
+
+Images that cannot be used are counted by reason.
+"""
 
 import os
 import warnings
@@ -24,7 +27,7 @@ class ImageSource(Protocol):
         ...
 
     def read(self) -> bytes:
-        """Returns the encoded image, between 1 and MAX_BYTES bytes. Raises UnusableImage."""
+        """Returns the encoded image, between 1 and MAX_BYTES bytes. Raises UnusableImage if there is none."""
         ...
 
 

@@ -28,12 +28,12 @@ COLOUR_DISTANCE = 10.0
 equal shapes and different colours."""
 
 FLAT_COLOUR_DISTANCE = 1.5
-"""COLOUR_DISTANCE for flat images. They all have the hash 0, so that only their colours differ. A larger distance would
-join a series of similar shades into one group."""
+"""COLOUR_DISTANCE for flat images, which have nearly one grey value. They all have the hash 0, so that only their
+colours differ. A larger distance would join a series of similar shades into one group."""
 
 _SALT = b"openmaia split 7036\n"
-"""Salt of the hash that assigns splits. Of 30,000 candidates, it divides the kinds of packaged cut-outs most evenly. It
-was chosen before any experiment. Another salt would change all splits."""
+"""Salt of the hash that assigns splits. Of 30,000 candidates, it divides the kinds of objects in the packaged cut-outs
+most evenly. It was chosen before any experiment. Another salt would change all splits."""
 
 _FLAT = 2.0
 """Standard deviation of grey values below which an image counts as flat."""
@@ -81,9 +81,10 @@ def _split_of(digest: str) -> Split:
 
 
 def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
-    """Returns a 64-bit perceptual hash: the signs of the low frequencies of the cosine transform around their median.
+    """Returns a 64-bit perceptual hash of a grey image.
 
-    A flat image gets the hash 0, because its signs are noise.
+    Each bit says whether one coefficient of the cosine transform exceeds the median of all 64 coefficients with the
+    frequencies 1 to 8 in both directions. A flat image gets the hash 0, because its bits would be noise.
     """
     if grey.std() < _FLAT:
         return 0

@@ -41,8 +41,8 @@ SHARD = 64
 """Number of images in a shard, the unit of work that is assigned to a worker."""
 
 ProgressCallback = Callable[[int, int], None]
-"""Called with the number of images that are done and the total number. Both passes count, so the total is twice the
-number of images."""
+"""Called with the number of processed images and the total number. Each image is counted once in each of the two passes
+over the images, so the total is twice the number of images."""
 
 
 def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
@@ -117,16 +117,16 @@ def compute_exemplars(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarJob:
-    """The work that remains in the first pass."""
+    """What remains of the first pass of a job, which collects statistics of the units over all images."""
 
     images: int
     """Number of all images, including those of finished shards."""
     first: list[int]
-    """Indices of the shards that the first pass has not processed yet."""
+    """Indices of the shards (groups of SHARD images) that the first pass has not processed yet."""
 
 
 Places = dict[int, list[passes.Wanted]]
-"""For each image number, the exemplars for which the image is kept."""
+"""For each image number, the exemplars (unit, kind and rank) for which the image is selected."""
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class _State:
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     shards: list[int] = field(default_factory=list[int])
     merged: dict[str, Summary] | None = None
-    """Summaries of all workers by layer, None before they are merged at the end of the first pass."""
+    """The statistics of all workers together, by layer. None until they are merged at the end of the first pass."""
     saved: float = field(default_factory=time.monotonic)
 
 
@@ -176,7 +176,7 @@ class ExemplarWorker:
         return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
 
     def begin(self, layers: Sequence[str]) -> ExemplarJob:
-        """Joins the job for these layers and returns the work that remains in the first pass."""
+        """Joins the job that computes the exemplars of these layers, and returns what remains of its first pass."""
         self.join(layers)
         state = self._joined
         shards = range(-(-len(self._items) // SHARD))
@@ -185,10 +185,10 @@ class ExemplarWorker:
         return ExemplarJob(images=len(self._items), first=missing)
 
     def join(self, layers: Sequence[str]) -> None:
-        """Joins the job for these layers. Further calls have no effect.
+        """Joins the job that computes the exemplars of these layers. Further calls have no effect.
 
-        All workers must use the same histogram scales. They are loaded from the store; if they are missing there, they
-        are computed from a sample of the images and saved.
+        All workers must use the same histogram scales (see histogram.py). These are loaded from the store. If they are
+        missing there, they are computed from a sample of the images and saved.
         """
         if self._state is None:
             work = Work(self.store, tuple(layers), self._config.exemplars.k)
@@ -201,10 +201,12 @@ class ExemplarWorker:
             self._state = _State(work, scales, first)
 
     def first(self, shard: int) -> bool:
-        """Processes one shard of the first pass, and saves the results every `ray.save_seconds`.
+        """Adds the images of one shard to this worker's statistics (first pass).
+
+        The statistics are saved if `ray.save_seconds` have passed since they were last saved.
 
         Returns:
-            Whether the results were saved.
+            Whether they were saved.
         """
         state = self._joined
         state.first.take(self._images(self._shard(shard)))
@@ -215,18 +217,18 @@ class ExemplarWorker:
         return True
 
     def save(self) -> None:
-        """Saves this worker's results of the first pass. They replace the results that it saved before."""
+        """Saves this worker's statistics of the first pass. They replace those that it saved before."""
         state = self._joined
         if state.shards:
             state.work.save_first(state.name, state.shards, state.first.summaries())
         state.saved = time.monotonic()
 
     def choose(self) -> list[tuple[int, Places]]:
-        """Selects the images to keep. Requires that the first pass is finished and saved by all workers.
+        """Selects the images to store as exemplars. All workers must have finished and saved the first pass.
 
         Returns:
-            The unfinished shards of the second pass: the index of each, and the exemplars for which its images are
-            kept.
+            The shards of selected images that the second pass has not stored yet: the index of each, and the exemplars
+            for which its images are selected.
         """
         state = self._joined
         merged = self._merged()
@@ -237,12 +239,17 @@ class ExemplarWorker:
         return [(i, {n: places[n] for n in shard}) for i, shard in enumerate(shards) if i not in done]
 
     def second(self, shard: int, places: Places) -> None:
-        """Processes and saves one shard of the second pass, as returned by `choose`."""
+        """Stores the selected images of one shard with their activation maps (second pass).
+
+        Args:
+            shard: Index of the shard.
+            places: The exemplars for which its images are selected, as returned by `choose`.
+        """
         kept = passes.second_pass(self._reader, self._images(sorted(places)), self._order.digests, places)
         self._joined.work.save_second(shard, kept)
 
     def finish(self) -> None:
-        """Writes the exemplars to the store from the results of both passes.
+        """Writes the exemplars of the job's layers to the store, from the saved results of both passes.
 
         A call that was interrupted can be repeated.
         """
@@ -268,7 +275,7 @@ class ExemplarWorker:
         return range(shard * SHARD, min((shard + 1) * SHARD, len(self._items)))
 
     def _images(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pixels]]:
-        """Yields numbered images. Threads decode up to AHEAD images in advance."""
+        """Yields the images with these numbers, each with its number. Threads decode up to AHEAD images in advance."""
         ahead: deque[Future[Pixels]] = deque()
         with ThreadPoolExecutor(DECODERS) as threads:
             left = iter(numbers)

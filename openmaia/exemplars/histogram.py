@@ -1,9 +1,9 @@
-"""Histograms of activations with fixed, logarithmic bins. Their sum does not depend on the order of addition.
+"""Histograms of units' activations with fixed, logarithmic bins. Their sum does not depend on the order of addition.
 
 The index of a bin consists of the sign, the exponent and the first six mantissa bits of a float32, so that one bit
-shift finds it. Values are divided by the scale of their unit, a power of two that is estimated on a sample. A histogram
-covers 16 octaves of either sign. The error of a quantile is at most the width of a bin: 1/64 of the value, or about
-2**-11 of the scale near zero.
+shift finds it. Before that, each activation is divided by the scale of its unit: a power of two near the largest
+activation of the unit on a sample of images. A histogram covers 16 octaves of either sign. The error of a quantile is
+at most the width of a bin: 1/64 of the value, or about 2**-11 of the scale near zero.
 """
 
 import numpy as np
@@ -11,20 +11,20 @@ import numpy.typing as npt
 import torch
 
 OCTAVES = 16
-"""Octaves of magnitudes that a histogram covers."""
+"""Number of octaves (factors of two) of magnitudes that a histogram covers."""
 
 STEPS = 64
-"""Bins per octave."""
+"""Number of bins per octave."""
 
 LOWEST = -11
-"""Base-2 logarithm of the smallest magnitude that is distinguished from zero, in units of the scale. The largest
-magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
+"""Base-2 logarithm of the smallest magnitude that is distinguished from zero, after the division by the scale. The
+largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
 
 HALF = OCTAVES * STEPS
 """Number of bins of one sign."""
 
 BINS = 2 * HALF
-"""Number of bins."""
+"""Number of bins of both signs together."""
 _SHIFT = 23 - STEPS.bit_length() + 1
 _BASE = (127 + LOWEST) * STEPS
 
@@ -38,7 +38,7 @@ def bins(values: torch.Tensor) -> torch.Tensor:
     """Returns the bin index (int32) of each value.
 
     Args:
-        values: float32 activations divided by the scale of their unit, of any shape.
+        values: float32 activations of any shape, each divided by the scale of its unit (see `scale`).
     """
     bits = values.contiguous().view(torch.int32)
     code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, HALF - 1)
@@ -47,24 +47,25 @@ def bins(values: torch.Tensor) -> torch.Tensor:
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
-    """Returns the scale of each unit, shape (units,): the largest power of two that does not exceed its magnitude.
+    """Returns the scale of each unit, shape (units,): the largest power of two that does not exceed `largest`.
 
     Args:
-        largest: Largest magnitudes of the units in a sample, shape (units,). A unit with 0 gets the scale 1.
+        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,). A unit with 0 gets
+            the scale 1.
     """
     exponent = np.floor(np.log2(np.where(largest > 0, largest, 1.0)))
     return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
 
 
 def edges() -> Values:
-    """Returns the edges of the bins in ascending order, in units of the scale, shape (BINS + 1,)."""
+    """Returns the edges of the bins for a unit of scale 1 in ascending order, shape (BINS + 1,)."""
     code = np.arange(1, HALF + 1)
     upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
 def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, q: float) -> Values:
-    """Estimates a quantile of each unit by linear interpolation within its bin.
+    """Estimates a quantile of each unit's activations by linear interpolation within the bin that contains it.
 
     Args:
         counts: Histograms, shape (units, BINS).

@@ -21,7 +21,7 @@ BATCH = 64
 
 
 def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
-    """Writes images to a file, numbers them from 0 on, and returns their number."""
+    """Writes images to a file, in which they are numbered from 0 on, and returns how many there are."""
     count = 0
     with files.writing(name) as stream, pa.ipc.new_file(stream, SCHEMA) as opened:
         writer: Any = opened
@@ -37,7 +37,7 @@ def join(files: Files, name: str, parts: Sequence[str]) -> list[int]:
     """Concatenates the images of several files into a new file.
 
     Args:
-        files: The file system.
+        files: The folder of all these files.
         name: The new file.
         parts: The files to concatenate.
 

@@ -1,8 +1,9 @@
-"""Measures what imported exemplars lack, over images that the user names.
+"""Adds statistics of activations, measured on images of the user, to exemplars that were imported from other projects.
 
-Published exemplars are the images with the highest activations and nothing else. How high an activation is among other images
-is unknown until the target is run on some. The ordinary computation does that, in a store of its own beside the imported one.
-Its statistics, and its exemplars of the other kinds, then join the imported ones.
+Other projects publish only the images with the highest activations of each unit. How high these activations are
+compared with those on other images is unknown. The target is therefore run on images of the user: the ordinary
+computation of exemplars stores its results in a separate store beside the imported one. The statistics, and the
+exemplars of the kinds `bottom`, `random` and `ladder`, are then copied to the imported store.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,24 +18,26 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.files import Files
 
 SUFFIX = "-measured"
-"""Ends the name of the dataset of the store with the measurements, which is deleted when they have joined the imported ones."""
+"""Suffix of the dataset's name in the path of the separate store, which is deleted after its results were copied."""
 
 
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:
-    """Measures the imported exemplars of a target on the images of a config.
+    """Adds statistics, measured on the images of a config, to the imported exemplars of a target.
 
-    The imported images, activations and thresholds stay. Percentiles, means and deviations are those on the images of the
-    config, and so are the exemplars of the kinds `bottom`, `random` and `ladder`. An earlier measurement is replaced.
+    The imported images, their activations and the mask thresholds stay. Percentiles, means and standard deviations, and
+    the exemplars of the kinds `bottom`, `random` and `ladder`, come from the images of the config. They replace those
+    of an earlier measurement.
 
     Args:
         config: Names the target, its imported exemplars (`exemplars.dataset`) and the images.
         compute: Computes the exemplars of the layers of a config, and returns their store.
 
     Returns:
-        The store with the imported exemplars, and the names of its layers that were measured.
+        The store with the imported exemplars, and the names of those of its layers that the config measures.
 
     Raises:
-        UsageError: The exemplars were not imported, or the target lacks one of their layers or units.
+        UsageError: The exemplars were not imported, the config measures none of their layers, or the target lacks one
+            of their units.
     """
     name = config.exemplars.dataset or config.pictures.kind
     store = ExemplarStore.at(config.paths.exemplars, config.target.name, name)

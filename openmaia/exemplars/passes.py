@@ -49,9 +49,10 @@ class Readable(Protocol):
         ...
 
     def look(self, images: Sequence[Pixels]) -> Sequence[tuple[Pixels, Mapping[str, npt.NDArray[np.float32]]]]:
-        """Returns, for each image, the view that the network receives and the unrounded responses of all layers.
+        """Returns, for each image, the cropped and resized image that the network receives and all layers' responses.
 
-        The response of a layer has the shape (units, height, width), or (units,) if the layer has no positions.
+        The response of a layer has the shape (units, height, width), or (units,) if the layer has no positions. It is
+        not rounded.
         """
         ...
 
@@ -73,7 +74,7 @@ class Order:
         return lots[:count]
 
     def start(self, number: int) -> int:
-        """Returns the pseudo-random offset with which `Accumulator.take` samples positions of an image's maps."""
+        """Returns the pseudo-random offset of the positions in an image's maps that `Accumulator.take` samples."""
         return int(self.digests[number][:8], 16)
 
 
@@ -93,7 +94,7 @@ def sample_size(k: int) -> int:
 
 
 def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) -> Scales:
-    """Computes the histogram scales of all units of the given layers from their largest magnitudes on a few images."""
+    """Computes the histogram scales (see histogram.py) of all units of the layers from activations on some images."""
     largest: dict[str, Floats] = {}
     for found in (found for batch in batches(pictures) for _, found in reader.look(batch)):
         for layer in layers:
@@ -111,7 +112,7 @@ def batches(waiting: Iterable[T]) -> Iterator[list[T]]:
 
 
 class FirstPass:
-    """Collects statistics of all units, and the images with their highest and lowest activations.
+    """Collects statistics of all units, and finds the images with their highest and lowest activations.
 
     Args:
         reader: The target.
@@ -126,7 +127,7 @@ class FirstPass:
         self._layers = {layer: Accumulator(scale, k, sample) for layer, scale in scales.items()}
 
     def take(self, pictures: Numbered) -> None:
-        """Runs the target on numbered images and adds the responses to the summaries."""
+        """Runs the target on numbered images and adds its responses to the statistics."""
         for batch in batches(pictures):
             seen = self._reader.look([image for _, image in batch])
             for (number, _), (_, found) in zip(batch, seen, strict=True):
@@ -134,19 +135,20 @@ class FirstPass:
                     accumulator.take(number, self._order.start(number), torch.from_numpy(found[layer]))
 
     def summaries(self) -> dict[str, Summary]:
-        """Returns the summary of all images processed so far, by layer."""
+        """Returns the statistics over all images processed so far, by layer."""
         return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
 
 
 Chosen = dict[ExemplarKind, tuple[Floats, Ints]]
-"""Selected images by kind: activations and image numbers, both of shape (units, at most k) and ordered by rank."""
+"""The images that are selected as exemplars, by kind: the units' activations on them and their image numbers, both of
+shape (units, at most k) and ordered by rank."""
 
 
 def choose(summary: Summary, order: Order) -> Chosen:
     """Selects the images of every kind of exemplar for each unit of a layer.
 
     Args:
-        summary: Summary of the layer over the whole dataset.
+        summary: Statistics of the layer over the whole dataset.
         order: The order of all images of the dataset.
     """
     sample = [n for n in order.sample(sample_size(summary.k)) if n in summary.sampled]
@@ -162,9 +164,9 @@ def choose(summary: Summary, order: Order) -> Chosen:
 
 
 def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
-    """Selects images at evenly spaced ranks, from the lowest to the highest activation of each unit.
+    """Selects images whose activations have evenly spaced ranks, from the lowest to the highest of each unit.
 
-    The ranks are those of the sampled images and the two images with the unit's extreme activations.
+    Ranked are the sampled images and the two images with the unit's extreme activations.
     """
     values = np.concatenate([values, summary.top[0][:, :1], summary.bottom[0][:, :1]], axis=1)
     ids = np.concatenate([ids, summary.top[1][:, :1], summary.bottom[1][:, :1]], axis=1)
@@ -182,7 +184,7 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """An exemplar for which an image is selected; the second pass adds the image and its map."""
+    """An exemplar whose image is selected but not stored yet. The second pass stores the image and activation map."""
 
     layer: str
     unit: int
@@ -192,7 +194,7 @@ class Wanted:
 
 
 def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
-    """Returns, by image number, the exemplars for which an image is selected.
+    """Lists for each selected image the exemplars for which it is selected, by image number.
 
     Args:
         chosen: The result of `choose` for each layer.
@@ -210,7 +212,9 @@ def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
 def second_pass(
     reader: Readable, pictures: Numbered, digests: Sequence[str], places: Mapping[int, Sequence[Wanted]]
 ) -> Iterator[tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]]:
-    """Yields selected images with the maps of the exemplars for which they are selected. Threads encode the images.
+    """Yields the selected images with the activation maps of the units whose exemplars they are.
+
+    Threads encode the images.
 
     Args:
         reader: The target.
@@ -219,8 +223,8 @@ def second_pass(
         places: The exemplars for which each image is selected, by image number.
 
     Yields:
-        The image number, the image as the network received it, and its exemplars, each with the map of its unit. The
-        map is None if the layer has no positions.
+        The image number, the image as the network received it, and its exemplars, each with the unit's activation map
+        on the image. The map is None if the layer has no positions.
     """
     encoding: deque[tuple[int, Future[EncodedImage], list[tuple[Wanted, Map | None]]]] = deque()
     with ThreadPoolExecutor(ENCODERS) as threads:
@@ -249,10 +253,11 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
     """Returns the statistics of each unit of a layer, with an empty list of exemplars.
 
     Args:
-        info: Description of the target. Its `mask_threshold` replaces the quantile as threshold of the masks.
+        info: Description of the target. If it has a `mask_threshold`, this is the threshold of all units' masks.
         layer: Name of the layer.
-        summary: Summary of the layer over the whole dataset.
-        quantile: Quantile of a unit's activations over all positions that is the threshold of its masks.
+        summary: Statistics of the layer over the whole dataset.
+        quantile: Quantile of a unit's activations over all positions and images. It is the unit's threshold if `info`
+            has none.
     """
     given = info.mask_threshold
     scale = summary.scales.astype(np.float64)
@@ -297,10 +302,11 @@ def _state(broken: bool, dead: bool) -> UnitState:
 
 
 def _threshold(summary: Summary, unit: int, threshold: float, highest: float) -> float:
-    """Returns the mask threshold of a unit.
+    """Returns the activation above which a position belongs to the masks of a unit.
 
-    If the quantile of a saturated unit equals its maximum, no activation would exceed the threshold. In this case, the
-    threshold is the upper edge of the highest non-empty bin below the maximum, if there is one.
+    This is `threshold`, a quantile of the unit's activations, unless it equals the maximum `highest`, as in a saturated
+    unit. No activation would exceed it then. The result is in this case the upper edge of the highest non-empty
+    histogram bin below the maximum, if there is one.
     """
     if threshold < highest:
         return threshold

@@ -111,7 +111,7 @@ class ExemplarStore:
         return [unsafe(name.removesuffix(ends)) for name in self.files.names("") if name.endswith(ends)]
 
     def states(self, layer: str) -> dict[int, UnitState]:
-        """Returns the state of each unit of a layer by its index. Empty if the layer has no exemplars."""
+        """Returns the `UnitState` of each unit of a layer by unit index. Empty if the layer has no exemplars."""
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
         rows = [] if data is None else tables.load(data, self.files.path(name))[0]
@@ -120,7 +120,7 @@ class ExemplarStore:
     def spread(self, layer: str) -> dict[int, tuple[float, float]]:
         """Returns the mean and standard deviation of each unit's activations on images, by unit index.
 
-        Units of which they are unknown are left out. Empty if the layer has no exemplars.
+        Units whose statistics are unknown, such as imported ones, are left out. Empty if the layer has no exemplars.
         """
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
@@ -143,7 +143,8 @@ class ExemplarStore:
 
         Args:
             layer: Name of the layer.
-            units: The units with their exemplars. They may be read from this store if the images get another file.
+            units: The units with their exemplars. They may be read from this store at the same time, if `images_name`
+                gives the images another file than before.
             images_name: Begins the name of the file with the images. Empty: the name of the layer.
         """
         name = f"{safe(images_name or layer)}.pictures.arrow"
@@ -185,7 +186,9 @@ class ExemplarStore:
         self.files.write(f"{safe(layer)}.units.parquet", data)
 
     def read(self, unit: Unit) -> UnitExemplars:
-        """Returns the exemplars of a unit. From a local disk, hardly more is read than the unit's own rows and images.
+        """Returns the exemplars and statistics of a unit.
+
+        From a local disk, hardly more than the unit's own rows and images is read.
 
         Raises:
             StoreError: The unit has no exemplars, or a file is damaged or has another version.

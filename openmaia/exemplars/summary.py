@@ -15,20 +15,23 @@ import torch
 from openmaia.exemplars import histogram
 
 POSITIONS = 49
-"""Largest number of positions per map that are counted. They are evenly spaced, and their offset depends on the image.
-Quantiles over n images rest on up to 49 n positions. The maximum of a map is taken over all its positions."""
+"""Largest number of positions per activation map whose values enter the statistics. They are evenly spaced, and their
+offset depends on the image. Quantiles over n images rest on up to 49 n positions. The maximum of a map is taken over
+all its positions."""
 
 FIXED = float(2**20)
-"""Sums are stored as integer multiples of scale / FIXED, because integer addition does not depend on the order."""
+"""Sums are stored as integer multiples of the unit's histogram scale / FIXED, because a sum of integers does not depend
+on the order of addition."""
 
 CLAMP = float(2**16)
-"""Largest magnitude of a summand in units of the scale. It keeps the sums of a million images within 64 bits."""
+"""Largest magnitude of a summand relative to the histogram scale. It keeps sums over a million images within 64
+bits."""
 
 BLOCK = 32
-"""Number of images that are counted together."""
+"""Number of images whose values are added to the statistics together."""
 
 ROWS = 256
-"""Number of units that are counted together, so that intermediate results stay in the processor's cache."""
+"""Number of units that are processed together, so that intermediate results stay in the processor's cache."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,11 +44,11 @@ class Summary:
     k: int
     """Number of highest and of lowest activations that are kept per unit."""
     scales: npt.NDArray[np.float32]
-    """Histogram scales of the units, shape (units,)."""
+    """Histogram scales of the units (see histogram.py), shape (units,)."""
     positions: histogram.Counts
-    """Histograms of the values at the counted positions."""
+    """Histograms of each unit's values at the counted positions (at most POSITIONS per map)."""
     maxima: histogram.Counts
-    """Histograms of the activations on images."""
+    """Histograms of each unit's activations on images."""
     sums: Ints
     """Shape (5, units): sums of the values, of their squares and of the number of positive values over the counted
     positions, and sums of the activations and of their squares over images."""
@@ -64,7 +67,7 @@ class Summary:
 
     @classmethod
     def empty(cls, scales: npt.NDArray[np.float32], k: int) -> "Summary":
-        """Returns the summary of no images."""
+        """Returns the summary over no images: all counts and sums are 0."""
         units = len(scales)
         nothing = np.zeros((units, 0)), np.zeros((units, 0), dtype=np.int64)
         return cls(
@@ -119,7 +122,7 @@ class Summary:
 
     @classmethod
     def of_arrays(cls, packed: Mapping[str, npt.NDArray[Any]], scales: npt.NDArray[np.float32], k: int) -> "Summary":
-        """Returns the summary that `arrays` converted.
+        """Restores a summary from the result of `arrays`.
 
         Args:
             packed: The result of `arrays`.
@@ -138,7 +141,7 @@ class Summary:
 
 
 class Accumulator:
-    """Computes the summary of a layer from the responses to one image after the other, on their own device.
+    """Computes the summary of a layer from its responses to one image after the other, on the device that holds them.
 
     Args:
         scales: Histogram scales of the units, shape (units,).
@@ -155,11 +158,11 @@ class Accumulator:
         self._highest: list[torch.Tensor] = []
 
     def take(self, number: int, start: int, activations: torch.Tensor) -> None:
-        """Adds the response to one image.
+        """Adds the response to one image to the summary.
 
         Args:
             number: Number of the image.
-            start: Offset of the positions that are counted, modulo the size of the map.
+            start: Offset of the counted positions, modulo the number of positions of the map.
             activations: Response of the layer, shape (units, height, width) or (units,).
         """
         values = activations.reshape(activations.shape[0], -1)
@@ -170,7 +173,7 @@ class Accumulator:
             self._settle()
 
     def total(self) -> Summary:
-        """Returns the summary of all images that were added. Later calls of `take` may change it."""
+        """Returns the summary over all images that were added. Later calls of `take` may change it."""
         if self._numbers:
             self._settle()
         if self._counts is not None:
@@ -203,9 +206,11 @@ class Accumulator:
         self._numbers, self._chosen, self._highest = [], [], []
 
     def _count(self, first: int, scaled: torch.Tensor) -> None:
-        """Adds values divided by their scale, shape (units, positions), to the histograms.
+        """Adds the values of a block of units to their histograms.
 
-        The units begin at `first`.
+        Args:
+            first: Index of the first unit of the block.
+            scaled: Values divided by the scale of their unit, shape (units, positions).
         """
         if self._counts is None:
             units = len(self._total.scales)
@@ -216,7 +221,10 @@ class Accumulator:
 
 
 def _sums(scaled: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
-    """Returns `Summary.sums` of a block. Each value is rounded before the addition, so that grouping has no effect."""
+    """Returns `Summary.sums` of a block of units.
+
+    Each value is rounded before the addition, so that the result does not depend on which values are added together.
+    """
     fixed = [_fixed(x) for x in (scaled, scaled * scaled, peaks, peaks * peaks)]
     # A block's count of ones is exact in float32, whose sums are several times as fast as those of booleans.
     return torch.stack([fixed[0], fixed[1], (scaled > 0).float().sum(dim=1).long(), fixed[2], fixed[3]])
@@ -243,9 +251,9 @@ def rounded(values: Floats) -> Floats:
 
 
 def _extremes(one: tuple[Floats, Ints], other: tuple[Floats, Ints], k: int, *, descending: bool) -> tuple[Floats, Ints]:
-    """Merges two results: the k highest (or lowest) activations.
+    """Merges the extreme activations of two sets of images: returns the k highest (or lowest) and their image numbers.
 
-    Of equal ones, the smaller image number comes first.
+    Of equal activations, the one with the smaller image number comes first.
     """
     values, numbers = np.concatenate([one[0], other[0]], axis=1), np.concatenate([one[1], other[1]], axis=1)
     order = np.lexsort((numbers, -values if descending else values), axis=1)[:, :k]

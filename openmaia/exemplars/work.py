@@ -1,7 +1,9 @@
-"""Intermediate results of the two passes, in a folder of the store. An interrupted job continues from them.
+"""Intermediate results of the two passes that compute exemplars (see compute.py), in a folder of the exemplar store.
+
+An interrupted computation continues from them.
 
 work-<hash of layers>/scales.npz           scales of the histograms
-                      first-<worker>.npz   the summaries of one worker, and the shards that they cover
+                      first-<worker>.npz   the statistics of one worker, and the shards of images that they cover
                       second-<shard>.*     rows (.parquet) and images (.arrow) of one shard of the second pass
 """
 
@@ -25,24 +27,24 @@ from openmaia.exemplars.summary import Summary
 from openmaia.runs import tables
 
 Kept = tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]
-"""An image number, the image, and the exemplars for which it is kept, each with its map."""
+"""An image number, the image, and the exemplars for which it is selected, each with its activation map."""
 
 _LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Reads and writes the intermediate results for a set of layers. All workers of a job use the same folder."""
+    """Reads and writes the intermediate results of a computation of exemplars. All its workers use the same folder."""
 
     store: ExemplarStore
     layers: tuple[str, ...]
-    """The layers of the job. Their order is part of the folder's name."""
+    """The layers whose exemplars are computed. The folder's name is a hash of these names in this order."""
     k: int
     """Number of exemplars per unit and kind."""
 
     @property
     def folder(self) -> str:
-        """Name of the folder, relative to the store."""
+        """Name of the folder of intermediate results, relative to the store."""
         return "work-" + hashlib.sha256("\x00".join(self.layers).encode()).hexdigest()[:12]
 
     # -- first pass --------------------------------------------------------------------------------------------------
@@ -57,12 +59,12 @@ class Work:
         self._save("scales.npz", {str(i): scales[layer] for i, layer in enumerate(self.layers)})
 
     def save_first(self, worker: str, shards: Iterable[int], summaries: Mapping[str, Summary]) -> None:
-        """Saves the results of one worker in the first pass. Its earlier results are replaced.
+        """Saves the statistics that one worker has collected in the first pass. Its earlier ones are replaced.
 
         Args:
             worker: Name of the worker.
-            shards: Indices of all shards that the summaries cover.
-            summaries: The summaries by layer.
+            shards: Indices of all shards of images that the statistics cover.
+            summaries: The statistics by layer.
         """
         packed = {"shards": np.array(sorted(shards), dtype=np.int64)}
         for i, layer in enumerate(self.layers):
@@ -70,11 +72,11 @@ class Work:
         self._save(f"first-{worker}.npz", packed)
 
     def done_first(self) -> set[int]:
-        """Returns the indices of the shards whose results of the first pass are saved."""
+        """Returns the indices of the shards of images that the saved statistics of the first pass cover."""
         return {int(shard) for packed in self._firsts(lambda name: name == "shards") for shard in packed["shards"]}
 
     def merged(self, scales: Scales) -> dict[str, Summary]:
-        """Returns the sum of the summaries that all workers saved, by layer."""
+        """Returns the statistics of all workers together, by layer, from those that each has saved."""
         total = {layer: Summary.empty(scales[layer], self.k) for layer in self.layers}
         for packed in self._firsts(lambda name: name != "shards"):
             for i, layer in enumerate(self.layers):
@@ -92,7 +94,7 @@ class Work:
     # -- second pass -------------------------------------------------------------------------------------------------
 
     def done_second(self) -> set[int]:
-        """Returns the indices of the shards of the second pass that are saved.
+        """Returns the indices of the shards whose images and activation maps the second pass has saved.
 
         The rows of a shard are written after its images, so that a shard is complete if its rows exist.
         """
@@ -122,7 +124,7 @@ class Work:
             tables.write(stream, pa.Table.from_pylist(rows, schema=_LAYERED), {}, 4096)
 
     def finish(self, units: Mapping[str, Sequence[UnitExemplars]]) -> None:
-        """Joins the shards of the second pass into the files of the store, and deletes the folder.
+        """Joins the shards of the second pass into the files of the store, and deletes the intermediate results.
 
         Args:
             units: Statistics of all units by layer.

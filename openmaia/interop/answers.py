@@ -1,10 +1,10 @@
-"""Reads the answers of published MAIA investigations from folders <path>/<agent>/<model>/<layer>/<unit>/.
+"""Reads answers of agents as the published MAIA code stores them, from folders <path>/<agent>/<model>/<layer>/<unit>/.
 
     history.json       the conversation: [{"role", "content": [{"type": "text" | "image_url", ...}]}]; only of successes
     experiment.html    the same conversation as a page
     description.txt    the first line of the answer
     label.txt          a label; rarely present
-    eval_results.json  prompts, activations and their means of the published evaluation
+    eval_results.json  the MAIA code's test of the labels: prompts, activations and mean activations
 
 The part <agent> may consist of several nested folders.
 """
@@ -24,7 +24,7 @@ from openmaia.runs.files import unsafe
 
 FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eval_results.json")
 MARKS = FILES[:3]
-"""A folder that contains one of these files is the folder of a unit."""
+"""A folder that contains one of these files counts as the folder of an investigated unit."""
 
 NOTE_BYTES = 1_000_000
 """Maximum size of description.txt and label.txt."""
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
-    """Reads the answer of an investigation.
+    """Reads the answer of an agent about one unit.
 
     Args:
         folder: The folder of the unit.
@@ -43,8 +43,8 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
         target: Replaces the name of the model unless it is empty.
 
     Returns:
-        The answer as a `Label` with the prompts and activations of the published evaluation and their mean as its score,
-        and one message for each file that could not be read.
+        The answer as a `Label`, and one message for each file that could not be read. The prompts, activations and
+        score (mean activation on images of the labels) of the `Label` are those of eval_results.json.
 
     Raises:
         Refused: The folder's name is not the number of a unit, or the folder holds no answer.
@@ -86,9 +86,9 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
 
 
 def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Returns the description and the labels of the last reply that has a description. Both are empty if there is none.
+    """Returns the description and the labels of the last of the agent's replies that has a description.
 
-    A description without labels serves as the label.
+    Both are empty if there is no such reply. A description without labels serves as the label.
     """
     format = load_task("description").answer
     for reply in reversed(replies):
@@ -114,7 +114,7 @@ def _text(content: Any) -> str:
 
 
 def _page_replies(path: Path) -> list[str]:
-    """Returns the replies on the experiment page. Their text is not escaped, so the page cannot be parsed as HTML."""
+    """Returns the agent's replies in experiment.html. Texts are not escaped in it, so it cannot be parsed as HTML."""
     parts = [part.partition("<pre>")[2].partition("</pre>") for part in reading.text(path).split("<h2>MAIA</h2>")[1:]]
     return [reply for reply, closing, _ in parts if closing]
 
@@ -124,7 +124,12 @@ def _line(path: Path) -> str:
 
 
 def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]:
-    """Returns the mean activation on the images of the labels, and both sides' prompts with their activations."""
+    """Returns the content of eval_results.json.
+
+    Returns:
+        The mean activation on the images of the labels, and the prompts with their activations, first those of images
+        of the labels and then those of neutral images.
+    """
     data = reading.json_data(path)
     try:
         score = float(data["average_positive_score"])

@@ -4,8 +4,9 @@
     layer4,122,MILAN,bow ties
     layer4,122,a person,"bow ties, and knots of ties"
 
-A table may have a column `labels`, whose labels are separated by semicolons, in the place of `description` or beside it. The
-published tables that `openmaia import-maia` reads are read as they are, if their format names the method.
+A table may have a column `labels`, whose labels are separated by semicolons, in the place of `description` or beside
+it. Tables in the formats of other projects, which `openmaia import-maia` reads, are accepted too. The exception is the
+format of MILAN, which does not tell the method: its tables need the column `method`.
 """
 
 import re
@@ -26,18 +27,18 @@ SEPARATOR = ";"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledClaim:
-    """What one method says about one unit."""
+    """The description and the labels that one method gave to one unit."""
 
     method: str
     unit: Unit
     description: str
     labels: tuple[str, ...]
     place: str
-    """Where the claim stands, for messages."""
+    """The place of the claim in its file, for messages."""
 
 
 def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
-    """Reads the claims about units of a target.
+    """Reads claims, that is, descriptions with the method that made them, about units of a target.
 
     Args:
         path: A table (.csv), see the module; or the labels.jsonl that `openmaia import-maia` writes, or its folder.
@@ -109,7 +110,7 @@ def _rows(path: str, rows: list[dict[str, str]], info: TargetInfo) -> Iterator[T
 
 
 def _texts(row: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Returns the description and the labels of a row. Each stands for the other where that is missing."""
+    """Returns the description and the labels of a row. If one of them is missing, it is made from the other."""
     description = " ".join(row.get("description", "").split())
     parts = (" ".join(part.split()) for part in row.get("labels", "").split(SEPARATOR))
     labels = tuple(dict.fromkeys(filter(None, parts)))

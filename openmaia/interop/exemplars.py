@@ -1,4 +1,4 @@
-"""Reads published exemplars in the layout of MAIA and MILAN.
+"""Reads exemplars in the folder layout in which the MAIA and MILAN projects publish them.
 
     <model>/<dataset>/<layer>/images.npy        (units, k, 3, height, width) uint8
                               masks.npy         (units, k, 1, height, width), 0 and 1
@@ -32,7 +32,7 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLayer:
-    """The validated content of the folder of one layer."""
+    """The validated content of the folder with the published exemplars of one layer."""
 
     folder: Path
     model: str
@@ -43,20 +43,20 @@ class PublishedLayer:
     activations: npt.NDArray[np.float64]
     """Activations on the exemplars in descending order, shape (units, k)."""
     thresholds: npt.NDArray[np.float64] | None
-    """Thresholds of the units' masks, shape (units,). None if they are not published."""
+    """Thresholds of the units' masks, shape (units,), 0 for synthetic units. None if there is no thresholds.csv."""
     images: npt.NDArray[np.uint8]
     """The exemplars, shape (units, k, height, width, 3), memory-mapped."""
     masks: npt.NDArray[Any] | None
-    """The masks in the shape of the file, memory-mapped. None if they are not published."""
+    """The masks in the shape of the file, memory-mapped. None if there is no masks.npy."""
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Names of the values that are estimated because they are not published, for the manifest of the store."""
+        """Names of the values that are estimated because their files are missing, for the exemplar store's manifest."""
         return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
 
 def read(folder: Path) -> PublishedLayer:
-    """Reads and validates the folder of a layer. Its path contains the names of the model, the dataset and the layer.
+    """Reads and validates the folder of a layer. The names of model, dataset and layer are taken from its path.
 
     Raises:
         Refused: A file is missing or damaged, or the files do not match each other.
@@ -105,7 +105,7 @@ def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
 
 
 def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
-    """Returns a unit without statistics over the dataset, which are not published."""
+    """Returns the exemplars of one unit. Its statistics over the dataset are left empty, as they are not published."""
     activations, images = layer.activations[row], layer.images[row]
     covered = None if layer.masks is None else masks.coverage(_flat_masks(layer.masks[row], images.shape[1:3]))
     if layer.thresholds is not None:
@@ -195,7 +195,7 @@ def _units(folder: Path, units: int) -> tuple[int, ...]:
 
 
 def _named(name: str, folder: Path, read_file: Callable[[Path], Loaded]) -> Loaded:
-    """Reads a file of the layer. The message of Refused begins with the file's name."""
+    """Reads a file of the layer's folder by `read_file`. The message of a Refused error begins with the file's name."""
     try:
         return read_file(folder / name)
     except Refused as error:

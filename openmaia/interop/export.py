@@ -1,4 +1,4 @@
-"""Exports exemplar stores in the published layout (see exemplars.py), for tools that read this layout."""
+"""Exports exemplar stores in the folder layout of MAIA and MILAN (see exemplars.py), for tools that read it."""
 
 import shutil
 import tempfile
@@ -24,23 +24,23 @@ SIDE = 224
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedLayer:
-    """The units, number of exemplars and image sizes of a layer, from which the shapes of its arrays follow."""
+    """The units, number of exemplars and image sizes of a layer, which determine the shapes of the exported arrays."""
 
     units: tuple[Unit, ...]
     """The units that have exemplars."""
     k: int
     """Exemplars per unit: the smallest number that any of the units has."""
     sizes: frozenset[tuple[int, int]]
-    """(height, width) of all images."""
+    """(height, width) of the stored images."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) of the written images."""
+        """(height, width) of the exported images."""
         return next(iter(self.sizes)) if len(self.sizes) == 1 else (SIDE, SIDE)
 
     @property
     def complete(self) -> bool:
-        """Whether row i of the arrays is unit i for all i, so that units.npy is not needed."""
+        """Whether row i of the arrays belongs to unit i for all i, so that units.npy is not needed."""
         return [unit.index for unit in self.units] == list(range(len(self.units)))
 
 
@@ -55,7 +55,7 @@ def export(
         progress: Called with the layer, the number of units that are written, and the number of all its units.
 
     Returns:
-        A message for each layer that describes the result.
+        For each layer a message that describes what was exported.
 
     Raises:
         UsageError: There is no store with exemplars, or the destination of a layer exists.
@@ -73,7 +73,7 @@ def export(
 
 
 def _stores(source: str) -> Iterator[tuple[Path, ExemplarStore]]:
-    """Yields all stores, each with TARGET/DATASET, the last two folders of its path."""
+    """Yields all stores in `source`, each with TARGET/DATASET, the last two folders of its path."""
     root = Path(source).expanduser().absolute() if "://" not in source else source
     for name in Files(str(root)).names(""):
         if name.endswith("manifest.json"):

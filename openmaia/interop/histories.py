@@ -2,13 +2,13 @@
 
     history.json       the conversation: [{"role", "content": [{"type": "text" | "image_url", ...}]}]
     experiment.html    the same conversation as a page
-    description.txt    the first line of the description
+    description.txt    the description, on one line
     label.txt          the first label
     eval_results.json  prompts and activations of the test of the labels, if there was one
     positive_images/   and negative_images/: the images of that test
 
-As there, only investigations that ended with an answer are written: answers that were sent back would otherwise look like
-results. `answers.py` reads the same folders.
+Like that code, this module is for investigations that ended with an answer only: in the conversation of another one, an
+answer that was refused would look like its result. `answers.py` reads the same folders.
 """
 
 import base64
@@ -39,7 +39,7 @@ class TestedImage:
 
 
 def unit_folder(to: Path, agent: str, unit: Unit) -> Path:
-    """Returns the folder of a unit. Slashes in the name of the agent separate folders, as in the published layout."""
+    """Returns the folder of a unit. Slashes in the name of the agent separate folders, as in the MAIA code's layout."""
     return Path(to, *map(safe, agent.split("/")), safe(unit.target), safe(unit.layer), str(unit.index))
 
 
@@ -51,12 +51,12 @@ def conversation(record: Record) -> list[Message]:
 
 
 def history(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Returns the content of history.json."""
+    """Returns the content of history.json for a conversation."""
     return [{"role": message.role.value, "content": [_content(part) for part in message.parts]} for message in messages]
 
 
 def page(title: str, messages: Sequence[Message]) -> str:
-    """Returns the content of experiment.html. All texts are escaped."""
+    """Returns the content of experiment.html for a conversation. All texts are escaped."""
     return "".join(
         [
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>\n',
@@ -68,7 +68,12 @@ def page(title: str, messages: Sequence[Message]) -> str:
 
 
 def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
-    """Returns the content of eval_results.json."""
+    """Returns the content of eval_results.json.
+
+    Args:
+        positive: Images of the labels of the unit. There must be at least one.
+        negative: Neutral images. There must be at least one.
+    """
     sides = {"positive": positive, "negative": negative}
     return {
         **{f"average_{name}_score": sum(one.activation for one in side) / len(side) for name, side in sides.items()},
@@ -85,7 +90,8 @@ def write(
     Args:
         folder: The folder of the unit.
         record: The investigation.
-        tested: The images of the test of its labels: those of the labels, and neutral ones. None if they were not tested.
+        tested: The images with which its labels were tested: first those of the labels, then neutral ones. None without
+            a test.
 
     Raises:
         FileExistsError: The folder exists.

@@ -28,7 +28,7 @@ class ImportReport:
     imported: list[str] = field(default_factory=list[str])
     """Messages about data that were imported."""
     derived: list[str] = field(default_factory=list[str])
-    """Messages about values that are not published: how they were estimated, or that they are left out."""
+    """Messages about values that the imported files lack: how they were estimated, or that they are missing."""
     refused: list[str] = field(default_factory=list[str])
     """Messages about files that were not imported. Each begins with the path."""
 
@@ -49,8 +49,8 @@ class Importer:
         Args:
             folder: The folder that contains the published files, also in subfolders.
             to: The root folder of the exemplar stores. Labels are written to `labels.jsonl` in it.
-            target: Replaces the name of the published model, of which there must be only one. It is required for label
-                tables, which do not name their model.
+            target: Replaces the name of the model in the paths of the files, which must be about one model only. It is
+                required for label tables, which do not name their model.
             dataset: Replaces the name of the exemplars' dataset.
             method: Replaces the name of the method of label tables.
 
@@ -197,7 +197,7 @@ class Importer:
 
 
 def _claim(store: ExemplarStore, target: str, source: str, estimated: set[str]) -> None:
-    """Writes the manifest of an imported store. It also names the values that earlier imports estimated.
+    """Writes the manifest of an imported store. It lists the values that this import and earlier ones estimated.
 
     Raises:
         UsageError: The store holds exemplars that OpenMAIA computed.

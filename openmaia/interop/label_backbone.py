@@ -17,7 +17,7 @@ ABSTENTION = "[DESCRIPTION]: NONE"
 
 
 class LabelBackbone:
-    """Answers each investigation at once with the labels of its unit. Abstains if the method gave the unit none."""
+    """Answers in each investigation at once with the labels of its unit. Abstains if the method gave the unit none."""
 
     def __init__(self, path: str, target: str, method: str):
         """Reads the labels.
@@ -42,7 +42,10 @@ class LabelBackbone:
         self._labels = {(label.layer, label.unit): label for label in chosen}
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the answer of each investigation."""
+        """Returns the answer for the unit of each chat.
+
+        A chat without a system message is no investigation. Its reply says that labels cannot answer it.
+        """
         return [Reply(text=self._answer(chat)) for chat in chats]
 
     def _answer(self, chat: Chat) -> str:
@@ -59,15 +62,16 @@ class LabelBackbone:
 
 
 def read_labels(path: str, target: str, option: str) -> list[Label]:
-    """Reads a table (.csv), or a labels.jsonl or its folder.
+    """Reads the labels of units from a table (.csv), or from a labels.jsonl or its folder.
 
     Args:
-        path: The file or folder.
+        path: The file or folder. A labels.jsonl that does not exist counts as empty.
         target: The name of the target. Tables do not contain it.
         option: The name of the option that holds the path, for messages.
 
     Raises:
-        UsageError: The file cannot be read.
+        UsageError: The table cannot be read.
+        StoreError: The labels.jsonl is damaged.
     """
     file = Path(path).expanduser()
     if file.suffix != ".csv":
@@ -80,9 +84,13 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
 
 
 def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], str]:
-    """Reads what the units of a target are known to respond to, by layer and index.
+    """Reads what the units of a target are known to respond to. The arguments are those of `read_labels`.
 
-    In a file with labels by several methods, it is those by the method "ground truth", as `openmaia import-maia` writes them.
+    In a file with labels by several methods, only those by the method "ground truth" count, which `openmaia
+    import-maia` writes.
+
+    Returns:
+        The labels of each unit, joined by semicolons, by layer and index.
 
     Raises:
         UsageError: The file cannot be read, or holds no labels of the target, or several methods and no ground truth.

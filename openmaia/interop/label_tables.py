@@ -14,7 +14,7 @@ MAX_UNIT = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelFormat:
-    """The names of the columns, in lower case, that identify and describe one published format."""
+    """A format in which a method publishes its labels, recognised by the names of its columns (in lower case)."""
 
     method: str
     """Name of the method that publishes labels in this format."""
@@ -25,9 +25,9 @@ class LabelFormat:
     layer: str = ""
     """The column with the layer. Empty if there is none, in which case the file's name contains the layer."""
     score: str = ""
-    """The column with the method's score. Empty if there is none."""
+    """The column with the method's own score of the label. Empty if there is none."""
     score_kind: str = ""
-    """Name of the score."""
+    """Name of the score, such as "AUC"."""
 
     @property
     def columns(self) -> set[str]:
@@ -55,8 +55,8 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         path: The file.
         target: Name of the network that the labels are about. Tables do not contain it.
         source: Name of the file to store with each label.
-        method: Replaces the method of the format, and that of a column `method`, unless it is empty. Several methods use
-            the format of MILAN.
+        method: Name of the method, because several methods use the format of MILAN. Empty: the name in the column
+            `method`, or else that of the format.
 
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.

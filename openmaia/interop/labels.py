@@ -31,15 +31,15 @@ class Label:
     labels: tuple[str, ...]
     """The labels. Depending on the method, the best comes first, or all have equal rank."""
     description: str = ""
-    """The description of an agent. Empty if the method gives labels only."""
+    """The description, if the method is an agent. Empty if it gives labels only."""
     score: float | None = None
     """The method's own score, None if unknown. Scores of different kinds are not comparable."""
     score_kind: str = ""
     """Name of the score. Empty without a score."""
     positive: TestedPrompts = ()
-    """The images with which the method tested its labels. Empty if it did not, or if this is not known."""
+    """Prompts of images that show the labels, with which the method tested them. Empty without a test, or if unknown."""
     negative: TestedPrompts = ()
-    """The neutral images of that test."""
+    """Prompts of the neutral images of that test."""
     source: str = ""
     """Path of the imported file relative to the imported folder."""
 
@@ -50,7 +50,7 @@ class Label:
 
     @property
     def text(self) -> str:
-        """The description on one line; the labels in its place if there is none."""
+        """The description on one line; if there is none, the labels, joined by semicolons."""
         return " ".join((self.description or "; ".join(self.labels)).split())
 
 

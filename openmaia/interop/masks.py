@@ -1,10 +1,10 @@
-"""Converts between published masks and activation maps.
+"""Converts between the masks of imported exemplars and activation maps.
 
-A published exemplar has a mask at the size of its image, but no activation map. Our exemplars have a map, and their
-mask is the region in which the upsampled map exceeds the unit's threshold. An imported mask is therefore converted to a
-map: the fraction of each cell (position of the map) that the mask covers, scaled such that a half-covered cell has the
-threshold's value and a fully covered cell approximately the exemplar's activation. Such a map reproduces the mask. It
-is not a measurement.
+An exemplar as MAIA and MILAN publish it has a mask at the size of its image, but no activation map. Our exemplars have
+a map, and their mask is the region in which the upsampled map exceeds the unit's threshold. An imported mask is
+therefore converted to a map: the fraction of each cell (position of the map) that the mask covers, scaled such that a
+half-covered cell has the threshold's value and a fully covered cell approximately the exemplar's activation. Such a map
+reproduces the mask. It is not a measurement.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ SIDE = 56
 """Largest number of cells per side of a map.
 
 Measured with masks of 224 x 224 pixels that were made from maps of white noise, the worst case: the recovered mask has
-an IoU with the original of 0.98 for maps of 7 x 7 cells, 0.9 for 14 x 14 and 0.8 for 28 x 28. 0.2 to 3 % of the pixels
-differ.
+an IoU with the original mask of 0.98 for maps of 7 x 7 cells, 0.9 for 14 x 14 and 0.8 for 28 x 28. 0.2 to 3 % of the
+pixels differ.
 """
 
 MARGIN = 0.05
@@ -74,7 +74,7 @@ def from_map(small: Map | None, threshold: float, height: int, width: int) -> np
 
 
 def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np.bool_]) -> float:
-    """Estimates a unit's unpublished threshold from its exemplars.
+    """Estimates the threshold of a unit's masks, if it was not published, from its exemplars.
 
     The activation of an exemplar exceeds the threshold if and only if its mask is not empty. The estimate is
     the mean of two activations: the lowest one with a non-empty mask, and the highest one below it with an empty mask.

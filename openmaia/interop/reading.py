@@ -1,4 +1,4 @@
-"""Reads published files as plain data, with limits on their size."""
+"""Reads files that other projects published as plain data, with limits on their size."""
 
 import csv
 import io
@@ -13,10 +13,10 @@ import numpy.typing as npt
 from openmaia.core.errors import OpenMaiaError
 
 JSON_BYTES = 256_000_000
-"""Maximum size of a JSON or text file. The largest published history has 3 MB."""
+"""Maximum size of a JSON or text file. The largest history.json of a published MAIA investigation has 3 MB."""
 
 CSV_BYTES = 64_000_000
-"""Maximum size of a CSV file. The largest published table has 0.5 MB."""
+"""Maximum size of a CSV file. The largest table that the supported projects published has 0.5 MB."""
 
 _ARRAY_ERRORS = (
     OSError, EOFError, ValueError, TypeError, KeyError, ArithmeticError, SyntaxError, TokenError, MemoryError, RecursionError,
@@ -25,7 +25,7 @@ _ARRAY_ERRORS = (
 
 
 class Refused(OpenMaiaError):
-    """Raised for a file that cannot be imported. The message is a predicate that follows the file's path."""
+    """Raised for a file that cannot be imported. The message continues a sentence that begins with the file's path."""
 
 
 def text(path: Path, limit: int = JSON_BYTES) -> str:

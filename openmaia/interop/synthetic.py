@@ -19,7 +19,7 @@ METHOD = "ground truth"
 
 
 def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
-    """Converts a published list of units to labels by the method "ground truth", which name the concepts of each unit.
+    """Converts a list of synthetic units to labels by the method "ground truth", which name the concepts of each unit.
 
     Args:
         data: The content of <mode>.json.

@@ -1,1 +1,1 @@
-"""Run directories: records of finished investigations, journals of running ones, the driver's lease, and progress."""
+"""Run directories: records of finished investigations, journals of running ones, and the run's lease and progress."""

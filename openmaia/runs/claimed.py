@@ -1,6 +1,7 @@
-"""Descriptions by other methods: RUN/claims/METHOD holds those of one method, which are tested as those of RUN are.
+"""Stores descriptions by other methods, to be tested like those of a run RUN, in run directories RUN/claims/METHOD.
 
-It is a run directory with the config of RUN. What is known of a claim stands in a record, without turns if no agent made it.
+Each has the config of RUN. A description is stored as a record; the record has no turns if no agent made the
+description.
 """
 
 import time
@@ -15,7 +16,7 @@ from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
 
 CLAIMS = "claims"
-"""Folder with one run directory for each method."""
+"""Folder in a run directory with one run directory for each other method."""
 
 
 def claim_runs(run: Run) -> list[Run]:
@@ -30,7 +31,7 @@ def with_claim_runs(runs: Iterable[Run]) -> list[Run]:
 
 
 def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tuple[str, ...]) -> Record:
-    """Returns the record of a description that no agent made."""
+    """Returns a record, without turns, of a description of a unit that `method` made and not an agent."""
     return Record(
         unit=unit,
         replicate=0,
@@ -50,7 +51,7 @@ def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tu
 
 
 def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
-    """Stores the descriptions of a method, and returns its run directory.
+    """Stores the descriptions of a method beside a run, and returns the method's run directory.
 
     Args:
         run: The run with whose settings and control images the descriptions are tested.
@@ -58,7 +59,7 @@ def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
         records: A record for each unit.
 
     Raises:
-        UsageError: The directory holds another description of one of the units.
+        UsageError: The directory already holds a different description of one of the units.
     """
     made = Run(run.files.inside(f"{CLAIMS}/{safe(method)}"))
     made.files.create()

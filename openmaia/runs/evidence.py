@@ -1,7 +1,7 @@
 """Evidence for an agent's answer: the requirements on its experiments, and the test of its labels on new images.
 
-Both are independent of what the agent claims: requirements are checked against recorded tool calls, and the loop runs
-the test itself after the answer.
+Neither relies on what the agent claims: requirements are checked against recorded tool calls, and the program itself
+runs the test after the answer.
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,11 @@ class EvidenceCheck:
     wanted: int
     """The number that is required."""
     found: int
-    """The number that was found; for images and controls, the smallest number of any surviving hypothesis."""
+    """The number that was found; for images and controls, the smallest number of any hypothesis that the answer
+    keeps."""
     state: CheckState
     detail: str = ""
-    """The result in words."""
+    """The result of the check in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +68,11 @@ class Evidence:
     tested: tuple[HypothesisEvidence, ...] = ()
     """The measurements for each hypothesis that the answer keeps."""
     sent_back: int = 0
-    """Number of answers that were refused for lack of evidence."""
+    """Number of answers of the agent that were refused for lack of evidence."""
 
     @property
     def state(self) -> str:
-        """The worst state of any check, or "" if nothing was required."""
+        """The worst state of any check: MISSING, then UNVERIFIED, then MET. "" if nothing was required."""
         states = {check.state for check in self.checks}
         order = (CheckState.MISSING, CheckState.UNVERIFIED, CheckState.MET)
         return next((state.value for state in order if state in states), "")
@@ -79,7 +80,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationSample:
-    """One measured image of a confirmation: an image of a label, or a near miss.
+    """One measured image of the test that follows an answer: an image of a label, or a near miss.
 
     A near miss shows the same scene with one thing changed, so that the label does not describe it.
     """
@@ -107,9 +108,9 @@ class Confirmation:
 
     samples: tuple[ConfirmationSample, ...]
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
-    """Cost of the test by service."""
+    """Requests and computing time of the test by service."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
-    """Images by digest."""
+    """The images of the samples by digest."""
 
     def of(self, label: str | None = None) -> tuple[list[float], list[float]]:
         """Returns the activations on a label's images and on its near misses.

@@ -16,7 +16,8 @@ from pyarrow import fs
 from openmaia.core.errors import StoreError, UsageError
 
 IN_MEMORY = 16 * 2**20
-"""Bytes of a file for an object store that are collected in memory; more of it is on the local disk."""
+"""Size in bytes up to which a file for an object store is collected in memory. A larger file is collected on the local
+disk."""
 
 
 def safe(name: str) -> str:
@@ -61,11 +62,11 @@ class Files:
         return Path(self._base) if isinstance(self._fs, fs.LocalFileSystem) else None
 
     def path(self, name: str) -> str:
-        """Returns the full path of a file, for messages and for programs on the same file system."""
+        """Returns the full path of a file (of the root if `name` is empty), for messages and for other programs."""
         return f"{self._base}/{name}" if name else self._base
 
     def inside(self, name: str) -> "Files":
-        """Returns the files of a folder in this one, which need not exist."""
+        """Returns a `Files` object whose root is a folder below this root. The folder need not exist."""
         return Files(f"{self.root.rstrip('/')}/{name}")
 
     def create(self) -> None:
@@ -86,7 +87,7 @@ class Files:
             ) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Writes a whole file. Raises StoreError if it cannot be written."""
+        """Writes or replaces a whole file. Raises StoreError if it cannot be written."""
         with self.writing(name) as stream:
             stream.write(data)
 
@@ -191,14 +192,14 @@ class Files:
             raise StoreError(f"{self.path(name)} could not be moved to {self.path(to)}: {error}") from error
 
     def delete(self, name: str) -> None:
-        """Deletes a file if it exists."""
+        """Deletes a file. Does nothing if it does not exist."""
         try:
             self._fs.delete_file(self.path(name))
         except FileNotFoundError:
             return
 
     def delete_folder(self, name: str) -> None:
-        """Deletes a folder with everything below it if it exists."""
+        """Deletes a folder with everything below it. Does nothing if it does not exist."""
         try:
             self._fs.delete_dir(self.path(name))
         except (FileNotFoundError, NotADirectoryError):

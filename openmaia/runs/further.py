@@ -30,7 +30,7 @@ def further_evaluation(run: Run, name: str) -> Run:
 
 
 def further_evaluations(run: Run) -> list[Run]:
-    """Returns the further evaluations of a run, sorted by name."""
+    """Returns the further evaluations of a run, sorted by name. Empty if the run is a further evaluation itself."""
     if run.source is not None:
         return []
     further = [further_evaluation(run, name) for name in run.files.folders(EVALUATIONS)]
@@ -41,7 +41,7 @@ def configure(further: Run, config: Config) -> None:
     """Saves the config of a further evaluation.
 
     Raises:
-        UsageError: It holds results of another config. The message names the keys that differ.
+        UsageError: Its directory holds results of another config. The message names the keys that differ.
     """
     is_new = not further.files.exists("config.yaml")
     changed = [] if is_new else differing_keys(further.config(), to_dict(config))

@@ -17,7 +17,11 @@ class Journal(Protocol):
         ...
 
     def damage(self, readable: int) -> str:
-        """Returns a message if not all stored turns could be read, otherwise an empty text. `readable` counts those read."""
+        """Returns a message if not all stored turns could be read, otherwise an empty text.
+
+        Args:
+            readable: Number of turns that `turns` returned.
+        """
         ...
 
     def append(self, turn: Turn) -> None:
@@ -71,13 +75,17 @@ class FolderJournal:
         return list(hydrated(turns))
 
     def damage(self, readable: int) -> str:
-        """Returns a message if not all stored turns could be read, otherwise an empty text. `readable` counts those read."""
+        """Returns a message if not all stored turns could be read, otherwise an empty text.
+
+        Args:
+            readable: Number of turns that `turns` returned.
+        """
         if readable == len(self.files.names(self.folder)):
             return ""
         return f"turn {readable + 1} of the journal was damaged or missing: it and what followed were repeated"
 
     def append(self, turn: Turn) -> None:
-        """Adds a turn. Files of later turns are deleted: they stem from an attempt that was abandoned."""
+        """Adds a turn. Files of later turns, which an earlier, abandoned attempt wrote, are deleted."""
         for name in self.files.names(self.folder):
             if name > self._name(turn.index):
                 self.files.delete(name)

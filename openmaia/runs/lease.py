@@ -28,7 +28,7 @@ FILE = "driver.json"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one driver to work on a run, until it is released or expires."""
+    """The right of one driver (process that executes a run) to work on the run, until it is released or expires."""
 
     files: Files
     """The run directory."""
@@ -82,7 +82,7 @@ def take(files: Files) -> Lease:
 
 
 def is_held(files: Files) -> bool:
-    """Returns whether the lease has not expired and its holder is not known to be dead."""
+    """Returns whether there is a lease that has not expired and whose holder is not known to be dead."""
     holder = _holder(files)
     if holder is None or time.time() - holder["time"] >= LEASE_SECONDS:
         return False
@@ -114,7 +114,7 @@ def _locked(files: Files) -> Generator[None]:
 def _holder(files: Files) -> dict[str, Any] | None:
     """Returns the content of the lease file, or None if it is missing or damaged.
 
-    The driver will soon write it again.
+    A damaged file is no error, because the driver will soon write it again.
     """
     try:
         held: Any = json.loads(files.read(FILE) or b"null")
@@ -127,7 +127,7 @@ def _holder(files: Files) -> dict[str, Any] | None:
 def _is_dead_here(holder: dict[str, Any]) -> bool:
     """Returns whether the holder ran on this host and has ended.
 
-    A holder with the process id of this process has ended too: its container was restarted and reuses process ids.
+    A holder with the process id of this process has ended too: its container was restarted, and ids are used again.
     """
     if holder["host"] != socket.gethostname():
         return False

@@ -1,6 +1,6 @@
-"""Converts records to Parquet and back.
+"""Converts records of investigations to Parquet and back.
 
-Each turn is a row, and all other fields of the record are in the file's header. A file of the journal holds one row.
+Each turn is a row, and all other fields of the record are in the file's header. A file of the journal holds one turn.
 """
 
 import json
@@ -48,10 +48,12 @@ _SCHEMA = pa.schema(
 )
 
 _CONFIRMATION = -1
-"""Value of the column `index`, otherwise the number of a turn, in the row with the images of `Record.confirmation`."""
+"""Value of the column `index` in the row with the images of `Record.confirmation`. In all other rows, the column holds
+the number of the turn."""
 
 _CRC = 4
-"""Length of a CRC-32 in bytes. It is added because Parquet's own checksums do not cover the footer of a file."""
+"""Length in bytes of the CRC-32 before a turn's Parquet data. Parquet's own checksums do not cover the file's
+footer."""
 
 _INCOMPLETE = (IndexError, KeyError, TypeError, ValueError)
 """Exceptions that are raised if a record is built from incomplete values."""
@@ -114,7 +116,7 @@ def read_record(data: bytes) -> Record:
 
 
 def drawn_prompts(data: bytes) -> list[str]:
-    """Reads the prompts and instructions of all images that were drawn for a record. Loads no images.
+    """Reads the prompts and instructions of all images that an investigation generated. Loads no images.
 
     Args:
         data: The file that `write_record` returned.
@@ -155,9 +157,10 @@ def check_version(header: dict[str, Any]) -> None:
 
 
 def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Returns the turns with complete images.
+    """Returns the turns with the pixels of all their images.
 
-    A stored turn contains only the pixels of images that do not occur in an earlier turn.
+    A stored turn contains only the pixels of images that occur first in it. Those of its other images are taken from
+    the earlier turns.
     """
     known: dict[str, EncodedImage] = {}
 

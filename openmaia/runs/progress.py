@@ -1,4 +1,7 @@
-"""The progress file of a run, in which the driver lists the running investigations and counts those that have ended."""
+"""The progress file of a run. The driver (the process that executes the run) reports the state of investigations in it.
+
+It lists those that are running and counts those that have ended.
+"""
 
 import json
 import time
@@ -64,7 +67,7 @@ class DriverProgress:
     """The content of a progress file."""
 
     per_second: float
-    """Number of investigations that have ended per second since the driver began."""
+    """Number of investigations that have ended per second since the driver (the process that wrote the file) began."""
     running: dict[InvestigationId, float]
     """Time at which each running investigation began, in seconds since 1970."""
 

@@ -18,7 +18,8 @@ VERSION = 5
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
 CUT = "the reply repeated itself and was cut"
-"""These two are notes in `Turn.forgiven`."""
+"""SET_ASIDE and CUT are notes in `Turn.forgiven`. SET_ASIDE: the answer was ignored, because it was written without the
+output of the experiment."""
 
 
 class Stop(StrEnum):
@@ -28,7 +29,7 @@ class Stop(StrEnum):
     ABSTAIN = "abstain"
     """The agent answered that there is nothing to describe."""
     LIMIT = "limit"
-    """Turns, time or tokens ran out. The record holds what had been done."""
+    """Turns, time or tokens ran out. The record holds what had been done until then."""
     STOPPED = "stopped"
     """The user ended it in a notebook."""
 
@@ -65,7 +66,7 @@ class ToolCall:
     error: str | None
     """Error message that the agent received. None if the call succeeded."""
     entries: tuple[ImageEntry, ...]
-    """Images that the call made available to the agent's code."""
+    """Images that the call made available to the agent's code, each with its measurement if there was one."""
     shown: tuple[Part, ...]
     """Texts and images that the call displayed to the agent."""
     asked: tuple[str, ...]
@@ -89,7 +90,7 @@ class Turn:
     code: str
     """The agent's code, "" without an experiment."""
     hypotheses: tuple[str, ...]
-    """The hypothesis list of the reply."""
+    """The hypotheses that the reply lists."""
     forgiven: tuple[str, ...]
     """Mistakes in the form of the reply that the parser corrected, and notes such as CUT."""
     status: str
@@ -99,33 +100,33 @@ class Turn:
     observation: tuple[Part, ...]
     """Texts and images that were sent back to the agent."""
     output_digest: str
-    """Digest of the observation. A replay must reproduce it."""
+    """Digest of the observation. A replay of the experiment after a crash must give an observation with this digest."""
     prompt_tokens: int
     cached_tokens: int
     generated_tokens: int
     left_out: str
-    """The part of the conversation that did not fit into the context, in words."""
+    """Describes the part of the conversation that did not fit into the backbone's context. Empty if all of it did."""
     backbone_seconds: float
     experiment_seconds: float
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
-    """Cost of the turn by service."""
+    """Requests and computing time of the turn by service."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occurred first in this turn, by digest."""
 
     @property
     def seconds(self) -> float:
-        """Duration of the reply and the experiment, including waiting times."""
+        """Duration of the reply and the experiment in seconds, including waiting times."""
         return self.backbone_seconds + self.experiment_seconds
 
     @property
     def work_seconds(self) -> float:
-        """Time that the services and the experiment itself took. Waiting times in queues are excluded."""
+        """Seconds that the services and the agent's code took. Waiting times in queues are excluded."""
         own = self.experiment_seconds - sum(call.seconds for call in self.calls)
         return max(own, 0.0) + sum(usage.seconds for usage in self.spent.values())
 
     @property
     def tokens(self) -> int:
-        """Prompt and generated tokens."""
+        """Number of prompt tokens and generated tokens together."""
         return self.prompt_tokens + self.generated_tokens
 
 
@@ -149,7 +150,7 @@ class Record:
     sandbox: str
     """Level of confinement of the agent's code."""
     prompts: tuple[str, ...]
-    """The opening messages."""
+    """Texts of the messages before the first reply: the instructions (system message), then the user messages."""
     turns: tuple[Turn, ...]
     config: dict[str, Any]
     """The resolved config."""
@@ -166,17 +167,17 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """Duration of all turns."""
+        """Duration of all turns in seconds."""
         return sum(turn.seconds for turn in self.turns)
 
     @property
     def tokens(self) -> int:
-        """Prompt and generated tokens of all turns."""
+        """Number of prompt tokens and generated tokens of all turns."""
         return sum(turn.tokens for turn in self.turns)
 
     @property
     def spent(self) -> dict[str, ServiceUsage]:
-        """Cost of the whole investigation by service. A turn that was replayed counts once."""
+        """Requests and computing time of the whole investigation by service. A replayed turn counts once."""
         total: dict[str, ServiceUsage] = {}
         parts = [turn.spent for turn in self.turns] + ([self.confirmation.spent] if self.confirmation else [])
         for service, usage in (item for part in parts for item in part.items()):

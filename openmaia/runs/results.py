@@ -1,4 +1,4 @@
-"""The results of a run that depend on its investigations: evaluations and other tests of the descriptions."""
+"""The results of the tests of a run's descriptions, such as evaluations, with one file per investigation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ from openmaia.runs.files import Files
 from openmaia.runs.ids import InvestigationId
 
 EVALUATION, TRIALS = "evaluation", "trials"
-"""Folders of evaluations, and of trials: the measurements of an evaluation before they are scored."""
+"""Folders of evaluations (tests of descriptions with new images), and of trials: their measurements before scoring."""
 RANDOM_WORDS = "random_words"
-"""Folder of the trials of random words, with which the descriptions of each layer are compared. The number of such a
-description takes the place of the replicate in the names of its files."""
+"""Folder of the trials of descriptions that consist of a random word, with which the descriptions of each layer's units
+are compared. In the names of these files, the number of the word takes the place of the replicate."""
 SIGNIFICANCE = "significance.parquet"
-"""The p-values of all evaluated descriptions, which depend on each other."""
+"""File with the p-values of all evaluated descriptions of a run. It is one file, because the p-value of a description
+depends on the trials of other descriptions."""
 EVALUATIONS = "evaluations"
 """Folder of further evaluations: runs that test the descriptions of this one with another config."""
 
@@ -26,27 +27,28 @@ EVALUATIONS = "evaluations"
 class RunResults:
     """The config of a run, and one file per investigation with the result of each kind of test.
 
-    The directory RUN/evaluations/NAME has a config and results of its own, and the plan and the investigations of RUN.
+    A further evaluation of a run, in the directory RUN/evaluations/NAME, has a config and results of its own, but uses
+    the plan and the investigations of RUN.
     """
 
     files: Files
-    """The files of the directory."""
+    """The run directory, or that of a further evaluation."""
     source: Files | None = None
-    """The directory that holds plan and investigations. None: this one."""
+    """The run directory that holds the plan and the investigations of a further evaluation. None for a run itself."""
 
     @property
     def investigations(self) -> Files:
-        """The directory that holds plan, records, journals and failures. A further evaluation uses that of its run."""
+        """The directory that holds plan, records, journals and failures: for a further evaluation, that of its run."""
         return self.source or self.files
 
     @property
     def name(self) -> str:
-        """Name of the directory; for a further evaluation, with that of its run before it, such as `demo as n60`."""
+        """Name of the directory. For a further evaluation, it begins with the name of its run: `demo as n60`."""
         own = _last(self.files)
         return own if self.source is None else f"{_last(self.source)} as {own}"
 
     def config(self) -> dict[str, Any]:
-        """Returns the resolved config. Raises StoreError if it is damaged."""
+        """Returns the resolved config as nested dicts. Raises StoreError if it is damaged."""
         try:
             loaded: Any = yaml.safe_load(self.files.read("config.yaml") or b"")
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -64,7 +66,7 @@ class RunResults:
         return self.files.read(f"{folder}/{investigation.path}.parquet")
 
     def artifacts(self, folder: str) -> set[InvestigationId]:
-        """Returns the investigations that have a result in a folder."""
+        """Returns the investigations for which `write_artifact` has written a file to a folder."""
         return {InvestigationId.of_path(name) for name in self.files.names(folder)}
 
     def delete_artifact(self, folder: str, investigation: InvestigationId) -> None:
@@ -76,8 +78,10 @@ class RunResults:
         return self.artifacts(EVALUATION)
 
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores in the evaluation of an investigation, without its significance. None if there is none or if
-        it is damaged."""
+        """Returns the scores in the evaluation of an investigation, without the p-values.
+
+        None if the investigation is not evaluated, or if its evaluation is damaged.
+        """
         name = f"{EVALUATION}/{investigation.path}.parquet"
         try:
             return tables.header(self.files, name).get("scores") if self.files.exists(name) else None
@@ -85,18 +89,18 @@ class RunResults:
             return None
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the entry of an investigation in `scores`, or None if it is not evaluated."""
+        """Returns the scores and p-values of one investigation, as `scores`. None if it has no readable evaluation."""
         return self.scores([investigation]).get(investigation)
 
     def scores(self, investigations: Iterable[InvestigationId] | None = None) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the statistics of evaluations by investigation. Only the footers of the files are read.
+        """Returns the scores and p-values of evaluations by investigation. Only the footers of the files are read.
 
         Args:
             investigations: The investigations; None for all. Those without an evaluation, or with a damaged one, are left out.
 
         Returns:
-            The stored scores of each evaluation, with the p-values `p` and `q` of `significance`. These are missing until
-            all trials of the run are scored.
+            The stored scores of each evaluation, together with the p-values `p` and `q` of `significance`. The p-values
+            are missing until all trials of the run are scored.
         """
         chosen = sorted(self.evaluated()) if investigations is None else list(investigations)
         significance = self.significance()
@@ -104,7 +108,10 @@ class RunResults:
         return {each: scores | significance.get(each, {}) for each, scores in stored if scores is not None}
 
     def significance(self) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the p-value `p` and the adjusted p-value `q` of each tested description; empty before the evaluation."""
+        """Returns the p-value `p` of each tested description, and `q`: `p` adjusted for the false discovery rate.
+
+        Empty before the evaluation, or if the file is damaged.
+        """
         data = self.files.read(SIGNIFICANCE)
         try:
             rows = [] if data is None else tables.load(data, self.files.path(SIGNIFICANCE))[0]

@@ -24,9 +24,9 @@ from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS, RunResults
 
 EXTENSIBLE = ("units", "replicates", "target.layers")
-"""Keys that add investigations to a run."""
+"""Config keys that can be changed to add investigations to a run."""
 TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
-"""Folders of results that depend on the section `evaluate` of the config."""
+"""Folders of tests of descriptions, which depend on the section `evaluate` of the config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,10 @@ class Run(RunResults):
     def create(cls, config: Config) -> "Run":
         """Creates the run directory `config.name` in `config.paths.runs`, or opens it to resume the run.
 
-        The config may differ from that of the directory in the keys of the machine and in those of EXTENSIBLE. Before
-        the first completed turn it may differ in every key, and before the first test of a description in those of
-        `evaluate`. Earlier failures are deleted then.
+        The config may differ from that of the directory in keys that say where and with how many processes the run is
+        executed, and in those of EXTENSIBLE. Before the first completed turn it may differ in every key, and before the
+        first test of a description in those of the section `evaluate`; in these two cases, earlier failures are
+        deleted.
 
         Raises:
             UsageError: The directory cannot be written, another command works on it with another config, or it holds
@@ -78,7 +79,7 @@ class Run(RunResults):
         return cls(files, Files(root) if is_further else None)
 
     def _change(self, keys: Sequence[str]) -> None:
-        """Prepares the directory for a config that differs in these keys."""
+        """Prepares the directory for a config that differs in these keys. Raises UsageError if they may not differ."""
         if self.is_driven():
             raise UsageError(
                 f"{self.files.root} is being driven by another command, with another config: {', '.join(keys)} differ. "
@@ -147,7 +148,7 @@ class Run(RunResults):
         return list(self.iter_pending())
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
-        """Returns groups of (target, layer, replicate, indices)."""
+        """Returns the plan as groups of investigations: (target, layer, replicate, indices of the units)."""
         plan: list[Any] = self.investigations.read_json("plan.json") or []
         return [(target, layer, replicate, indices) for target, layer, replicate, indices in plan]
 
@@ -164,7 +165,7 @@ class Run(RunResults):
     def add(self, record: Record) -> InvestigationId:
         """Adds a record as the next replicate of its unit, and extends the plan by it. No record is replaced.
 
-        Records that the plan lacks are added to it as well.
+        Other finished investigations that the plan lacks are added to it as well.
 
         Returns:
             The id under which the record was added.
@@ -201,9 +202,9 @@ class Run(RunResults):
         return data
 
     def drawn_prompts(self, investigation: InvestigationId) -> list[str]:
-        """Returns the prompts and instructions of all images that were drawn in a finished investigation.
+        """Returns the prompts and instructions of all images that were generated in a finished investigation.
 
-        These are images of experiments and of the test of the answer. The images themselves are not loaded.
+        These are the images of its experiments and of the test of its answer. The images themselves are not loaded.
 
         Raises:
             UsageError: There is no record.
@@ -212,7 +213,10 @@ class Run(RunResults):
         return drawn_prompts(self._record_file(investigation))
 
     def records(self, investigations: Iterable[InvestigationId] | None = None) -> Iterator[Record]:
-        """Reads records one at a time: those of the investigations, or all in order. Damaged ones are left out."""
+        """Reads the records of the given investigations, or all of them in order, one at a time.
+
+        Damaged records are left out. Raises UsageError if an investigation has no record.
+        """
         for investigation in sorted(self.done()) if investigations is None else investigations:
             with suppress(StoreError):
                 yield self.record(investigation)
@@ -230,9 +234,9 @@ class Run(RunResults):
         return self.investigations.exists(_record_name(investigation))
 
     def headers(self) -> list[dict[str, Any]]:
-        """Returns the `openmaia.runs.summary.summary` of each finished investigation.
+        """Returns the summary (`openmaia.runs.summary.summary`) of each finished investigation.
 
-        It is read from the footers of the records, so that the turns and images in them are not loaded. Damaged records
+        The summaries are read from the footers of the records, so that turns and images are not loaded. Damaged records
         are left out; `openmaia.evaluation.damage` lists them.
         """
         return list(self._headers())
@@ -243,9 +247,9 @@ class Run(RunResults):
                 yield check_record(tables.header(self.investigations, name))
 
     def summary(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the `openmaia.runs.summary.summary` of an investigation.
+        """Returns the summary (`openmaia.runs.summary.summary`) of an investigation.
 
-        Returns None before it is finished, and if its record is damaged.
+        None before the investigation is finished, and if its record is damaged.
         """
         if not self.is_done(investigation):
             return None
@@ -258,7 +262,8 @@ class Run(RunResults):
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
 
         Args:
-            verdicts: Further columns by investigation: `openmaia.evaluation.analysis.verdict.write_summary` gives the verdicts.
+            verdicts: Further columns by investigation. `openmaia.evaluation.analysis.verdict.write_summary` gives the
+                verdicts.
         """
         with self.files.writing("summary.parquet") as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
@@ -286,7 +291,7 @@ class Run(RunResults):
         return {each for each in self.turns_begun() if not self.is_done(each)} - self.failed()
 
     def fail(self, investigation: InvestigationId, cause: str) -> None:
-        """Records that an investigation failed. It remains pending, so that the next command repeats it.
+        """Stores that an investigation failed. It remains pending, so that the next command repeats it.
 
         Args:
             investigation: The investigation.
@@ -299,17 +304,18 @@ class Run(RunResults):
     def failed(self) -> set[InvestigationId]:
         """Returns the failed investigations that have no record.
 
-        A process that was lost may report a failure after another process has written the record.
+        Those with a record do not count, because a process that was believed dead may report a failure after another
+        process has finished the investigation.
         """
         return {each for each in self._found("failures") if not self.is_done(each)}
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns the causes of the failed investigations, sorted by investigation."""
+        """Returns the error messages of the failed investigations, sorted by investigation."""
         causes = {each: self._cause(each) for each in sorted(self.failed())}
         return {each: cause for each, cause in causes.items() if cause is not None}
 
     def _cause(self, investigation: InvestigationId) -> str | None:
-        """Returns the cause of a failure. None if the failure was deleted in the meantime."""
+        """Returns the error message of a failure. None if the failure was deleted in the meantime."""
         try:
             failure = self.investigations.read_json(f"failures/{investigation.path}.json")
             return None if failure is None else str(failure["cause"])
@@ -318,16 +324,16 @@ class Run(RunResults):
             return f"its cause cannot be read: {message}"
 
     def take_lease(self) -> Lease:
-        """Takes the lease of the run. Raises UsageError if another driver holds it."""
+        """Takes the lease, the exclusive right to execute the run. Raises UsageError if another process holds it."""
         return take(self.investigations)
 
     def is_driven(self) -> bool:
-        """Returns whether a driver process currently works on the run, that is, holds its lease."""
+        """Returns whether a process currently executes the run, that is, holds its lease."""
         return is_held(self.investigations)
 
 
 def check_record(header: tables.TableRow) -> tables.TableRow:
-    """Returns the summary in the header of a record. Raises StoreError if it is of another version."""
+    """Returns the summary in the header of a record. Raises StoreError if it has another version or no summary."""
     check_version(header)
     if not isinstance(header.get("summary"), dict):
         raise StoreError("a record without a summary")

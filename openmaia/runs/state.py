@@ -18,7 +18,7 @@ class RunningInvestigation:
     turn: int
     """The current turn, from 1."""
     seconds: float | None
-    """Time since the investigation began. None if no driver reports it."""
+    """Time since the investigation began, in seconds. None if no driver (process that executes the run) reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class RunCounts:
     planned: int
     """Number of all investigations of the run."""
     per_second: float | None
-    """Number of investigations that end per second. None if no driver works on the run."""
+    """Number of investigations that end per second. None if no driver (process) executes the run."""
 
     @property
     def seconds_left(self) -> float | None:

@@ -33,13 +33,13 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in _SCORES),
     ]
 )
-"""Columns of summary.parquet. The columns after `confirm_auc` are null before the evaluation."""
+"""Columns of summary.parquet. The columns after `confirm_auc` are null until the run is evaluated."""
 
 
 def summary(record: Record) -> TableRow:
     """Returns the answer of an investigation, how it ended, and counts and costs over its turns, as a dict.
 
-    The summary is also stored in the header of the record's file, where it can be read without the turns.
+    `write_record` also stores this summary in the header of the record's file, where it can be read without the turns.
     """
     return {
         "target": record.unit.target,
@@ -75,7 +75,7 @@ def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:
 
     Args:
         row: The result of `summary`.
-        scores: Statistics of the evaluation, or None if there is none yet.
+        scores: The scores in the investigation's evaluation, or None if it is not evaluated yet.
     """
     costs = {f"{service}_{cost}": row["spent"].get(service, {}).get(cost, 0) for service in POOLS for cost in _COST}
     return row | {"tools": dumps(row["tools"])} | costs | (scores or {})

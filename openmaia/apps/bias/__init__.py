@@ -1,1 +1,4 @@
-"""Tests an agent's claims about biases of a classifier on matched images, and collects the errors that biases cause."""
+"""Tests an agent's claims that a context, such as snow, biases a classifier, and collects the errors that this causes.
+
+The tests use pairs of generated images that differ only in the context.
+"""

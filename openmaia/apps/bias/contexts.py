@@ -3,8 +3,8 @@
 One prompt of a pair shows an object of the class in the claimed context, the other the same object in another context.
 
 The two prompts of a pair show equally many objects and share a seed, so that the object of the class has the same size
-and position, and with some generators the same pixels. The control is another context of the same kind, for example
-`beside a drum` for `beside a ball`, because anything beside an object makes the object smaller.
+and position, and with some generators the same pixels. The other context is of the same kind as the claimed one, for
+example `beside a drum` for `beside a ball`, because anything beside an object makes the object smaller.
 """
 
 import re
@@ -20,7 +20,7 @@ from openmaia.evaluation.language_model import template as question_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedContext:
-    """A context that, as an agent claims, changes the score of a class."""
+    """A context, such as snow, that changes a classifier's score of a class according to an agent."""
 
     label: str
     """The claim as the agent wrote it."""
@@ -40,13 +40,13 @@ class ClaimedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPrompts:
-    """Two prompts whose images are generated with the same seed."""
+    """A prompt with a claimed context and one without it, whose images are generated with the same seed."""
 
     with_context: str
     without: str
     seed: int
     absent: bool = False
-    """Whether both prompts show something else instead of the class."""
+    """Whether both prompts ask for something else in the place of the object of the class."""
 
 
 class ContextWriter(Protocol):
@@ -67,7 +67,7 @@ class ContextWriter(Protocol):
             context: The claimed context.
             n: The number of pairs.
             run_seed: The seed of the run.
-            absent: Whether all prompts show something else instead of the class.
+            absent: Whether all prompts ask for something else in the place of the object of the class.
 
         Raises:
             UnansweredQuestion: If no usable prompts could be written.
@@ -77,7 +77,10 @@ class ContextWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelContextWriter:
-    """Asks a language model for at most MAX_ASKED pairs. If more are needed, these are repeated with other seeds."""
+    """Asks a language model for at most MAX_ASKED pairs of prompts.
+
+    If more are needed, the same pairs are used again, with other seeds for their images.
+    """
 
     model: LanguageModel
 
@@ -91,7 +94,11 @@ class ModelContextWriter:
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Writes n pairs of prompts. Raises UnansweredQuestion if the model gives no usable answer."""
+        """Writes n pairs of prompts. The arguments are those of `ContextWriter.write`.
+
+        Raises:
+            UnansweredQuestion: If the model gives no usable answer.
+        """
         count = min(n, self.MAX_ASKED)
         subject = f"no {name}, but something else in its place" if absent else f"one {name}, clearly visible"
         words = question_text("contexts", subject=subject, context=context.text, n=count)
@@ -102,7 +109,13 @@ class ModelContextWriter:
 
 
 def with_seeds(pairs: Sequence[tuple[str, str]], run_seed: int, absent: bool) -> list[ContextPrompts]:
-    """Assigns a different seed to each pair of prompts, also if pairs are equal."""
+    """Assigns a different seed to each pair of prompts, even if some pairs are equal.
+
+    Args:
+        pairs: For each pair the prompt with the context and the one without it.
+        run_seed: The seed of the run.
+        absent: The value of `ContextPrompts.absent` for all pairs.
+    """
     return [
         ContextPrompts(
             with_context=one, without=other, absent=absent, seed=seed(run_seed, "evaluate", f"{one} | {other}", index)

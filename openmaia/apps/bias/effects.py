@@ -1,4 +1,7 @@
-"""Estimates the effect of a context from matched pairs, and decides over a whole run which effects are supported."""
+"""Estimates how a context changes a classifier's score of a class, and decides which claimed effects are supported.
+
+An estimate rests on pairs of images that differ only in the context. The decision corrects for all claims of a run.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +18,9 @@ from openmaia.evaluation.analysis.statistics import adjust_p_values
 from openmaia.runs.run import InvestigationId
 
 TestOutcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
-"""undrawable: too few pairs are sound, and the generator reports words that it cannot draw. unconfirmed: too few pairs
-are sound, because images do not show the class or are not known to show it. unwritten: there are no usable prompts."""
+"""Whether a claim was tested, or else why not. A pair of images is sound if both show what was requested. undrawable:
+too few pairs are sound, and the generator reports words that it cannot draw. unconfirmed: too few pairs are sound,
+because images do not show the class or are not known to show it. unwritten: no usable prompts could be written."""
 
 MIN_SOUND = 0.5
 """Minimum share of sound pairs (both images as requested) that a test requires."""
@@ -29,18 +33,20 @@ class ContextEffect:
     context: ClaimedContext
     outcome: TestOutcome
     cause: str = ""
-    """The reason why there was no test; empty otherwise."""
+    """Why the claim was not tested; empty if it was."""
     score: Interval | None = None
-    """Mean score with the context minus without it, with its bootstrap interval over pairs."""
+    """Mean over the sound pairs of the score with the context minus that without it, with its bootstrap interval over
+    pairs. None without a test."""
     raw: Interval | None = None
-    """The same for the logits; None if the target has no logits."""
+    """The same for the logits. None without a test, or if the target has no logits."""
     p: float | None = None
-    """P-value under the hypothesis that the differences are symmetric about zero, in the claimed direction."""
+    """P-value of the null hypothesis that the differences of the pairs are symmetric about zero; one-sided if the claim
+    has a sign. None without a test."""
     pairs: tuple[int, int] = (0, 0)
     """Number of sound pairs, and of all pairs."""
     objects: int = 0
-    """Number of different source images (`MatchedPair.shared`) of the sound pairs, 0 if unknown. Pairs with the same
-    source are not independent."""
+    """Number of different objects in the sound pairs, told apart by their source images (`MatchedPair.shared`); 0 if
+    unknown. Pairs that show the same object are not independent."""
     confirmed_by: tuple[str, ...] = ()
     """The names of the generator or judges that checked whether images show the class."""
     writer: str = ""
@@ -48,7 +54,10 @@ class ContextEffect:
 
     @property
     def claimed(self) -> float:
-        """The effect in the claimed direction; 0 if it could not be tested."""
+        """The mean difference of the scores, positive if it has the claimed sign.
+
+        Its absolute value if the claim has no sign; 0 if the claim could not be tested.
+        """
         if self.score is None:
             return 0.0
         return self.score.mean * self.context.sign if self.context.sign else abs(self.score.mean)
@@ -63,14 +72,14 @@ class BiasVerdict:
     """The name of the class."""
     effect: ContextEffect
     adjusted: float | None
-    """The p-value adjusted for all tests of the run; None without a test."""
+    """The p-value adjusted for all tests of the run (Benjamini and Hochberg); None without a test."""
     supported: bool
 
 
 def effect(
     context: ClaimedContext, pairs: Sequence[MatchedPair], name: str, resamples: int, writer: str = ""
 ) -> ContextEffect:
-    """Estimates and tests the effect of a context.
+    """Estimates and tests the effect of a context on the classifier's score of a class.
 
     The test is Wilcoxon's signed-rank test (scipy.stats.wilcoxon; zeros are treated as by Pratt 1959), one-sided if the
     claim has a sign. It treats pairs as independent, also if the generator composed them from the same source images.
@@ -81,6 +90,9 @@ def effect(
         name: The name of the class.
         resamples: The number of bootstrap resamples.
         writer: The name of the prompt writer.
+
+    Returns:
+        The effect, without score and p-value if less than MIN_SOUND of the pairs, or only one, are sound.
     """
     sound = [pair for pair in pairs if pair.is_sound]
     untested = ContextEffect(
@@ -109,7 +121,7 @@ def effect(
 def verdicts(
     effects: Sequence[tuple[InvestigationId, str, ContextEffect]], rate: float, smallest: float
 ) -> list[BiasVerdict]:
-    """Decides which effects are supported.
+    """Decides which of the claimed effects of a run are supported.
 
     Args:
         effects: For every claim of the run the investigation, the name of the class and the effect.

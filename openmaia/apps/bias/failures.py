@@ -4,7 +4,7 @@ missed       The classifier does not predict the class of the object, because th
              or because the context that raises it is missing.
 false alarm  The classifier predicts the class without such an object, because the context raises its score.
 
-Failure rates are compared with those of the matched images, which differ only in the context.
+Each failure rate is compared with that of the matched images, which differ only in the context.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from openmaia.evaluation.analysis.statistics import proportion
 FailureKind = Literal["missed", "false alarm"]
 
 KEPT = 24
-"""Maximum number of wrong images that are kept of each kind, the largest errors first."""
+"""Maximum number of misclassified images that are kept for each failure mode, the largest errors first."""
 SUM_TOLERANCE = 1e-2
 """If the sum of a classifier's outputs differs from 1 by less than this, they count as a softmax over the classes."""
 THRESHOLD = 0.5
@@ -36,7 +36,7 @@ class WrongImage:
 
     side: PairSide
     predicted: str
-    """The predicted class, or "no CLASS"."""
+    """The predicted class, or "no CLASS" if CLASS is not predicted by a classifier with independent outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,15 @@ class FailureMode:
 
     context: ClaimedContext
     kind: FailureKind
-    """See the module."""
+    """missed: the classifier does not predict the class of the object; false alarm: it predicts a class without one."""
     prone: Literal["with", "without"]
     """Whether images with or without the context are prone to the failure."""
     rate: list[float] | None
     """Share of wrong predictions on the prone images with Wilson's interval, [share, low, high]; None without pairs."""
     base: list[float] | None
-    """The same for the matched images, as the base rate."""
+    """The same for the other image of each pair, as the base rate."""
     n: int
-    """Number of sound pairs."""
+    """Number of sound pairs, in which both images are as requested."""
     wrong: tuple[WrongImage, ...]
     """The prone images with wrong predictions, at most KEPT, the largest errors first."""
 

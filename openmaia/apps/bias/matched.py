@@ -1,4 +1,4 @@
-"""Generates matched images with and without a context, checks that they show the class, and scores them."""
+"""Generates pairs of images with and without a context, checks whether they show the class, and scores them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class PairSide:
     missing_terms: tuple[str, ...]
     """Words of the prompt that the generator reports as missing in the image."""
     value: float
-    """The score of the class."""
+    """The classifier's score of the class."""
     raw: float | None
     """The logit from which the score was computed; None if the target has no logits."""
 
@@ -59,7 +59,7 @@ class MatchedPair:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """Digests of the source files that both images contain. For collages this is the object of the class."""
+        """Digests of the dataset images that are part of both images. In collages this is the object of the class."""
         return tuple(sorted(set(self.having.image.sources) & set(self.without.image.sources)))
 
 
@@ -72,7 +72,8 @@ class Matcher:
     judge: Judge | None = None
     """Decides whether an image shows the class if the generator does not know. It must not depend on the classifier."""
     knows_class: Callable[[str], bool] = lambda name: True
-    """Returns whether the generator and the judge know a class; if their vocabulary is closed, they may not."""
+    """Returns whether a class is in the vocabulary of the generator and the judge. Only then do their confirmations
+    that an image shows the class count."""
 
     def pairs(self, unit: Unit, name: str, prompts: Sequence[ContextPrompts]) -> list[MatchedPair]:
         """Generates and scores one pair of images for each pair of prompts.

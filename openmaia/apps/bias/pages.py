@@ -1,4 +1,4 @@
-"""Writes two pages of a run's report: the claimed biases with contrasting images, and the failure modes."""
+"""Writes two pages of a run's report: the claimed biases with contrasting images, and the errors that biases cause."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ PACKAGE = "openmaia.apps.bias"
 CARDS, GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
 
 PAIRS = 6
-"""Number of pairs that a card shows: those with the largest differences in the claimed direction, and the smallest."""
+"""Number of pairs that a card shows of each kind: those whose scores differ most in the claimed direction, and those
+whose scores differ least in it."""
 SIDE = 144
 PAGE_BYTES = 6_000_000
 
@@ -31,7 +32,7 @@ class ImageTile:
     """An image on a page."""
 
     uri: str
-    """A data URI; empty if the page would exceed PAGE_BYTES."""
+    """The image as a data URI; empty if the page would exceed PAGE_BYTES with it."""
     image: StoredImage
 
 
@@ -45,13 +46,13 @@ class BiasCard:
 
     verdict: BiasVerdict
     page: str
-    """The page of the unit, relative to report/."""
+    """Path of the unit's page, relative to the folder report/ of the run."""
     strips: Markup
     """The chart of the scores with and without the context."""
     strongest: tuple[TilePair, ...]
-    """The pairs with the largest differences in the claimed direction."""
+    """The pairs whose scores differ most in the claimed direction."""
     weakest: tuple[TilePair, ...]
-    """The pairs with the smallest differences in the claimed direction."""
+    """The pairs whose scores differ least in the claimed direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +62,19 @@ class FailureSection:
     name: str
     """The name of the class."""
     page: str
-    """The page of the unit, relative to report/."""
+    """Path of the unit's page, relative to the folder report/ of the run."""
     mode: Mapping[str, Any]
-    """The fields of the FailureMode."""
+    """The fields of the `FailureMode`, without its images."""
     tiles: tuple[ImageTile, ...]
 
 
 def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
-    """Writes the pages of biases and, if there are any, of failure modes to report/applications/ of the run."""
+    """Writes the pages of biases and, if there are any, of failure modes to report/applications/ of the run.
+
+    Args:
+        run: The run.
+        verdicts: The verdicts on all claimed biases of the run.
+    """
     pages = {row.investigation: row.page for row in rows(run, run.name, "units/")}
     failures = list(stored_tests(run, FAILURES))
     config = run.config()

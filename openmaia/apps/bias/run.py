@@ -1,4 +1,4 @@
-"""Tests the claimed biases of a run on matched images, decides which are supported, and searches for their failures."""
+"""Tests the claimed biases of a run, decides which are supported, and searches for errors that these biases cause."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +22,11 @@ class BiasDesign:
     pairs: int = 40
     """Number of matched pairs for each claim."""
     smallest: float = 0.02
-    """Minimum difference of mean scores of a supported bias."""
+    """Minimum difference of mean scores, in the claimed direction, of a supported bias."""
     rate: float = 0.05
-    """The false discovery rate."""
+    """The false discovery rate among the tested claims of a run."""
     failures: int = 40
-    """Number of pairs that are searched for failures of each kind; 0 skips the search."""
+    """Number of pairs of images that are searched for errors of each kind, for each supported bias; 0: no search."""
     resamples: int = 2000
     seed: int = 0
     at_once: int = 1
@@ -34,16 +34,16 @@ class BiasDesign:
 
 
 def is_tested(run: Run) -> bool:
-    """Returns whether the claims of all records are tested and the verdicts are stored."""
+    """Returns whether the claims in all records of a run are tested and the verdicts on them are stored."""
     return run.done() <= run.artifacts(TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(
     run: Run, writer: ContextWriter, matcher: Matcher, design: BiasDesign, progress: Callable[[int, int], None]
 ) -> list[BiasVerdict]:
-    """Tests the claims of every record that has no test yet, and searches for the failure modes of supported biases.
+    """Tests the claims of every record that has no test yet, and searches for errors that supported biases cause.
 
-    Verdicts are adjusted for all tests of the run, so that they may change when records are added.
+    The p-values of all tests of the run are adjusted together, so that a verdict may change when records are added.
 
     Args:
         run: The run.
@@ -91,7 +91,7 @@ def claim(
         design: The numbers and thresholds of the test.
 
     Returns:
-        The effect of the context, and the matched pairs of images, which are empty if no prompts could be written.
+        The effect of the context, and the matched pairs of images. There are none if no prompts could be written.
     """
     context = ClaimedContext.parse(label)
     try:

@@ -1,4 +1,4 @@
-"""Stores tests and failure modes in the run directory, as Parquet files with one row per image."""
+"""Stores tests of claimed biases, and the failure modes of supported ones, as Parquet files with one row per image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -45,7 +45,7 @@ class StoredImage:
     """"with" or "without" the context."""
     prompt: str
     sources: Sequence[str]
-    """Digests of the files behind the image."""
+    """Digests of the dataset images whose pixels are in the image."""
     shows_class: bool | None
     missing_terms: Sequence[str]
     value: float
@@ -63,7 +63,7 @@ class StoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTest:
-    """The tests or the failure modes of one investigation."""
+    """The stored tests of the biases that one investigation claims, or the stored failure modes of these biases."""
 
     investigation: InvestigationId
     name: str

@@ -1,4 +1,7 @@
-"""Generates a small data set with the folders of Spawrious. Collages use the test split of images, unseen by agents."""
+"""Generates a small data set in the folder layout of Spawrious.
+
+If the generator makes collages, they consist of images of the test split, which agents never see.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -64,7 +67,7 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
 def _request(cell: layout.DataCell, number: int) -> Generation:
     """Returns the request for the image with this number of one class, place and environment.
 
-    Agents cannot request the same image: they get neither this split nor such a seed.
+    Agents cannot request the same image, because their images come from the other split and from other seeds.
     """
     key = hashlib.sha256(f"spurious data set {cell.folder} {number}".encode()).digest()
     return Generation(prompt=prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")

@@ -3,7 +3,7 @@
 The images show every class in every place.
 
 This factorial probe knows the classes and places, which the agent has to find, so it is a reference and not a fair
-competitor. It uses images of the explore split, as agents do, and no balanced data.
+competitor. It uses images of the explore split, as agents do, and no balanced images of the data set.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from openmaia.core.services import Generation, Generator, LayerProbe, Target
 def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[list[list[EncodedImage]]]:
     """Generates `settings.probe` images of every class in every place and returns them by [class][place][repeat].
 
-    Images of the same place and repeat share their seed, and with some generators their background.
+    Images of the same place and repeat share their seed. With some generators they therefore share their background.
     """
     places = [*settings.train_locations, settings.filler, *settings.other_locations]
 

@@ -1,4 +1,4 @@
-"""Divides the images of Spawrious, which are in <folder>/spawrious224/<environment>/<location>/<class>/.
+"""Divides the images of the data set Spawrious, in <folder>/spawrious224/<environment>/<location>/<class>/, into parts.
 
 In the training images each class is nearly always in one place, in the test images it is in the place of another class
 (the "one-to-one shift").
@@ -42,7 +42,7 @@ class LabelledImage:
     """An image of the data set."""
 
     path: str
-    """The path relative to the data set."""
+    """The path relative to the root folder of the data set."""
     label: int
     """Index of the class."""
     location: str

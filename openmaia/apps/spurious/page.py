@@ -1,4 +1,4 @@
-"""Writes our reproduction of the MAIA paper's Table 2 as a page, a chart and a CSV table, beside the published one."""
+"""Writes our reproduction of the MAIA paper's Table 2 as a page, a chart and a CSV table, with the paper's numbers."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[S
     Args:
         files: The run directory.
         config: The config of the study.
-        made: The table.
+        made: Our reproduction of Table 2.
         results: The results of all classifiers.
         backbone: The name of the model that plays the agent.
 

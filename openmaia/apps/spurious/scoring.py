@@ -1,9 +1,11 @@
 """Computes the rows of the MAIA paper's Table 2 for one classifier: accuracies on the test images.
 
-A row is one way to choose units (the features that the last linear layer receives) and to fit a new one to them.
+A row stands for one way to choose units (features that the last linear layer receives) and to fit a new linear layer to
+them.
 
-All unbalanced rows are fitted on the unbalanced validation images. The l1 rows score the regularised model. The rows of
-random units, of the agent and of the probe score models that are fitted to these units without regularisation.
+The rows without balanced images are fitted on the validation images, in which each class is nearly always in one place.
+Of these, the l1 rows score the L1-regularised model. The rows of random units, of the agent and of the probe score
+models that are fitted to these units without regularisation.
 """
 
 import os
@@ -34,12 +36,13 @@ class FeatureSet:
     labels: ClassLabels
     """(n,): the index of the class of each image."""
     cells: ClassLabels
-    """(n,): the number of the combination of class and place of each image, from which balanced sets are drawn."""
+    """(n,): for each image a number that stands for its class and place. Balanced sets have equally many images of each
+    number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionScore:
-    """A row of the table for one classifier, with one accuracy, or one for each random draw."""
+    """A row of Table 2 for one classifier, with one accuracy, or one for each random draw of units or images."""
 
     units: tuple[int, ...]
     """The number of units that the model of each accuracy uses."""
@@ -47,8 +50,10 @@ class SelectionScore:
 
 
 def standardised(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
-    """Standardises all sets by the mean and standard deviation of the first set, in which a constant feature becomes
-    0."""
+    """Standardises the features of all sets by their means and standard deviations in the first set.
+
+    A feature that is constant in the first set becomes 0 there.
+    """
     scaler: Any = StandardScaler().fit(fit.features.astype(np.float64))  # pyright: ignore[reportUnknownMemberType]
     return [scaler.transform(each.features.astype(np.float64)) for each in (fit, *others)]
 
@@ -61,9 +66,9 @@ def unbalanced(
     agent: Sequence[int],
     probe: Sequence[int],
 ) -> dict[str, SelectionScore]:
-    """Returns the rows of the table whose units are chosen without balanced images, by the names in ROWS.
+    """Returns the rows of Table 2 that need no balanced images, by the names in ROWS.
 
-    In balanced images class and place are independent. A row without units is left out.
+    In balanced images class and place are independent. A row for which no units were selected is left out.
 
     Args:
         settings: The settings of the study.
@@ -107,7 +112,7 @@ def balanced(
         settings: The settings of the study.
         pool: The images from which balanced validation sets are drawn.
         test: The images on which the rows are scored.
-        n: The number of units of the row `balanced_n`, which is left out if it is 0.
+        n: The number of units of the row `balanced_n`. The row is left out if n is 0.
         seed: The seed of the draws.
     """
 

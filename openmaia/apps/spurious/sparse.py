@@ -17,14 +17,15 @@ from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMis
 from openmaia.core.errors import UsageError
 
 FeatureArray = npt.NDArray[np.float64]
-"""(n, d)."""
+"""Features, shape (n images, d units)."""
 ClassLabels = npt.NDArray[np.int64]
-"""(n,)."""
+"""Index of the class of each image, shape (n images,)."""
 
 STEPS, FACTOR = 40, 1.5
-"""Maximum length and ratio of the increasing sequence of C. At the first C no unit has a weight yet."""
+"""`with_units` increases C (the inverse of the regularisation strength) at most STEPS times by the factor FACTOR. At
+the first value of C, all weights are still 0."""
 HALVINGS = 8
-"""Number of bisections of the step in which the number of units reaches the requested one."""
+"""Maximum number of bisections between the last C with fewer units than requested and the first C with enough."""
 ITERATIONS = 1000
 
 
@@ -33,9 +34,9 @@ class SparseModel:
     """A fitted logistic regression."""
 
     weights: npt.NDArray[np.float64]
-    """(classes, d)."""
+    """Shape (classes, d units)."""
     bias: npt.NDArray[np.float64]
-    """(classes,)."""
+    """Shape (classes,)."""
     strength: float
     """scikit-learn's C; infinite without regularisation."""
 
@@ -50,7 +51,7 @@ class SparseModel:
 
 
 def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
-    """Fits a model of the given units without regularisation (solver lbfgs)."""
+    """Fits a logistic regression on the given units alone, without regularisation (solver lbfgs)."""
     chosen = list(units)
     regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
     fitted = _fit(regression, features[:, chosen], labels)
@@ -60,13 +61,13 @@ def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tol
 
 
 def with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
-    """Fits an L1-regularised model of exactly `count` units (solver saga).
+    """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units (solver saga).
 
-    The regularisation is the strongest that leaves at least `count` units with a weight other than 0. If it leaves more,
-    only those with the largest weights keep them.
+    The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more
+    units have them, only the `count` units with the largest ones keep them.
 
     Raises:
-        UsageError: No regularisation that was tried leaves so many units with a weight.
+        UsageError: No regularisation that was tried gives that many units nonzero weights.
     """
     path = _RegularisationPath(features, labels, tolerance)
     below = strength = path.first
@@ -120,7 +121,7 @@ def tuned(
 
 
 class _RegularisationPath:
-    """A sequence of fits with decreasing l1. Each fit starts from the previous solution."""
+    """A sequence of fits with decreasing L1 regularisation. Each fit starts from the previous solution."""
 
     def __init__(self, features: FeatureArray, labels: ClassLabels, tolerance: float):
         if len(np.unique(labels)) < 2:
@@ -156,7 +157,7 @@ def _largest(model: SparseModel, count: int) -> SparseModel:
 
 
 def _halves(labels: ClassLabels, rng: np.random.Generator) -> tuple[ClassLabels, ClassLabels]:
-    """Returns the indices of a random half of each class, and of the rest."""
+    """Returns the indices of a random half of the images of each class, and those of all other images."""
     groups = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
     fit = np.concatenate([group[: len(group) // 2] for group in groups])
     return fit, np.setdiff1d(np.arange(len(labels)), fit)

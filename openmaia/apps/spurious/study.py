@@ -1,4 +1,7 @@
-"""Conducts the study of one classifier, from training to its rows of Table 2, and stores the result of every step."""
+"""Conducts the study of one classifier, from its training to its rows of the MAIA paper's Table 2.
+
+The result of every step is stored.
+"""
 
 import hashlib
 import json
@@ -39,27 +42,28 @@ class StudyServices:
     target: Callable[[Config], Target]
     """Returns the network of a config as a target, whose units can be measured."""
     generator: Callable[[], Generator]
-    """Returns the generator of images for the factorial probe."""
+    """Returns the generator of images for the factorial probe (see factorial.py)."""
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None
     """Called with the name of the stage, and the numbers of finished and of all items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """The results for one classifier."""
+    """The results of the study for one classifier."""
 
     seed: int
     seen: float
-    """Accuracy on the unbalanced validation images."""
+    """Accuracy of the classifier on validation images, in which each class is nearly always in its training place."""
     shifted: float
-    """Accuracy on the test images."""
+    """Accuracy of the classifier on the test images, in which the places are exchanged."""
     candidates: tuple[int, ...]
-    """The units that logistic regression with l1 selected."""
+    """Indices of the units that L1-regularised logistic regression selected for the agent to judge."""
     verdicts: UnitVerdicts
     probe: tuple[int, ...]
-    """The candidates that the factorial probe found selective."""
+    """The candidates that the factorial probe (see factorial.py) found selective: the class changes their activation more
+    than the place."""
     rows: Mapping[str, SelectionScore]
-    """The rows of the table, by the names in `scoring.ROWS`."""
+    """The classifier's rows of Table 2, by the names in `scoring.ROWS`."""
 
     @property
     def agreement(self) -> int:
@@ -73,7 +77,8 @@ class StudyResult:
 def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> StudyResult:
     """Conducts the study of one classifier.
 
-    The balanced pool and the test images are read only after the agent has judged the units.
+    The test images, and the pool from which balanced validation sets are drawn, are read only after the agent has
+    judged the units.
 
     Args:
         config: The config of the study.
@@ -149,7 +154,7 @@ class _Study:
         return FeatureSet(features=features, labels=labels, cells=cells), logits
 
     def choose(self, validation: FeatureSet) -> list[int]:
-        """Returns the units that logistic regression with l1 selects."""
+        """Returns the indices of the units that L1-regularised logistic regression on the validation images selects."""
         count, tolerance = self._settings.units, self._settings.tolerance
 
         def choose() -> list[int]:
@@ -161,7 +166,7 @@ class _Study:
     def judge(
         self, checkpoint: Path, images: Sequence[LabelledImage], units: Sequence[int], width: int
     ) -> UnitVerdicts:
-        """Lets the agent judge which units are selective for their class and which are spurious.
+        """Lets the agent judge which units are selective, that is, respond to a class itself, and which are spurious.
 
         Args:
             checkpoint: The weights of the classifier.
@@ -187,7 +192,10 @@ class _Study:
         return judged
 
     def probe(self, checkpoint: Path, units: Sequence[int]) -> list[int]:
-        """Returns the units that the factorial probe finds selective; an empty list if `spurious.probe` is 0."""
+        """Returns those of the units that the factorial probe (see factorial.py) finds selective.
+
+        Empty if the setting `spurious.probe` is 0.
+        """
         config = with_weights(self._config, checkpoint)
 
         def probe() -> list[int]:

@@ -1,4 +1,4 @@
-"""Averages the rows of all classifiers, with intervals over seeds, and compares the agent's row with other rows."""
+"""Averages the rows of Table 2 over all classifiers, with intervals, and compares the agent's row with other rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ NAMES = {
     "balanced": ("All", "l1, tuned"),
     "balanced_n": ("All", "l1, as many as the agent's"),
 }
-"""For each row the subset of units, and how units are selected from it."""
+"""For each row the set of units from which it selects, and how it selects them."""
 
 COMPARED = ("l1_n", "random", "probe", "original")
 """The rows with which the agent's row is compared."""
@@ -52,7 +52,7 @@ COMPARED = ("l1_n", "random", "probe", "original")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedEstimate:
-    """A mean over seeds with its 95 % interval by Student's t; the limits are None with one seed.
+    """A mean over seeds (classifiers) with its 95 % interval by Student's t; the limits are None with one seed.
 
     All seeds share the test images, so the interval does not include the variance due to their choice.
     """
@@ -87,13 +87,13 @@ class SelectionRow:
     selection: str
     """How the row selects units; see NAMES."""
     is_balanced: bool
-    """Whether the row is fitted on balanced validation sets."""
+    """Whether the row is fitted on balanced validation sets, in which class and place are independent."""
     units: float | None
     """Number of units: the median over seeds and draws. None if no seed has the row."""
     accuracy: SeedEstimate | None
     """Mean accuracy over seeds; the value of a seed is the mean of its draws. None if no seed has the row."""
     spread: tuple[float, float] | None
-    """The 2.5th and the 97.5th percentile over the draws of all seeds; None without draws."""
+    """The 2.5th and the 97.5th percentile of the accuracies of all random draws of all seeds; None without draws."""
     by_seed: tuple[float | None, ...]
     """Mean accuracy of each seed; None if the seed does not have the row."""
     published: PublishedFigure | None
@@ -105,7 +105,7 @@ class SpuriousTable:
 
     rows: tuple[SelectionRow, ...]
     differences: dict[str, SeedEstimate]
-    """The agent's accuracy minus that of another row, paired by seed."""
+    """The agent's accuracy minus that of another row, paired by seed, by the name of that row."""
     seen: SeedEstimate
     """Accuracy of the classifiers on the unbalanced validation images."""
     shifted: SeedEstimate
@@ -136,7 +136,7 @@ def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
 
 
 def as_data(made: SpuriousTable) -> DataTable:
-    """Converts the table for a CSV file. Our results and the published ones are in separate columns."""
+    """Converts the table for a CSV file. Our results and those of the MAIA paper are in separate columns."""
     columns = ["row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high"]
     columns += [f"seed_{number}" for number in range(len(made.rows[0].by_seed))]
     rows: list[tuple[str | float | None, ...]] = []

@@ -37,7 +37,7 @@ class UnitVerdicts:
 
 
 def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
-    """Reads the agent's verdicts on the units of a layer. A unit without a record counts as failed."""
+    """Reads the agent's verdicts on units of a layer. A unit without a record of an investigation counts as failed."""
     by_answer: dict[str, list[int]] = {SELECTIVE: [], SPURIOUS: [], "undecided": [], "failed": []}
     for index in units:
         summary = run.summary(InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=0))
@@ -70,7 +70,7 @@ def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: 
 
 
 def with_weights(config: Config, checkpoint: Path) -> Config:
-    """Returns the config with the given weights of the target.
+    """Returns the config with the weights of a checkpoint for its target network.
 
     Raises:
         UsageError: The config does not name exactly one layer.
