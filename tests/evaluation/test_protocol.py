@@ -233,9 +233,14 @@ def test_unrelated_images_come_from_the_language_model(services: EvaluationServi
 
 
 def test_controls_have_scores_of_their_own(services: EvaluationServices):
-    own = scores(replace(services, photographs=[noise(n) for n in range(4)]), claim(RED, "red"))[0]
+    tested = replace(services, photographs=[noise(n) for n in range(4)])
+    evaluation = evaluate_claims([claim(RED, "red")], tested, EvaluationDesign(n=6))[0]
+    own = evaluation.scores
     assert own["auc_random"] > 0.8
     assert own["auc_unrelated"] > 0.8
+    positive, photographs = (np.array(raw_group(evaluation.trial, role).values) for role in ("positive", "random"))
+    assert own["mad"] == pytest.approx((positive.mean() - photographs.mean()) / photographs.std())
+    assert own["clarity"] == pytest.approx(2 * own["auc_random"] - 1)
 
 
 def test_controls_are_measured_once_for_all_layers(services: EvaluationServices):
