@@ -19,7 +19,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, evaluate_investigation
-from openmaia.evaluation.scores import compare_trials, identification, partners
+from openmaia.evaluation.scores import compare_trials, identification, partners, raw_group
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import read_trial, to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial, run_stimuli, standardise
