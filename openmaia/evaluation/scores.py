@@ -12,7 +12,7 @@ import numpy as np
 
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues
-from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES, FloatArray, auc, measure
+from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED, FloatArray, auc, measure
 from openmaia.evaluation.claims import Claim, following_units
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 
@@ -175,7 +175,7 @@ def _own_scores(trial: Trial) -> dict[str, Any]:
         "failed_images": sum(verdict is False for verdict in verdicts),
         "verified_by": sorted({trial.stimuli[row].verified_by for row in trial.rows("positive")} - {""}),
     }
-    scores |= {name: measure(name, positive, neutral) if tested else None for name in MEASURES}
+    scores |= {name: measure(name, positive, neutral) if tested else None for name in MATCHED}
     z = [_deviations(trial, role, trial.claim.unit.index).values for role in ("positive", "neutral")]
     scores |= {"z_positive": _mean(z[0]), "z_neutral": _mean(z[1])}
     scores["z_difference"] = measure("difference", *z) if tested else None
@@ -204,11 +204,23 @@ def _label_scores(trial: Trial) -> dict[str, Any]:
 
 
 def _control_scores(trial: Trial) -> dict[str, float | None]:
-    """Returns the AUC of positive images against unrelated images and against photographs; None if not tested."""
-    positive = raw_group(trial, "positive").values
+    """Compares positive images with unrelated images and with photographs.
+
+    Returns:
+        `auc_unrelated` and `auc_random`: the AUC against unrelated images and against photographs.
+        `mad`: CoSy's mean activation difference from the photographs (Kopf et al. 2024, section 4).
+        `clarity`: that of FADE (Puri et al. 2025), the absolute Gini coefficient 2 AUC - 1 against the photographs.
+        If nothing was tested or there are no such images, the values are None.
+    """
+    groups = {role: raw_group(trial, role).values for role in ("positive", "unrelated", "random")}
+    if trial.outcome != "tested":
+        groups = dict.fromkeys(groups, ())
+    random = measure("auc", groups["positive"], groups["random"])
     return {
-        f"auc_{role}": measure("auc", positive, raw_group(trial, role).values) if trial.outcome == "tested" else None
-        for role in ("unrelated", "random")
+        "auc_unrelated": measure("auc", groups["positive"], groups["unrelated"]),
+        "auc_random": random,
+        "mad": measure("mad", groups["positive"], groups["random"]),
+        "clarity": None if random is None else abs(2 * random - 1),
     }
 
 

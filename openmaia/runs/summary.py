@@ -12,7 +12,7 @@ from openmaia.runs.tables import TableRow
 _COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
 _SCORES = (
     "positive neutral auc auc_other auc_worst auc_unrelated auc_random auc_against auc_words difference z_difference d "
-    "mad rank top1 top5 shown p q worst_auc worst_low worst_high"
+    "mad clarity rank top1 top5 shown p q worst_auc worst_low worst_high"
 ).split()
 
 SCHEMA = pa.schema(

@@ -19,7 +19,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, evaluate_investigation
-from openmaia.evaluation.scores import compare_trials, identification, partners
+from openmaia.evaluation.scores import compare_trials, identification, partners, raw_group
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import read_trial, to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial, run_stimuli, standardise
@@ -233,9 +233,14 @@ def test_unrelated_images_come_from_the_language_model(services: EvaluationServi
 
 
 def test_controls_have_scores_of_their_own(services: EvaluationServices):
-    own = scores(replace(services, photographs=[noise(n) for n in range(4)]), claim(RED, "red"))[0]
+    tested = replace(services, photographs=[noise(n) for n in range(4)])
+    evaluation = evaluate_claims([claim(RED, "red")], tested, EvaluationDesign(n=6))[0]
+    own = evaluation.scores
     assert own["auc_random"] > 0.8
     assert own["auc_unrelated"] > 0.8
+    positive, photographs = (np.array(raw_group(evaluation.trial, role).values) for role in ("positive", "random"))
+    assert own["mad"] == pytest.approx((positive.mean() - photographs.mean()) / photographs.std())
+    assert own["clarity"] == pytest.approx(2 * own["auc_random"] - 1)
 
 
 def test_controls_are_measured_once_for_all_layers(services: EvaluationServices):

@@ -35,6 +35,19 @@ def measured(package: str, part: str, smoke: bool) -> tuple[dict[str, Any], floa
     return json.loads(done.stdout.splitlines()[-1]), round(time.monotonic() - began, 1)
 
 
+def shown(values: Sequence[float | None] | None, form: str = ".3f") -> str:
+    """An estimate with its interval, "0.736 (0.702 to 0.772)"; without one if its ends are None, "n/a" if there is none.
+
+    Args:
+        values: The estimate, the lower and the upper end of its interval.
+        form: How each number is formatted.
+    """
+    mean, low, high = (*values, None, None)[:3] if values else (None, None, None)
+    if mean is None:
+        return "n/a"
+    return f"{mean:{form}}" if low is None or high is None else f"{mean:{form}} ({low:{form}} to {high:{form}})"
+
+
 def machine() -> str:
     """Cores and memory of this machine, and its processor's name."""
     models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]

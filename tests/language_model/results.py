@@ -17,7 +17,7 @@ from openmaia.evaluation.scores import Evaluation
 from openmaia.reporting.conduct import conduct
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
-from tests.helpers.measuring import machine
+from tests.helpers.measuring import machine, shown
 from tests.language_model.model import NAME
 from tests.science import evaluated, setting
 from tests.science.investigated import Job, images, investigated
@@ -148,8 +148,8 @@ def _report(figures: Mapping[str, Any]) -> str:
     count = loop["investigations"]
     share, low, high = loop["met_the_rule"][:3]
     rows = [
-        f"| {name} | {_interval(own['auc'])} | {_interval(own['auc_other'])} | {_interval(own['difference'])} | "
-        f"{_interval(figures['difference_to'].get(name))} |"
+        f"| {name} | {shown(own['auc'], '.2f')} | {shown(own['auc_other'], '.2f')} | {shown(own['difference'], '.2f')} | "
+        f"{shown(figures['difference_to'].get(name), '.2f')} |"
         for name, own in truth.items()
     ]
     return f"""# A real language model as the agent
@@ -181,7 +181,7 @@ def _ablation(variants: Mapping[str, Any] | None, failed: Sequence[str], made: s
     if not variants:
         return ""
     rows = [
-        f"| {name} | {loop['investigations']} | {_interval(loop['met_the_rule'])} | {loop['unmeasured']} | "
+        f"| {name} | {loop['investigations']} | {shown(loop['met_the_rule'], '.2f')} | {loop['unmeasured']} | "
         f"{loop['turns'] / loop['investigations']:.1f} | {loop['tracebacks']} of {loop['experiments']} | {loop['empty']} | "
         f"{loop['sent_back']} | {loop['set_aside']} | {loop['seconds'] / 60 / loop['investigations']:.1f} |"
         for name, loop in variants.items()
@@ -197,10 +197,3 @@ experiments that measured images; its interval is wide with so few units.
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 {f"{chr(10)}No investigation was finished with: {', '.join(failed)}. They failed because the server gave no reply that could be read, or were stopped.{chr(10)}" if failed else ""}"""
-
-
-def _interval(values: Sequence[float | None] | None) -> str:
-    if not values or values[0] is None:
-        return "n/a"
-    low, high = values[1:3]
-    return f"{values[0]:.2f}" if low is None or high is None else f"{values[0]:.2f} ({low:.2f} to {high:.2f})"

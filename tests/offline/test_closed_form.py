@@ -4,7 +4,7 @@ import colorsys
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageCms, ImageDraw
 from scipy import ndimage
 
 from openmaia.core.errors import UsageError
@@ -12,7 +12,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
 from openmaia.offline.closed_form import ClosedFormTarget, layers
-from openmaia.offline.closed_form.colours import hue
+from openmaia.offline.closed_form.colours import NAMED_COLOURS, hue, lab, named
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Sort
 from openmaia.offline.closed_form.family import units
 from openmaia.offline.closed_form.view import SIDE, SIZE, DetectorInput
@@ -172,7 +172,31 @@ def test_truths_of_the_sets_are_disjoint(mode: str):
 
 def test_units_are_reproducible():
     assert [unit.key for unit in units("held_out", "or")] == [unit.key for unit in units("held_out", "or")]
-    assert layers("held_out")["and"][0].key == "and/purple&square/0"
+    assert layers("held_out")["and"][0].key == "and/grey&ball/0"
+    assert layers("development")["or"][0].key == "or/grid/square/0"
+
+
+def test_half_of_the_held_out_units_respond_to_objects():
+    held_out = [unit for group in layers("held_out").values() for unit in group]
+    having = [unit for unit in held_out if any(c.sort is Sort.THING for slot in unit.slots for c in slot.concepts)]
+    assert len(held_out) >= 300 and len(having) >= len(held_out) / 2
+
+
+@pytest.mark.parametrize("name", list(paint.COLOURS))
+def test_survey_calls_a_generated_colour_by_its_name(name: str):
+    seen = DetectorInput(np.asarray(plain(paint.COLOURS[name])))
+    assert [other for other in NAMED_COLOURS if named(other)(seen).max() > 0.5] == [name]
+
+
+def test_survey_colours_are_compared_in_cielab():
+    """Against Pillow's conversion, for the illuminant D50 and in steps of 1, and so within a few units."""
+    colours = np.random.default_rng(0).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    to_lab = ImageCms.buildTransform(ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), "RGB", "LAB")
+    reference = np.asarray(ImageCms.applyTransform(Image.fromarray(colours), to_lab)).astype(np.float64)
+    reference = np.stack(
+        [reference[..., 0] / 2.55, *np.moveaxis(reference[..., 1:].astype(np.uint8).view(np.int8), -1, 0)], axis=-1
+    )
+    assert np.abs(lab(colours.astype(np.float32) / 255) - reference).max() < 8
 
 
 def test_unknown_family_is_refused():

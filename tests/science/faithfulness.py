@@ -13,10 +13,10 @@ from openmaia.evaluation.analysis.bootstrap import mean_interval
 from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.evaluation.faithfulness import Faithfulness, UnitFaithfulness, read_faithfulness
 from openmaia.runs.run import InvestigationId, Run
-from tests.helpers.measuring import machine
+from tests.helpers.measuring import machine, shown
 from tests.science import sections
 from tests.science.evaluated import RESAMPLES
-from tests.science.real import LAYERS, command, interval, investigated_run
+from tests.science.real import LAYERS, command, investigated_run
 
 CSV = Path(__file__).with_name("faithfulness.csv")
 SECTION = "Faithfulness"
@@ -57,7 +57,7 @@ def section(found: Faithfulness) -> str:
         for layer in LAYERS
         if (own := [each for each in found.units if each.unit.layer == layer])
     ]
-    pooled = " | ".join(interval(each.as_list()) for each in (found.auc, found.other, found.difference))
+    pooled = " | ".join(shown(each.as_list()) for each in (found.auc, found.other, found.difference))
     named = sum(bool(each.classes) for each in found.units)
     return f"""The {len(found.units)} described units of the section before, {machine()}, {date.today().isoformat()}, by `make science only=faithfulness`. Each unit is
 ablated in the forward pass (its response set to 0), and the class probabilities are compared with those of the unchanged network:
@@ -78,4 +78,4 @@ not excite the unit, too.
 
 def mean_of(units: Sequence[UnitFaithfulness], name: str) -> str:
     values = [value for each in units if (value := getattr(each, name).mean) == value]
-    return interval(mean_interval(values, RESAMPLES).as_list())
+    return shown(mean_interval(values, RESAMPLES).as_list())

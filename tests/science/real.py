@@ -23,7 +23,7 @@ from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.runs.claimed import claim_runs
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
-from tests.helpers.measuring import machine
+from tests.helpers.measuring import machine, shown
 from tests.science import sections, setting
 from tests.science.baselines import BASELINES
 from tests.science.evaluated import RESAMPLES, rounded
@@ -167,10 +167,10 @@ def section(figures: dict[str, Any]) -> str:
     )
     chosen = ", ".join(f"{count} of `{layer}`" for layer, count in LAYERS.items())
     rows = [
-        f"| {name} | {each['outcomes'].get('tested', 0)} | {interval(each['auc'])} | {interval(each['auc_minus_other'])} | "
-        f"{each['verdicts'].get('supported', 0)} | {percent(each['supported_of_all'])} | "
-        + " | ".join(percent(each["supported"].get(given)) for given in (SHUFFLED, RANDOM))
-        + f" | {interval(differences[name]['auc'][:3]) if name in differences else ''} |"
+        f"| {name} | {each['outcomes'].get('tested', 0)} | {shown(each['auc'])} | {shown(each['auc_minus_other'])} | "
+        f"{each['verdicts'].get('supported', 0)} | {shown(each['supported_of_all'], '.1%')} | "
+        + " | ".join(shown(each["supported"].get(given), ".1%") for given in (SHUFFLED, RANDOM))
+        + f" | {shown(differences[name]['auc'][:3]) if name in differences else ''} |"
         for name, each in methods.items()
     ]
     return f"""EfficientNet-Lite0, {figures["units"]} units drawn by a hash of the weights, the demo's 18 among them ({chosen}; the first
@@ -192,12 +192,3 @@ Identification: an image of the experimenter's description excites its own unit 
 descriptions, given to the same units, the shares in the two columns before the last pass the same rule; the interval counts each unit
 once.
 """
-
-
-def interval(values: Sequence[float | None]) -> str:
-    mean, low, high = values
-    return "n/a" if mean is None else f"{mean:.3f} ({low:.3f} to {high:.3f})"
-
-
-def percent(share: Sequence[float] | None) -> str:
-    return "n/a" if share is None else "{:.1%} ({:.1%} to {:.1%})".format(*share)

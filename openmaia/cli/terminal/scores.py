@@ -1,6 +1,6 @@
 """Prints scores of descriptions: of a run, of runs and tool sets in comparison, and of forced choices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
 from openmaia.evaluation.analysis.ablation import ToolSetResult
@@ -24,10 +24,19 @@ SHOWN = {
     "z_difference": "mean difference, in standard deviations",
     "difference": "mean difference, raw activations",
     "z_d": "Cohen's d",
-    "z_mad": "MAD, against matched neutral images, unlike CoSy",
     "top1": "identification: unit highest of its layer",
     "top5": "identification: among the five highest",
 }
+PROTOCOLS = {
+    "auc_random": "CoSy: AUC against photographs",
+    "mad": "CoSy: MAD against photographs",
+    "clarity": "FADE: clarity",
+    "detection_responsiveness": "FADE: responsiveness",
+    "detection_purity": "FADE: purity",
+    "detection_balanced_accuracy": "delphi: detection, balanced accuracy",
+    "detection_correlation": "simulation by yes or no, correlation",
+}
+"""Scores of other projects' protocols, on the same units and images."""
 
 
 def show_scores(run: Run, resamples: int) -> None:
@@ -36,17 +45,24 @@ def show_scores(run: Run, resamples: int) -> None:
     if not scores.units:
         return
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
+    columns = ("", "mean", "95 % interval", "sanity")
+    show_table(f"evaluation of {run.name}: {outcomes}", columns, _score_rows(scores, SHOWN))
+    chance = scores.measures["chance"].mean
+    if chance == chance:
+        say(f"identification by chance: {chance:.4f} for the highest")
+    show_supported(run, scores)
+    if others := _score_rows(scores, PROTOCOLS):
+        show_table("protocols of other projects, on these units", columns, others)
+    say("intervals: bootstrap over prompts and units, crossed; of shares: Wilson, over units", dim=True)
+
+
+def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[str, ...]]:
     measured = {name: interval for name, interval in scores.measures.items() if interval.mean == interval.mean}
-    cells = [
+    return [
         (text, f"{each.mean:.3f}", f"{each.low:.3f} to {each.high:.3f}", warning(name))
-        for name, text in SHOWN.items()
+        for name, text in names.items()
         if (each := measured.get(name))
     ]
-    show_table(f"evaluation of {run.name}: {outcomes}", ("", "mean", "95 % interval", "sanity"), cells)
-    if chance := measured.get("chance"):
-        say(f"identification by chance: {chance.mean:.4f} for the highest")
-    show_supported(run, scores)
-    say("intervals: bootstrap over prompts and units, crossed; of shares: Wilson, over units", dim=True)
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:

@@ -12,8 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 METRICS = (
-    "auc", "auc_worst", "auc_unrelated", "auc_random", "difference", "z_difference", "d", "mad", "top1", "top5",
-    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou",
+    "auc", "auc_worst", "auc_unrelated", "auc_random", "mad", "clarity", "difference", "z_difference", "d", "top1", "top5",
+    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
+    "detection_balanced_accuracy",
 )  # fmt: skip
 
 TESTS = ("missing_label", "extra_label")
@@ -47,13 +48,17 @@ NAMES = {
     "difference": "positive minus neutral activation",
     "z_difference": "mean difference in deviations",
     "d": "Cohen's d",
-    "mad": "MAD, matched neutral images in the place of CoSy's random ones",
+    "mad": "CoSy's MAD",
+    "clarity": "FADE's clarity",
     "top1": "highest of its layer",
     "top5": "among the five highest",
     "detection_auprc": "detection: AUPRC",
     "detection_f1": "detection: F1",
     "detection_correlation": "detection: correlation",
     "detection_iou": "detection: graded IoU",
+    "detection_responsiveness": "FADE's responsiveness",
+    "detection_purity": "FADE's purity",
+    "detection_balanced_accuracy": "detection: balanced accuracy",
 }
 
 

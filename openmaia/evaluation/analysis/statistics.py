@@ -50,17 +50,18 @@ def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatA
     return _ratio(difference(positive, p, neutral, q), np.sqrt(squares / max(n + m - 2, 1)))
 
 
-def mad(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
+def mad(positive: FloatArray, p: FloatArray, control: FloatArray, q: FloatArray) -> FloatArray:
     """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4) with the weights `p` and `q`.
 
-    It is the difference of the means divided by the population standard deviation of the neutral activations. It is NaN
-    if those are constant. CoSy's control images are random images of a dataset, and ours are matched neutral images, so
-    that our values cannot be compared with those of CoSy.
+    It is the difference of the means divided by the population standard deviation of the control activations. It is NaN
+    if those are constant. CoSy's control images are random images of a dataset.
     """
-    return _ratio(difference(positive, p, neutral, q), np.sqrt(_variance(neutral, q)))
+    return _ratio(difference(positive, p, control, q), np.sqrt(_variance(control, q)))
 
 
 MEASURES: Mapping[str, Measure] = {"difference": difference, "auc": area, "d": cohens_d, "mad": mad}
+MATCHED = ("difference", "auc", "d")
+"""The measures that compare positive images with their matched neutral images."""
 
 
 def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval, PooledMean
-from openmaia.evaluation.analysis.statistics import CHANCE, MEASURES
+from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.scores import COUNTED, Evaluation, flat, raw_group
 from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
@@ -20,9 +20,13 @@ FILE = "evaluation.json"
 WHOLE = ""
 """The key of all layers together, where other keys are the names of layers."""
 
-RESAMPLED = tuple(name for name in MEASURES if name != "auc")
+RESAMPLED = tuple(name for name in MATCHED if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
-FIXED = ("auc_worst", "auc_unrelated", "auc_random", "top1", "top5", "chance", "detection_auprc")
+DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "correlation")
+FIXED = (
+    *("auc_worst", "auc_unrelated", "auc_random", "mad", "clarity", "top1", "top5", "chance"),
+    *(f"detection_{name}" for name in DETECTION),
+)
 """Scores whose intervals come from resampling only units, not prompts."""
 SCORES = ("auc", "auc_other", "auc_minus_other", "auc_words", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from openmaia.core.images import EncodedImage, upsample
 from openmaia.core.services import UnitActivation
-from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudge, Region
 
 BoolArray = npt.NDArray[np.bool_]
@@ -128,19 +128,56 @@ def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
     return [True if any(row) else None if any(verdict is None for verdict in row) else False for row in verdicts]
 
 
-def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> dict[str, float | None]:
-    """Measures how well a unit's activations predict which images are marked as showing a label.
+def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
+    """Returns the weighted area under the ROC curve with which activations predict marks.
 
-    For F1, the unit counts as active on images above the weighted quantile ACTIVE of its activations. If there are no
-    such images, it counts as active on those with the maximum activation.
+    It is None if no image is marked, or if all are.
+    """
+    from sklearn.metrics import roc_auc_score  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    if not 0 < (weight * marks).sum() < weight.sum():
+        return None
+    return float(roc_auc_score(marks, activations, sample_weight=weight))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
+    """Returns the mean of the weighted shares of active images that are marked and of other images that are not.
+
+    It is None if the unit is active on all images, or on none.
+    """
+    shares = [(weight * (marks == is_active))[active == is_active] for is_active in (True, False)]
+    totals = [weight[active == is_active].sum() for is_active in (True, False)]
+    if not all(totals):
+        return None
+    return float(np.mean([share.sum() / total for share, total in zip(shares, totals, strict=True)]))
+
+
+def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> dict[str, float | None]:
+    """Measures how well a unit's activations predict which images are marked as showing a label, and the reverse.
+
+    The unit counts as active on images above the weighted quantile ACTIVE of its activations. If there are no such
+    images, it counts as active on those with the maximum activation.
 
     Returns:
-        `auprc` (see `average_precision`), `f1`, `correlation` and `iou` (see `graded_iou`); None where undefined.
+        `auprc` (see `average_precision`), `f1` and `iou` (see `graded_iou`).
+        `correlation`: the score of simulation (Bills et al. 2023), if the simulated activation is 1 for a marked image and
+        0 for others.
+        `responsiveness` and `purity`, as in FADE (Puri et al. 2025): the absolute Gini coefficient |2 AUC - 1| with which
+        activations predict marks, and their average precision or, if the AUC is below 0.5, that of their negatives.
+        `balanced_accuracy`: how well marks predict whether the unit is active, as in delphi's detection (Paulo et al.
+        2024).
+        Undefined values are None.
     """
     active = activations > weighted_quantile(activations, weight, ACTIVE - 1e-9)
     if not active.any():
         active = activations >= activations.max()
+    roc = area(marks, activations, weight)
     return {
+        "responsiveness": None if roc is None else abs(2 * roc - 1),
+        "purity": None
+        if roc is None
+        else average_precision(marks, activations if roc >= CHANCE else -activations, weight),
+        "balanced_accuracy": balanced_accuracy(marks, active, weight),
         "auprc": average_precision(marks, activations, weight),
         "f1": f1(marks, active, weight),
         "correlation": correlation(marks, activations, weight),

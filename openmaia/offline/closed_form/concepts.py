@@ -1,9 +1,9 @@
 """The concepts that activate closed-form units, each with its detector.
 
-INSIDE holds concepts for which the vocabulary of the scripted experimenter has a word. OUTSIDE holds concepts for which
-it has neither a word nor a more general word, so that the right answer is to abstain. For each concept, at least one
-packaged image of the explore split, the half that agents see, gives evidence of 0.5. Scenes are not among the concepts,
-because no detector in this package distinguishes sand from snow.
+`Concepts.inside` holds those for which the vocabulary of the scripted experimenter has a word. `Concepts.outside` holds
+those for which it has neither a word nor a more general word, so that the right answer is to abstain. For each of CONCEPTS,
+at least one packaged image of the explore split, the half that agents see, gives evidence of 0.5. Scenes are not among the
+concepts, because no detector in this package distinguishes sand from snow.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from openmaia.offline.closed_form import objects, textures
-from openmaia.offline.closed_form.colours import ConceptDetector, at_side, hue, neutral
+from openmaia.offline.closed_form.colours import NAMED_COLOURS, ConceptDetector, at_side, hue, named, neutral
 from openmaia.offline.closed_form.shapes import NAMES, count, shape
 
 
@@ -35,6 +35,14 @@ class Concept:
     detector: ConceptDetector
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concepts:
+    """Concepts by name."""
+
+    inside: Mapping[str, Concept]
+    outside: Mapping[str, Concept]
+
+
 COLOURS: Mapping[str, ConceptDetector] = {
     "red": hue(0, 14),
     "orange": hue(29, 12, value=(0.65, 1)),
@@ -47,7 +55,11 @@ COLOURS: Mapping[str, ConceptDetector] = {
     "black": neutral(0, 0.16),
     "white": neutral(0.88, 1),
     "grey": neutral(0.3, 0.75),
+    "turquoise": hue(180, 13, (0.3, 1)),
+    "maroon": hue(354, 12, (0.5, 1), (0.2, 0.5)),
+    "navy": hue(225, 20, (0.45, 1), (0.15, 0.45)),
 }
+OUTSIDE_COLOURS = ("turquoise", "maroon", "navy")
 
 TEXTURES: Mapping[str, ConceptDetector] = {
     "horizontal stripes": textures.stripes("horizontal"),
@@ -60,19 +72,6 @@ TEXTURES: Mapping[str, ConceptDetector] = {
     "noise": textures.noise,
 }
 
-INSIDE: Mapping[str, Concept] = {
-    concept.name: concept
-    for concept in (
-        *(Concept(name=name, sort=Sort.COLOUR, detector=detector) for name, detector in COLOURS.items()),
-        *(Concept(name=name, sort=Sort.TEXTURE, detector=detector) for name, detector in TEXTURES.items()),
-        *(Concept(name=name, sort=Sort.SHAPE, detector=shape(name)) for name in (*NAMES, "bar")),
-        *(
-            Concept(name=name, sort=Sort.THING, detector=objects.thing(classes))
-            for name, classes in objects.INSIDE.items()
-        ),
-    )
-}
-
 _ON_SIDES = {
     "white": ("top", "bottom"),
     "black": ("top", "bottom", "left", "right"),
@@ -81,25 +80,38 @@ _ON_SIDES = {
     "grey": ("bottom",),
 }
 
-OUTSIDE: Mapping[str, Concept] = {
-    concept.name: concept
-    for concept in (
-        Concept(name="turquoise", sort=Sort.COLOUR, detector=hue(180, 13, (0.3, 1))),
-        Concept(name="maroon", sort=Sort.COLOUR, detector=hue(354, 12, (0.5, 1), (0.2, 0.5))),
-        Concept(name="navy", sort=Sort.COLOUR, detector=hue(225, 20, (0.45, 1), (0.15, 0.45))),
+
+def _concepts(colours: Mapping[str, ConceptDetector]) -> Concepts:
+    """Returns all concepts, with these detectors of colours."""
+    inside = (
+        *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in OUTSIDE_COLOURS),
+        *(_concept(name, Sort.TEXTURE, detector) for name, detector in TEXTURES.items()),
+        *(_concept(name, Sort.SHAPE, shape(name)) for name in (*NAMES, "bar")),
+        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE.items()),
+    )
+    outside = (
+        *(_concept(name, Sort.COLOUR, colours[name]) for name in OUTSIDE_COLOURS),
         *(
-            Concept(name=f"{colour} only at the {side}", sort=Sort.POSITION, detector=at_side(COLOURS[colour], side))
+            _concept(f"{colour} only at the {side}", Sort.POSITION, at_side(colours[colour], side))
             for colour, sides in _ON_SIDES.items()
             for side in sides
         ),
-        Concept(name="two separate figures", sort=Sort.COUNT, detector=count(2, 2)),
-        Concept(name="three or four separate figures", sort=Sort.COUNT, detector=count(3, 4)),
-        *(
-            Concept(name=name, sort=Sort.THING, detector=objects.thing(classes))
-            for name, classes in objects.OUTSIDE.items()
-        ),
+        _concept("two separate figures", Sort.COUNT, count(2, 2)),
+        _concept("three or four separate figures", Sort.COUNT, count(3, 4)),
+        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE.items()),
     )
-}
+    return Concepts(inside={each.name: each for each in inside}, outside={each.name: each for each in outside})
+
+
+def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:
+    return Concept(name=name, sort=sort, detector=detector)
+
+
+CONCEPTS = _concepts(COLOURS)
+"""The concepts of all units but those that are held out. Their colours are ranges of hue."""
+HELD_OUT_CONCEPTS = _concepts({name: named(name) for name in NAMED_COLOURS})
+"""The same concepts with another palette: the colours of a survey."""
+INSIDE, OUTSIDE = CONCEPTS.inside, CONCEPTS.outside
 
 WIDER: Mapping[str, tuple[str, ...]] = {"rings": ("circle",)}
 """The special cases of general concepts. No unit combines a general concept with its special case."""

@@ -5,17 +5,19 @@ measurements. The truth of a unit is what activates it: a single concept (mode `
 two concepts together (`and`). A hash decides the set of a unit. In the modes `or` and `and` it is a hash of the truth,
 so that the sets share no truth. In the mode `mono` there are too few concepts for that. Each concept has several
 variants there (with another pooling, exponent and leak, see `ClosedForm`), and these are divided between the sets. In
-each mode, a third of the units has a truth for which the experimenter's vocabulary has no word.
+each mode, a third of the units has a truth for which the experimenter's vocabulary has no word. About half of the held-out
+units respond to an object, alone or with another concept, and their colours are defined by another palette.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from dataclasses import dataclass
+from itertools import chain, combinations, product
 from typing import Literal
 
 from openmaia.core.errors import UsageError
-from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, WIDER, Concept, Sort
+from openmaia.offline.closed_form.concepts import CONCEPTS, HELD_OUT_CONCEPTS, INSIDE, WIDER, Concept, Concepts, Sort
 from openmaia.offline.closed_form.unit import ClosedForm, Leak, Slot
 
 UnitSet = Literal["development", "held_out"]
@@ -24,11 +26,37 @@ ConceptSlots = tuple[tuple[Concept, ...], ...]
 """The truth of a unit: the concepts of each of its slots, one slot for `mono` and `and`, two for `or`."""
 
 MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
-COUNTS = {"held_out": (44, 22), "development": (14, 7)}
-"""Number of units in each mode, by set: with a truth inside of the vocabulary, and outside of it."""
 VARIANTS = 4
 """Number of variants of a single concept."""
-EDITION = "openmaia closed form 1"
+SETS = "openmaia closed form 1"
+"""Part of the hash that decides the set of a unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSetDesign:
+    """How the units of a set are drawn."""
+
+    edition: str
+    """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
+    concepts: Concepts
+    counts: Mapping[UnitMode, tuple[int, int]]
+    """Number of units in each mode: with a truth inside of the vocabulary, and outside of it."""
+    objects: float = 0.0
+    """Share of the units of each mode that have an object among their concepts, as far as there are so many truths."""
+    has_grounds: bool = False
+    """Whether objects on a background of one colour are also among the pairs inside of the vocabulary."""
+
+
+DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
+    "development": UnitSetDesign(edition=SETS, concepts=CONCEPTS, counts=dict.fromkeys(MODES, (14, 7))),
+    "held_out": UnitSetDesign(
+        edition="openmaia closed form held out 2",
+        concepts=HELD_OUT_CONCEPTS,
+        counts={"mono": (44, 22), "or": (80, 40), "and": (80, 40)},
+        objects=0.75,
+        has_grounds=True,
+    ),
+}
 
 
 def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
@@ -54,16 +82,19 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
     Args:
         family: The family.
         mode: How the concepts of a unit are combined.
-        counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None selects the
-            numbers in COUNTS.
+        counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None selects those
+            of the family.
     """
+    design = DESIGNS[family]
     chosen: list[ClosedForm] = []
-    for concepts, count in zip((INSIDE, OUTSIDE), counts or COUNTS[family], strict=True):
+    sides = (design.concepts.inside, design.concepts.outside)
+    for concepts, count in zip(sides, counts or design.counts[mode], strict=True):
         variants = VARIANTS if mode == "mono" else 1
-        keys = [(truth, variant) for truth in _truths(mode, tuple(concepts.values())) for variant in range(variants)]
+        truths = _truths(mode, tuple(concepts.values()), design)
+        keys = [(truth, variant) for truth in truths for variant in range(variants)]
         own = [key for key in keys if _set_of(mode, *key) == family]
-        own.sort(key=lambda key: hashed(EDITION, *_key(mode, *key)))
-        chosen += [_unit(mode, *key) for key in _at_most_twice(own)[:count]]
+        own.sort(key=lambda key: hashed(design.edition, *_key(mode, *key)))
+        chosen += [_unit(design, mode, *key) for key in _with_objects(_at_most_twice(own), count, design.objects)]
     return tuple(chosen)
 
 
@@ -88,27 +119,39 @@ def _at_most_twice(keys: Sequence[tuple[ConceptSlots, int]]) -> list[tuple[Conce
     return kept
 
 
-def _truths(mode: UnitMode, concepts: Sequence[Concept]) -> Iterator[ConceptSlots]:
+def _with_objects(
+    keys: Sequence[tuple[ConceptSlots, int]], count: int, objects: float
+) -> list[tuple[ConceptSlots, int]]:
+    """Returns the first keys, so many of them with an object as the share `objects` of `count` says, if there are so many."""
+    having = [key for key in keys if any(concept.sort is Sort.THING for slot in key[0] for concept in slot)]
+    first = having[: round(objects * count)]
+    rest = [key for key in keys if key not in first]
+    return [*first, *rest][:count]
+
+
+def _truths(mode: UnitMode, concepts: Sequence[Concept], design: UnitSetDesign) -> Iterator[ConceptSlots]:
     match mode:
         case "mono":
             return (((concept,),) for concept in concepts)
         case "or":
             return (((one,), (other,)) for one, other in combinations(concepts, 2) if not _related(one, other))
         case "and":
-            return ((pair,) for pair in _pairs(concepts))
+            return ((pair,) for pair in _pairs(concepts, design))
 
 
-def _pairs(concepts: Sequence[Concept]) -> Iterator[tuple[Concept, ...]]:
+def _pairs(concepts: Sequence[Concept], design: UnitSetDesign) -> Iterator[tuple[Concept, ...]]:
     """Returns the pairs of concepts for the mode `and`.
 
-    Of concepts inside of the vocabulary, a pair is a colour and a texture or shape. Outside of it, a pair is a common
-    background colour and an object, a number of figures, or a colour at a side of the image.
+    Of concepts inside of the vocabulary, a pair is a colour and a texture or shape and, if the design says so, a common
+    background colour and an object. Outside of it, a pair is a common background colour and an object, a number of
+    figures, or a colour at a side of the image.
     """
     colours = [concept for concept in concepts if concept.sort is Sort.COLOUR]
     carriers = [concept for concept in concepts if concept.sort in (Sort.TEXTURE, Sort.SHAPE)]
+    grounds = [design.concepts.inside[name] for name in ("white", "grey", "black", "green")]
     if carriers:
-        return product(colours, carriers)
-    grounds = [INSIDE[name] for name in ("white", "grey", "black", "green")]
+        objects = [concept for concept in concepts if concept.sort is Sort.THING and design.has_grounds]
+        return chain(product(colours, carriers), product(grounds, objects))
     return product(grounds, [concept for concept in concepts if concept.sort is not Sort.COLOUR])
 
 
@@ -125,22 +168,24 @@ def _key(mode: UnitMode, truth: ConceptSlots, variant: int) -> tuple[str, ...]:
 
 
 def _set_of(mode: UnitMode, truth: ConceptSlots, variant: int) -> UnitSet:
-    return "development" if share(EDITION, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
+    return "development" if share(SETS, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
 
 
-def _unit(mode: UnitMode, truth: ConceptSlots, variant: int) -> ClosedForm:
-    key = _key(mode, truth, variant)
+def _unit(design: UnitSetDesign, mode: UnitMode, truth: ConceptSlots, variant: int) -> ClosedForm:
+    key, edition = _key(mode, truth, variant), design.edition
     concepts = {concept.name for slot in truth for concept in slot}
     related = {name for wide, narrow in WIDER.items() if concepts & {wide, *narrow} for name in (wide, *narrow)}
-    others = [c for name, c in INSIDE.items() if c.sort is not Sort.THING and name not in concepts | related]
-    weights = (1.0, 0.7 + 0.3 * share(EDITION, *key, "weight"))
+    others = [
+        c for name, c in design.concepts.inside.items() if c.sort is not Sort.THING and name not in concepts | related
+    ]
+    weights = (1.0, 0.7 + 0.3 * share(edition, *key, "weight"))
     return ClosedForm(
         slots=tuple(Slot(concepts=slot, weight=weight) for slot, weight in zip(truth, weights, strict=False)),
-        pooling=(1, 3, 5)[int(3 * share(EDITION, *key, "pooling"))] if mode == "mono" else 1,
-        exponent=0.6 + 0.8 * share(EDITION, *key, "exponent"),
-        gain=2.0 ** (6 * share(EDITION, *key, "gain") - 3),
+        pooling=(1, 3, 5)[int(3 * share(edition, *key, "pooling"))] if mode == "mono" else 1,
+        exponent=0.6 + 0.8 * share(edition, *key, "exponent"),
+        gain=2.0 ** (6 * share(edition, *key, "gain") - 3),
         noise=0.03,
-        leak=Leak(concept=others[int(share(EDITION, *key, "leak") * len(others))], weight=0.03),
+        leak=Leak(concept=others[int(share(edition, *key, "leak") * len(others))], weight=0.03),
         key="/".join(key),
     )
 

@@ -10,6 +10,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import UnitActivation
 from openmaia.evaluation.judging.detection import (
     average_precision,
+    balanced_accuracy,
     correlation,
     detect,
     f1,
@@ -20,6 +21,7 @@ from openmaia.evaluation.judging.detection import (
     union,
     weighted_quantile,
 )
+from openmaia.evaluation.judging.detection import metrics as all_metrics
 from openmaia.evaluation.judging.judges import ImageVerdict, Region
 from tests.helpers.samples import noise
 
@@ -105,6 +107,42 @@ def test_sample_weights_undo_stratification():
     seen = marks[list(chosen.positions)]
     assert seen.mean() > 0.2
     assert np.average(seen, weights=chosen.weight) == pytest.approx(marks.mean(), abs=0.01)
+
+
+# -- metrics of other projects ---------------------------------------------------------------------------------------
+
+
+def test_responsiveness_and_purity_are_those_of_fade():
+    """Puri et al. 2025: |2 AUROC - 1|, and the average precision of the activations with the sign that the AUROC says."""
+    activations, marks = np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, True, False])
+    equal = np.ones(4)
+    found = all_metrics(marks, activations, equal)
+    assert found["responsiveness"] == pytest.approx(2 * 3 / 4 - 1)
+    assert found["purity"] == pytest.approx((1 / 1 + 2 / 3) / 2)
+    turned = all_metrics(marks, -activations, equal)
+    assert (turned["responsiveness"], turned["purity"]) == (found["responsiveness"], found["purity"])
+    assert turned["auprc"] == pytest.approx((1 / 2 + 2 / 4) / 2)
+
+
+def test_weight_of_an_image_is_that_of_so_many_images():
+    random = np.random.default_rng(0)
+    activations, marks, weight = random.normal(0, 1, 30), random.random(30) < 0.4, random.integers(1, 5, 30)
+    repeated = all_metrics(*(np.repeat(each, weight) for each in (marks, activations)), np.ones(weight.sum()))
+    weighted = all_metrics(marks, activations, weight.astype(float))
+    for name in ("responsiveness", "purity", "balanced_accuracy", "correlation"):
+        assert weighted[name] == pytest.approx(repeated[name])
+
+
+def test_balanced_accuracy_guesses_activity():
+    marks, active = np.array([True, True, False, False, False]), np.array([True, False, False, False, True])
+    assert balanced_accuracy(marks, active, np.ones(5)) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert balanced_accuracy(marks, np.ones(5, dtype=bool), np.ones(5)) is None
+
+
+@pytest.mark.parametrize("marks", [[True] * 3, [False] * 3])
+def test_marks_that_are_all_equal_have_no_area(marks: list[bool]):
+    found = all_metrics(np.array(marks), np.array([1.0, 2.0, 3.0]), np.ones(3))
+    assert (found["responsiveness"], found["purity"]) == (None, None)
 
 
 # -- detection -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from openmaia.runs import tables
 
 METRICS = (
     "auc", "auc_worst", "auc_unrelated", "auc_random", "top1",
-    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou",
+    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
+    "detection_balanced_accuracy",
 )  # fmt: skip
 """The metrics that the page of a unit shows."""
 ROLES = {
