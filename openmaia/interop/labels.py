@@ -37,7 +37,7 @@ class Label:
     score_kind: str = ""
     """Name of the score. Empty without a score."""
     positive: TestedPrompts = ()
-    """Prompts of images that show the labels, with which the method tested them. Empty without a test, or if unknown."""
+    """Prompts of images that show the labels, with which the method tested them. Empty if there are none or unknown."""
     negative: TestedPrompts = ()
     """Prompts of the neutral images of that test."""
     source: str = ""

@@ -60,8 +60,8 @@ class StudyResult:
     """Indices of the units that L1-regularised logistic regression selected for the agent to judge."""
     verdicts: UnitVerdicts
     probe: tuple[int, ...]
-    """The candidates that the factorial probe (see factorial.py) found selective: the class changes their activation more
-    than the place."""
+    """The candidates that the factorial probe (see factorial.py) found selective: the class changes their activation
+    more than the place."""
     rows: Mapping[str, SelectionScore]
     """The classifier's rows of Table 2, by the names in `scoring.ROWS`."""
 
