@@ -65,17 +65,22 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
     """Reads the labels of units from a table (.csv), or from a labels.jsonl or its folder.
 
     Args:
-        path: The file or folder. A labels.jsonl that does not exist counts as empty.
+        path: The file or folder.
         target: The name of the target. Tables do not contain it.
         option: The name of the option that holds the path, for messages.
 
     Raises:
-        UsageError: The table cannot be read.
+        UsageError: The table cannot be read, or there is no labels.jsonl.
         StoreError: The labels.jsonl is damaged.
     """
     file = Path(path).expanduser()
     if file.suffix != ".csv":
         folder = file.parent if file.name == labels.NAME else file
+        if not (folder / labels.NAME).is_file():
+            raise UsageError(
+                f"{option}={path}: there is no {folder / labels.NAME}; give a table (.csv), a {labels.NAME}, or the folder "
+                "that openmaia import-maia wrote it into"
+            )
         return labels.read(Files(str(folder)))
     try:
         return label_tables.read(file, target, file.name)

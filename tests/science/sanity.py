@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
-from openmaia.evaluation.analysis.sanity import METRICS, TESTS, SanityResults
+from openmaia.evaluation.analysis.sanity import METRICS, NAMES, TESTS, SanityResults
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.protocol import run_trials
@@ -35,10 +36,12 @@ from openmaia.offline.evaluation.prompts import RulePromptWriter, unrelated_prom
 from openmaia.offline.packaged.library import fetch
 from openmaia.offline.vocabulary.words import find
 from tests.conftest import REPOSITORY
+from tests.helpers.measuring import machine
 from tests.prepare import CACHE
-from tests.science import setting
+from tests.science import sections, setting
 
 FILE = Path(openmaia.evaluation.analysis.__file__).parent / "sanity.json"
+SECTION = "Sanity of the metrics"
 PASS = 0.9
 LAYER, UNITS = "or", 64
 
@@ -127,7 +130,27 @@ def measure(smoke: bool) -> dict[str, object]:
     document = {"stamp": stamp(), "units": count, "pass": PASS, "results": results, "shares": shares}
     if not smoke:
         FILE.write_text(json.dumps(document, indent=1) + "\n")
+        sections.write(SECTION, section(shares))
     return document
+
+
+def section(shares: Mapping[str, Mapping[str, float]]) -> str:
+    rows = [
+        f"| {NAMES[metric]} | {' | '.join(f'{tests[name]:.2f}' + ', passed' * (tests[name] >= PASS) for name in TESTS)} |"
+        for metric, tests in shares.items()
+    ]
+    passed = [NAMES[metric] for metric, tests in shares.items() if tests["missing_label"] >= PASS]
+    return f"""{machine()}, {date.today().isoformat()}, `make science only=sanity`. Share of {UNITS} graded, noisy units, each of which responds to either of two
+concepts, for which a metric falls when one of the two true labels is removed, and when two wrong ones are added. It passes at
+{PASS}. Ten prompts of each description; the photographs for detection are generated, so that few of them show a label.
+`sanity.json` holds a stamp of the code that it judges, which a test checks.
+
+| | missing label | extra label |
+|---|---|---|
+{chr(10).join(rows)}
+
+Passed the missing-label test: {", ".join(passed) or "none"}.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

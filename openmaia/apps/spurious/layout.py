@@ -106,7 +106,9 @@ def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
     counts = training(settings)
     for cell in _pool_cells(settings):
         counts[cell] = counts.get(cell, 0) + _per_pool_cell(settings)
-    counts |= dict.fromkeys(_test_cells(settings), settings.per_cell)
+    for cell in _test_cells(settings):
+        # The test takes the images that the pool leaves, and needs at least one.
+        counts[cell] = max(counts.get(cell, 0) + 1, settings.per_cell)
     return {cell: count for cell, count in counts.items() if count}
 
 
