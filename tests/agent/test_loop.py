@@ -357,6 +357,14 @@ def test_lingering_threads_lose_the_variables(run: Investigate):
     assert said(record, 2) == "1 False\n"
 
 
+def test_failed_experiment_that_leaves_a_thread_behind_is_no_evidence(run: Investigate):
+    failing = "import threading, time\nprint(system.call_neuron(['a red circle'])[0])\n"
+    failing += "threading.Thread(target=time.sleep, args=(30,)).start()\n1 / 0"
+    record = run(code(failing), ANSWER)
+    assert record.turns[0].status == "died" and "ZeroDivisionError" in said(record, 0)
+    assert experiments_that_measured(record.turns) == 0
+
+
 def test_failed_service_resumes_from_the_journal(run: Investigate, tmp_path: Path):
     journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")
     first = code("a, images = system.call_neuron(tools.text2image(['a red circle'] * 2))\nprint(a)")

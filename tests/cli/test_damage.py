@@ -14,6 +14,7 @@ from openmaia.evaluation.damage import damaged_files
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.runs import tables
+from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
 from tests.evaluation.test_run import GREEN, RED, STRIPES, make_run
@@ -143,7 +144,7 @@ def test_damaged_turn_ends_the_journal_before_it(run: Run, damage: Damage):
 
 
 @pytest.mark.parametrize(
-    "name", ["evaluation.json", "reliability.json", "report/pages.json", "progress.json", "driver.json"]
+    "name", ["evaluation.json", "reliability.json", "report/pages.json", "progress.json", "driver.json", SIGNIFICANCE]
 )
 @pytest.mark.parametrize("data", [b"{", b"[]"])
 def test_damaged_derived_file_is_made_again(run: Run, name: str, data: bytes):

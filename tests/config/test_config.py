@@ -44,6 +44,9 @@ def test_user_mappings_are_replaced_as_a_whole():
     other = load([*LEAST, "backbone.vllm.arguments.load_format=dummy", "target.directions={blocks.3: b.safetensors}"])
     assert differing_keys(to_dict(one), to_dict(other)) == ["backbone.vllm.arguments", "target.directions"]
     assert load([*LEAST, "backbone.vllm.arguments.load_format=mistral"]).target.directions == {}
+    third = load([*LEAST, "viewer.vllm.arguments.load_format=dummy", "evaluate.generator.api.arguments.quality=high"])
+    assert third.viewer.vllm.arguments == {"load_format": "dummy"}
+    assert third.evaluate.generator.api.arguments == {"quality": "high"}
 
 
 def test_later_sources_win(tmp_path: Path):
@@ -258,6 +261,7 @@ def test_all_changed_values_are_named():
 def test_machine_sections_are_not_compared():
     machine = ["paths.runs=/tmp/r", "pools.target.min_replicas=3", "ray.address=auto", "retries=4", "paths.cache=/c"]
     machine += ["backbone.base_url=http://127.0.0.1:1", "viewer.timeout=9", "evaluate.writer.tries=2"]
+    machine += ["evaluate.generator.api.tries=2", "evaluate.generator.diffusion.offload=true"]
     assert changed(*machine) == []
 
 
@@ -277,6 +281,13 @@ def test_saved_config_reads_back_equal(text: str):
     [
         (["backbone.kind=vllm"], "needs backbone.model"),
         (["backbone.kind=openai", "backbone.model=m", "pools.backbone.min_replicas=2"], "backbone.concurrency"),
+        (
+            [
+                *("evaluate.generator.kind=openai", "evaluate.generator.api.model=m"),
+                "pools.test_generator.min_replicas=2",
+            ],
+            "evaluate.generator.api.concurrency",
+        ),
         (["backbone.kind=vllm", "backbone.model=m", "backbone.context_tokens=4000"], "limits.reply_tokens=4096"),
         (
             ["backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=2", "pools.backbone.num_gpus=1"],
@@ -314,6 +325,7 @@ def test_file_of_sweeps_stands_for_each_of_them(tmp_path: Path):
         ("name: b", "name=c", "the name 'c'"),
         ("name: b\nbackbone: {eyes: other}", "seed=1", "backbone.eyes differ"),
         ("name: b\npools: {target: {min_replicas: 2}}", "seed=1", "pools.target.min_replicas differ"),
+        ("name: b\nevaluate: {generator: {size: 100}}", "seed=1", "evaluate.generator.size differ"),
         ("sweeps: [a.yaml]", "seed=1", "names several sweeps"),
     ],
 )

@@ -77,6 +77,8 @@ def test_method_or_target_without_labels_is_refused(table: Path, tmp_path: Path)
     (tmp_path / "broken.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UsageError, match=r"broken\.csv has no known format"):
         LabelBackbone(str(tmp_path / "broken.csv"), "net", "CoSy")
+    with pytest.raises(UsageError, match=r"there is no .*nowhere/labels\.jsonl; give a table"):
+        LabelBackbone(str(tmp_path / "nowhere"), "net", "CoSy")
     with pytest.raises(UsageError, match=r"backbone\.kind=labels needs backbone\.record"):
         load([str(REPOSITORY / "configs/closed-form.yaml"), "backbone.kind=labels", f"backbone.record={table}"])
 

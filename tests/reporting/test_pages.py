@@ -14,11 +14,12 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, rows, summary
+from openmaia.reporting.browser.unit.observation import DISPLAYED
 from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import turn
-from tests.reporting.making import HOSTILE, Page, run, table
+from tests.reporting.making import HOSTILE, Page, call, run, sample_image, table
 
 REPLIES = REPOSITORY / "tests/agent/replies.jsonl"
 HOSTILE_LAYER = "../..\\<b>layer</b> 100%?#&\"'"
@@ -157,6 +158,25 @@ def test_long_output_is_folded(tmp_path: Path):
     made = run(tmp_path)
     write_report([made])
     assert "30 more lines" in Page(unit_pages(made)[0].read_text()).text
+
+
+def test_images_beyond_those_that_a_turn_shows_are_listed(tmp_path: Path):
+    """Also if it printed more than a line before each of them."""
+    made = run(tmp_path, answers=1)
+    images = [sample_image(number) for number in range(DISPLAYED + 4)]
+    shown = [(f"[image-{number}]", image) for number, image in enumerate(images, 1)]
+    displayed = turn(
+        0,
+        calls=(call(0, "display", [[]], shown=tuple(part for pair in shown for part in pair)),),
+        observation=tuple(part for label, image in shown for part in (f"{'printed ' * 20}\n{label}\n", image)),
+        images={image.digest: image for image in images},
+    )
+    answered = made.record(min(made.done()))
+    made.publish(replace(answered, turns=(displayed, *answered.turns[1:])))
+    write_report([made])
+    text = Page(unit_pages(made)[0].read_text()).text
+    assert [text.count(f"[image-{number}]") for number in range(DISPLAYED + 1, DISPLAYED + 5)] == [1] * 4
+    assert text.count("1 more displayed images") == 4
 
 
 def test_only_what_changed_is_written_again(tmp_path: Path):

@@ -52,6 +52,16 @@ def test_splits_are_disjoint(asked: SpuriousConfig, tree: Path):
     assert len(set(paths)) == len(paths)
 
 
+def test_folder_of_pool_and_test_has_images_for_both(asked: SpuriousConfig):
+    """A large pool takes more images of a folder than the test of few images asks for."""
+    asked = replace(asked, per_cell=8, pool=64 * 16)
+    for cell, count in layout.wanted(asked).items():
+        is_shared = cell.environment == 1 and (cell.label, cell.location) in zip(
+            asked.classes, asked.test_locations, strict=True
+        )
+        assert not is_shared or count > asked.pool // len(asked.classes) ** 2
+
+
 def test_places_are_exchanged_one_to_one(asked: SpuriousConfig, tree: Path):
     splits = layout.divide(tree, asked, seed=0)
     usual = {(asked.classes[one.label], one.location) for one in splits.train if one.location != asked.filler}

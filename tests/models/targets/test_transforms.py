@@ -11,7 +11,14 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+from openmaia.models.targets.borrowed import with_preprocess
+from openmaia.models.targets.preprocess import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    GivenPreprocess,
+    Preprocess,
+    TargetNetwork,
+)
 from openmaia.models.targets.transforms import TransformPreprocess, from_transform
 from tests.helpers.samples import noise
 
@@ -79,6 +86,15 @@ def test_other_transform_is_called_as_it_is(steps: list[Any]):
     view, box = found.view(pixels)
     assert box == (0, 0, 150, 120)
     assert torch.equal(found.tensor(view), T.Compose(steps)(Image.fromarray(pixels)))
+
+
+def test_values_for_a_network_with_a_preprocessing_function_are_refused():
+    network = TargetNetwork(
+        module=torch.nn.Conv2d(3, 2, 1), preprocess=from_transform(lambda image: T.ToTensor()(image))
+    )
+    assert with_preprocess(network, None, GivenPreprocess()) is network
+    with pytest.raises(UsageError, match="preprocesses images by a function .*leave them out"):
+        with_preprocess(network, None, GivenPreprocess(size=32))
 
 
 @pytest.mark.parametrize(
