@@ -14,10 +14,10 @@ TAKES_RUNS = ("evaluate", "report")
 
 
 def main(arguments: list[str]) -> None:
-    """Runs a command of openmaia. Exits with code 2 if it is none of the commands for jobs.
+    """Runs a command of openmaia. Exits with code 2 if the command is not meant for jobs.
 
     Args:
-        arguments: The name of the command and its arguments.
+        arguments: The name of the command (one of TAKES_CONFIG and TAKES_RUNS) and its arguments.
     """
     from openmaia.cli import main as cli
 
@@ -32,10 +32,10 @@ def main(arguments: list[str]) -> None:
 
 
 def cluster_override(sources: list[str]) -> list[str]:
-    """Returns the config override that makes the driver join the cluster of the job.
+    """Returns the config override that makes the driver, this process, join the cluster of the job.
 
     The list is empty if `ray.address` in the config names a cluster. Exits with code 2 if a config is invalid, or if
-    its paths of runs or exemplars are relative.
+    its `paths.runs` or `paths.exemplars` is relative.
 
     Args:
         sources: The config files and overrides of the command.

@@ -74,13 +74,13 @@ def _gpus(environment: Mapping[str, str]) -> int:
 
 
 def free_block(number: int) -> int:
-    """Finds PORTS consecutive free ports and returns the first one.
+    """Finds a block of consecutive free ports, as many as Ray needs on a node, and returns the first one.
 
     Args:
         number: Determines where the search starts, such as the id of the job, so that jobs rarely try the same ports.
 
     Raises:
-        OSError: If no PORTS consecutive ports are free.
+        OSError: If no block of that length is free.
     """
     for step in range(BLOCKS):
         base = FIRST + (number + step) % BLOCKS * PORTS

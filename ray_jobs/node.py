@@ -201,7 +201,7 @@ def adopt_orphans() -> None:
 
 
 def end_descendants() -> None:
-    """Ends all descendants of this process: sends SIGTERM, waits up to GRACE seconds, then sends SIGKILL repeatedly."""
+    """Ends all descendants of this process: sends SIGTERM, and after a short wait sends SIGKILL repeatedly."""
     _signal_descendants(signal.SIGTERM)
     until = time.monotonic() + GRACE
     while not _childless() and time.monotonic() < until:

@@ -16,7 +16,7 @@ PAUSE = 0.25
 
 
 def main() -> None:
-    """Runs the command. Exits with code 1 if too few nodes are alive after the time limit."""
+    """Waits for as many nodes as the command line says. Exits with code 1 if too few are alive after the time limit."""
     parser = argparse.ArgumentParser(prog="python -m ray_jobs.wait", description=__doc__)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds")
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def wait(address: str, wanted: int, until: float) -> int:
-    """Waits until the cluster has enough nodes.
+    """Waits until enough nodes of a Ray cluster are alive.
 
     Args:
         address: The address of the head.
@@ -56,7 +56,10 @@ def wait(address: str, wanted: int, until: float) -> int:
 
 
 def connected(address: str, until: float) -> bool:
-    """Connects to the cluster as soon as its head answers. Returns False if it does not answer before `until`."""
+    """Connects to a Ray cluster as soon as its head answers. Returns False if it does not answer before `until`.
+
+    `until` is a time on the clock of `time.monotonic`.
+    """
     host, _, port = address.rpartition(":")
     while time.monotonic() < until:
         try:

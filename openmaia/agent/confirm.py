@@ -27,7 +27,8 @@ MAX_DROPPED = 8
 def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
     """Returns the number of image pairs with which the answer has to be tested; 0 if it is not tested.
 
-    An answer is tested if the task requires it, the answer has labels in free text, and it is about a single unit.
+    One image of a pair shows a label of the answer, the other the same scene without what the label names. An answer is
+    tested if the task requires it, its labels are free text, and it is about a single unit.
     """
     task = context.task
     is_due = answer.labels and task.rule.confirm and not task.answer.choices and context.unit.scope is Scope.UNIT
@@ -35,15 +36,17 @@ def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
 
 
 def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[Turn]) -> Confirmation:
-    """Generates new images of the labels and of their near misses, and measures them.
+    """Generates new images of an answer's labels and of their near misses, and measures the unit's activation on them.
+
+    A near miss is the same scene without what the label names.
 
     Args:
-        context: The investigation.
+        context: The inputs of the investigation.
         answer: The answer to test.
         turns: All turns. Hypotheses that they list and the answer rejects may be used as near misses.
 
     Returns:
-        The result, with one sample for each image. It has no samples if no near misses were found.
+        The result of the test, with one sample for each image. It has no samples if no near misses were found.
 
     Raises:
         ServiceError: A service failed.
@@ -91,11 +94,11 @@ def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> l
 
     Args:
         turns: The turns of the investigation.
-        last: The parsed answer.
+        last: The agent's answer.
         answer: The format of answers.
 
     Returns:
-        At most MAX_DROPPED hypotheses without their ids, the latest first.
+        The hypotheses without their ids (such as "H1"), the latest first; no more than the constant MAX_DROPPED.
     """
     tested = assess(StoppingRule(), turns, answer).tested
     kept = [_words(text) for text in (*last.labels, *(one.hypothesis for one in tested))]

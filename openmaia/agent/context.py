@@ -13,12 +13,12 @@ from openmaia.core.units import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvestigationOptions:
-    """The settings of an investigation. The config schema defines their defaults."""
+    """The settings of an investigation (see `InvestigationContext`). The config schema defines their defaults."""
 
     config: dict[str, Any]
     """The resolved config, which is stored in the record."""
     backbone: str
-    """The name of the backbone in the record."""
+    """The name of the backbone, the model that plays the agent, in the record."""
     run_seed: int
     soft_turns: int
     """Number of turns after which the agent is asked for its answer. From then on, an answer needs less evidence (see
@@ -26,7 +26,7 @@ class InvestigationOptions:
     turns: int
     """Largest number of turns."""
     minutes: float
-    """Limit of the time in services and experiments, without waiting times."""
+    """Limit of the time in services (the models) and experiments, without waiting times."""
     wall_minutes: float
     """Limit of the elapsed time, with waiting times. 0 means no limit."""
     tokens: int
@@ -48,7 +48,7 @@ class InvestigationOptions:
     """Whether the backbone can process images. If not, it gets descriptions in words, which another model (the viewer)
     writes."""
     generator_note: str = ""
-    """A note about the generator for the prompt; may be empty."""
+    """A note about the image generator for the prompt of the agent; may be empty."""
     preprocessing: str = ""
     """What is done to an image before the network receives it, in words (see `TargetInfo.preprocessing`). It is stored
     in the record."""
@@ -61,7 +61,7 @@ class InvestigationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvestigationContext:
-    """The inputs of one investigation."""
+    """The inputs of one investigation, which is the work of one agent on one unit, layer or network."""
 
     unit: Unit
     """The unit under study. For some tasks, it stands for a whole layer or network."""

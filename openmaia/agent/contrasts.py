@@ -20,7 +20,10 @@ WRITTEN = "written by the backbone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """The prompts of two images, the first of the label and the second of a near miss of it."""
+    """The prompts of two images, with which a label (the short name of what a unit responds to) is tested.
+
+    The first image shows the label. The second shows a near miss: the same scene without what the label names.
+    """
 
     label: str
     prompt: str
@@ -34,7 +37,7 @@ class Contrast:
 
 
 class Contrasts(Protocol):
-    """Interface of the ways to write test prompts for the labels of an answer.
+    """Interface of the ways to write test prompts for the labels of an answer (short names of what a unit responds to).
 
     Each test is a `Contrast`: a prompt that shows a label, and a prompt of a near miss. The near miss is the same scene
     with one thing changed, so that the label no longer holds.
@@ -43,8 +46,10 @@ class Contrasts(Protocol):
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
         """Returns at most `n` contrasts, for the labels in turn: one for each, then a second one for each, and so on.
 
+        A contrast is a prompt that shows a label, and one of a near miss: the same scene without what the label names.
+
         Args:
-            labels: The labels. Near misses should show none of them.
+            labels: The labels of an answer. Near misses should show none of them.
             dropped: Hypotheses that the agent considered and rejected, the latest first. They may serve as near misses.
             n: The number of contrasts that are wanted; at least the number of labels.
         """
@@ -53,7 +58,7 @@ class Contrasts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenContrasts:
-    """Asks a language model for contrasts of all labels, and then at most once more for those that are missing."""
+    """Asks a language model for contrasts (see `Contrasts`) of all labels, and at most once more for missing ones."""
 
     backbone: Backbone
     instructions: str
@@ -91,8 +96,9 @@ class WrittenContrasts:
 def parse_contrasts(reply: str, labels: Sequence[str]) -> list[Contrast]:
     """Parses the lines `label number | prompt | contrast prompt | what it shows` of a reply, and ignores other lines.
 
-    "What it shows" names the thing that the near miss shows instead of the label. A contrast is left out if its two
-    prompts have the same words, or if the second one contains all words of one of the labels.
+    The label number counts from 1. "What it shows" names the thing that the contrast prompt shows instead of the label,
+    in the same scene. A contrast is left out if its two prompts have the same words, or if the second one contains all
+    words of one of the labels.
     """
     contrasts: list[Contrast] = []
     for line in reply.splitlines():

@@ -15,7 +15,10 @@ from openmaia.runs.records import CUT, SET_ASIDE, Turn
 
 
 class Conversation:
-    """The messages that the backbone receives: the instructions, the question, and the turns with their outputs."""
+    """The messages that the backbone, the model that plays the agent, receives in an investigation.
+
+    They are the instructions, the question, and the turns (replies) with the outputs of their experiments.
+    """
 
     def __init__(self, context: InvestigationContext, turns: Sequence[Turn], stopping: Stopping):
         """Writes the opening messages.
@@ -38,7 +41,7 @@ class Conversation:
         """The instructions and the question."""
 
     def messages(self) -> list[Message]:
-        """Returns all messages for the next call of the backbone.
+        """Returns all messages for the next call of the backbone, the model that plays the agent.
 
         Turns that bring nothing new (see `Stopping.left_out`) are left out: the more often a small model sees one of
         its own messages, the more surely it writes it again. If the last turn is left out, the last message says so.
@@ -76,7 +79,10 @@ class Conversation:
 
 
 def class_of(unit: Unit, services: Services) -> str:
-    """Returns the name of the class that an output unit represents. Raises UsageError if the unit is not a class."""
+    """Returns the name of the class that a unit of the layer OUTPUT represents.
+
+    Raises UsageError if the unit is not in this layer, or the name is unknown.
+    """
     classes = services.target.info().classes
     if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):
         raise UsageError(

@@ -38,13 +38,16 @@ UNLISTED = "the answer does not list the hypotheses that survive"
 
 
 def assess(rule: StoppingRule, turns: Sequence[Turn], answer: AnswerFormat, sent_back: int = 0) -> Evidence:
-    """Compares the completed turns with a stopping rule.
+    """Compares the completed turns of an investigation with a stopping rule.
 
     Args:
-        rule: The stopping rule.
+        rule: The evidence that the agent must have collected before its answer is accepted.
         turns: The completed turns. If the last reply is an answer, its labels and hypotheses are checked.
         answer: The format of answers.
         sent_back: The number of answers that were sent back for lack of evidence. It is only copied to the result.
+
+    Returns:
+        The result of each check, and the measurements for each hypothesis that the answer keeps.
     """
     last = parse(turns[-1].reply, answer) if turns else None
     measured = list(_measured_images(turns))
@@ -54,7 +57,7 @@ def assess(rule: StoppingRule, turns: Sequence[Turn], answer: AnswerFormat, sent
 
 
 def missing_evidence(task: Task, turns: Sequence[Turn], is_due: bool) -> list[EvidenceCheck]:
-    """Returns the demands of the stopping rule that the answer in the last turn does not meet.
+    """Returns the demands of a task's stopping rule that the agent's answer in the last turn does not meet.
 
     The result is empty if the answer is accepted, or if the last turn has no answer.
 
@@ -75,7 +78,7 @@ def missing_evidence(task: Task, turns: Sequence[Turn], is_due: bool) -> list[Ev
 
 
 def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
-    """Returns the answer in a turn.
+    """Returns the agent's final answer in the reply of a turn, parsed by the format `answer`.
 
     Returns None if there is none, or if the reply also had an experiment, which was run instead.
     """
@@ -84,7 +87,7 @@ def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
 
 
 def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
-    """Counts the answers that were sent back for lack of evidence.
+    """Counts the answers that were sent back to the agent for lack of evidence.
 
     These are all answers before the last turn, because an accepted answer ends the investigation.
     """
@@ -94,7 +97,8 @@ def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
 def experiments_that_measured(turns: Sequence[Turn]) -> int:
     """Counts the different experiments that measured at least one image and ended without an exception.
 
-    Images of prompts that were copied from the example in the instructions do not count.
+    An experiment is the code in a reply of the agent. Images of prompts that the agent copied from the example in its
+    instructions do not count.
     """
     copied = _copied_images(turns)
     return sum(
@@ -106,11 +110,11 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
     """Returns for each turn whether its experiment repeats an earlier one, or copies the example in the instructions.
 
-    Two experiments are the same if their code is the same, and their output apart from the numbers of images and
-    experiments in it. If they generated or edited images, their prompts and the edited images are compared instead of
-    the output. Such an experiment may run twice, because it makes new images each time; from the third run on, it is
-    a repetition. An experiment that neither completed nor raised an exception (a timeout, for example) is no
-    repetition, because another try may succeed.
+    An experiment is the code in a reply of the agent. Two experiments are the same if their code is the same, and their
+    output apart from the numbers of images and experiments in it. If they generated or edited images, their prompts and
+    the edited images are compared instead of the output. Such an experiment may run twice, because it makes new images
+    each time; from the third run on, it is a repetition. An experiment that neither completed nor raised an exception
+    (a timeout, for example) is no repetition, because another try may succeed.
     """
     return [
         _is_copy(turn) or _is_repeated(turn, count) for turn, count in zip(turns, _times_before(turns), strict=True)
@@ -240,7 +244,10 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
 
 
 def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
-    """Returns the words of prompts that the generator could not draw, as its notes name them, without duplicates."""
+    """Returns the words of prompts that the image generator could not draw, without duplicates.
+
+    They are read from the notes to the agent.
+    """
     shown = (part for turn in turns for call in turn.calls for part in call.shown if isinstance(part, str))
     notes = [note[1] for part in shown if (note := read_not_drawn(part))]
     return list(dict.fromkeys(word for words in notes for word in words.split(", ")))

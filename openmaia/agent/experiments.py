@@ -30,7 +30,7 @@ itself, but its process had to be replaced, because threads or processes of it w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentResult:
-    """The result of one experiment. The defaults describe a turn without an experiment."""
+    """The result of one experiment, the code in a reply of the agent. The defaults describe a reply without code."""
 
     status: str = ""
     """The value of a `Status` of the sandbox, or "lost" (see REPLAYED). Empty without an experiment."""
@@ -48,7 +48,8 @@ class ExperimentResult:
 class ExperimentRunner:
     """Runs the experiments of an investigation in a sandbox.
 
-    If the process of the sandbox is lost, the completed experiments are replayed in a new one.
+    If the process of the sandbox is lost, the completed experiments are replayed in a new one. Their tool calls
+    then get the recorded results.
     """
 
     def __init__(self, sandbox: Sandbox, toolbox: Toolbox):
@@ -59,7 +60,7 @@ class ExperimentRunner:
         sandbox.start()
 
     def run(self, code: str) -> ExperimentResult:
-        """Runs the code of an experiment. If the process was lost before, the completed experiments are replayed first.
+        """Runs the code of an experiment. If the sandbox has lost its process, the completed ones are replayed first.
 
         Raises:
             ReplayDiverged: If a replayed experiment behaved differently.
@@ -83,12 +84,12 @@ class ExperimentRunner:
         )
 
     def completed(self, turn: Turn) -> None:
-        """Adds a completed turn to those that a replay repeats."""
+        """Adds a completed turn. Its experiment is repeated when the process of the sandbox has to be replaced."""
         self._completed.append(turn)
         self._images.update(turn.images)
 
     def resume(self, turns: Sequence[Turn]) -> None:
-        """Restores the variables and images of an interrupted investigation by a replay of its turns.
+        """Restores the variables and images of an interrupted investigation by a replay of its experiments.
 
         Raises:
             ReplayDiverged: If an experiment behaved differently.
@@ -142,7 +143,7 @@ class _Session:
 
 
 def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Joins adjacent texts and removes blank ones."""
+    """Joins adjacent texts in the output of an experiment and removes blank ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
@@ -153,7 +154,7 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 class ToolSession(_Session):
-    """Executes the tool calls of an experiment and records them."""
+    """Executes the tool calls of one experiment of the agent and records them."""
 
     def __init__(self, toolbox: Toolbox):
         super().__init__()
@@ -165,10 +166,10 @@ class ToolSession(_Session):
         self._is_told = False  # that displayed text was dropped
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Executes a call and returns its result.
+        """Executes a tool call of the agent's code and returns its result.
 
         Raises:
-            ToolError: If the arguments are invalid.
+            ToolError: If the arguments are invalid, or some are keyword arguments, which no tool takes.
             ServiceError: If a service failed.
         """
         if name in UNRECORDED:

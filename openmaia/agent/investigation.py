@@ -27,9 +27,9 @@ EMPTY_REPLIES = 3
 
 
 class Investigation:
-    """A running investigation: its conversation, its experiments and its limits.
+    """A running investigation of a unit, layer or network: its conversation, its experiments and its limits.
 
-    It is a context manager that ends the sandbox when it exits.
+    It is a context manager that ends the sandbox of the agent's code when it exits.
     """
 
     def __init__(self, context: InvestigationContext, replicate: int, journal: Journal, notes: tuple[str, ...] = ()):
@@ -69,7 +69,7 @@ class Investigation:
         self.sandbox.close()
 
     def resume(self) -> None:
-        """Loads the completed turns from the journal, and restores the variables of their experiments.
+        """Loads the completed turns of an interrupted investigation, and restores the variables of their experiments.
 
         Raises:
             ReplayDiverged: If a replayed experiment behaved differently.
@@ -80,7 +80,9 @@ class Investigation:
         self.experiments.resume(self.turns)
 
     def turn(self) -> Turn:
-        """Executes one turn: gets a reply of the backbone, runs its experiment, and appends the turn to the journal.
+        """Executes one turn: gets a reply of the agent, runs the experiment in it, and stores the turn in the journal.
+
+        The journal keeps the completed turns for a later continuation.
 
         Raises:
             ServiceError: If a service failed.
@@ -154,7 +156,7 @@ class Investigation:
         return parsed.code, (SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Tests the labels of the answer on new images, if there is an answer and the task demands the test.
+        """Tests the labels of the agent's answer on new images, if there is an answer and the task demands the test.
 
         Each pair of images shows a label, and the same scene with one thing changed so that the label no longer holds.
 
@@ -171,7 +173,7 @@ class Investigation:
 
     @property
     def answer(self) -> ParsedReply | None:
-        """The answer in the last turn if it was accepted, otherwise None."""
+        """The agent's answer in the last turn if it was accepted, otherwise None."""
         return self._stopping.answer
 
     @property
@@ -180,7 +182,7 @@ class Investigation:
         return self.answer is not None or bool(self._stopping.limit)
 
     def record(self) -> Record:
-        """Returns the record of the investigation so far."""
+        """Returns the record (turns, answer, evidence) of the investigation so far."""
         answer = self.answer
         stop = Stop.LIMIT if answer is None else Stop.ANSWER if answer.description else Stop.ABSTAIN
         return Record(
@@ -206,7 +208,7 @@ class Investigation:
 
 @cache
 def api_source() -> str:
-    """Returns the source code of the tools in the sandbox as a single module.
+    """Returns the source code of what the agent's code can call in the sandbox, as a single module.
 
     The sandbox cannot import this package, so the imports between its modules are removed.
     """

@@ -35,12 +35,12 @@ def investigate(
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
 ) -> Record:
-    """Lets the agent run experiments until it answers or reaches a limit, then tests its answer.
+    """Lets an agent run experiments on a unit until it answers or reaches a limit, then tests its answer.
 
     Args:
         unit: The unit under study.
         task: The question, the prompts and the stopping rule.
-        services: The target, the exemplars and the models.
+        services: The network under study, the exemplars of its units, and the other models.
         options: The settings.
         replicate: The index of this investigation among those of the same unit, from 0. Each has a seed of its own.
         journal: Stores the completed turns. If it holds turns already, the investigation continues after them.
@@ -81,7 +81,7 @@ def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvestigationResult:
-    """The result of one investigation of a run."""
+    """The result of one investigation of a run: a summary, or the error with which it failed."""
 
     investigation: InvestigationId
     summary: dict[str, Any] | None
@@ -101,12 +101,12 @@ def investigate_and_publish(
     """Investigates a unit and saves the record in the run.
 
     This function raises no exceptions. An error is stored in the run as the cause of the failure, and the investigation
-    stays pending.
+    stays pending: it is repeated when the run is resumed.
 
     Args:
-        investigation: The unit and the replicate.
+        investigation: The unit, and the index of the investigation among those of the same unit.
         task: The question, the prompts and the stopping rule.
-        services: The target, the exemplars and the models.
+        services: The network under study, the exemplars of its units, and the other models.
         options: The settings.
         run: The run to which the investigation belongs.
         observer: Called with each new completed turn.

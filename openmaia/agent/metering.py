@@ -13,12 +13,12 @@ ServiceT = TypeVar("ServiceT")
 
 
 def metered(service: ServiceT, name: str, ledger: UsageLedger, gpus: float) -> ServiceT:
-    """Wraps a service so that the requests and the duration of each call are added to the ledger.
+    """Wraps a service so that the requests and the duration of each call are added to a ledger.
 
     Args:
         service: The service. Each of its methods takes one list of requests or nothing.
         name: The name of the service in the ledger.
-        ledger: The ledger of one investigation.
+        ledger: Adds up the cost of one investigation.
         gpus: The number of GPUs that are reserved for the service.
     """
     return cast(ServiceT, _Metered(service, name, ledger, gpus))

@@ -11,10 +11,10 @@ from openmaia.core.services import Backbone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientBackbone:
-    """Wraps a backbone and repeats a call while the backbone is unavailable.
+    """Wraps a backbone, the model that plays the agent, and repeats a call while it is unavailable.
 
-    The waiting time counts towards `limits.wall_minutes`, but not towards `limits.minutes`, which limits the time that
-    services and experiments take.
+    The waiting time counts towards the config key `limits.wall_minutes`, but not towards `limits.minutes`, which limits
+    the time that services and experiments take.
     """
 
     backbone: Backbone
@@ -24,7 +24,7 @@ class PatientBackbone:
     """Time in seconds between two attempts."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat.
+        """Returns one reply for each chat. Repeats the call while the backbone is unavailable.
 
         Raises:
             ServiceUnavailable: If the backbone is unavailable for longer than `minutes`.

@@ -45,14 +45,14 @@ class Stopping:
 
     @property
     def answer(self) -> ParsedReply | None:
-        """The answer in the last turn if it was accepted, otherwise None."""
+        """The agent's answer in the last turn if it was accepted, otherwise None."""
         if not self._turns or self.refusal(len(self._turns)):
             return None
         return answer_in(self._turns[-1], self._task.answer)
 
     @property
     def sent_back(self) -> int:
-        """The number of answers that were sent back for lack of evidence, including one in the last turn."""
+        """The number of answers that the agent got back for lack of evidence, including one in the last turn."""
         grammar = self._task.answer
         is_last = bool(self._turns) and self.answer is None and answer_in(self._turns[-1], grammar) is not None
         return answers_sent_back(self._turns, grammar) + is_last
@@ -72,7 +72,7 @@ class Stopping:
 
     @property
     def left_out(self) -> list[bool]:
-        """For each turn whether the messages to the backbone omit it, because it brings nothing new.
+        """For each turn whether later messages to the agent omit it, because it brings nothing new.
 
         A turn is omitted if its experiment repeats an earlier one (see `repetitions`), or if its reply has no
         experiment and is empty or equal to the reply before. A repeated experiment is not omitted if its reply also
@@ -88,16 +88,16 @@ class Stopping:
 
     @property
     def left_out_in_a_row(self) -> int:
-        """The number of turns at the end, without a gap, that are left out (see `left_out`)."""
+        """How many of the latest turns, without a gap, are omitted from the messages to the agent (see `left_out`)."""
         return sum(1 for _ in takewhile(bool, reversed(self.left_out)))
 
     @property
     def expected(self) -> TurnKind:
         """What the next turn may be.
 
-        As long as the agent has not run the demanded experiments: an experiment, or a measurement if the last turn is
-        left out and the agent can generate images. After that: the answer if the agent has used up its turns, repeats
-        itself or has reached a limit, otherwise any turn.
+        As long as the agent has not run as many experiments as the stopping rule demands: an experiment, or a
+        measurement if the last turn is omitted (see `left_out`) and the agent can generate images. After that: the
+        answer if the agent has used up its turns, repeats itself or has reached a limit, otherwise any turn.
         """
         count = len(self._turns)
         if not self._has_experiments(count):
@@ -106,14 +106,15 @@ class Stopping:
         return TurnKind.ANSWER if is_last else TurnKind.ANY
 
     def wants_answer(self, count: int) -> bool:
-        """Returns whether the agent is asked for its answer.
+        """Returns whether the agent is asked for its answer after its first `count` turns.
 
-        It is not asked before it has run the demanded experiments, because the answer would be sent back.
+        It is asked after `options.soft_turns` turns, or if it repeats itself, but not before it has run the demanded
+        number of experiments, because the answer would be sent back.
         """
         return self._is_over(count) and self._has_experiments(count)
 
     def refusal(self, count: int) -> str:
-        """Returns the message that sends back the answer in the last turn because it lacks evidence.
+        """Returns the message that sends back the answer in the last of `count` turns because it lacks evidence.
 
         Returns an empty string if the answer is accepted or the turn has none.
         """

@@ -16,17 +16,18 @@ TURNS = (
 
 
 def images(record: Record) -> pd.DataFrame:
-    """Returns a row for each image on which the unit was measured, in the order of the measurements.
+    """Returns a row for each image of an investigation with a known activation, in the order of the tool calls.
 
-    The columns are `turn` and `call` (numbers from 0), `image` (its name in the agent's code), `prompt` (or what was
-    done to it), `hypothesis`, `activation`, `percentile` among the dataset images (missing if unknown) and `picture` (a
-    Pillow image).
+    Exemplars, which are dataset images, are among them. The columns are `turn` (the agent's reply) and `call` (the tool
+    call in it), both numbered from 0, `image` (its name in the agent's code), `prompt` (or what was done to it),
+    `hypothesis`, `activation`, `percentile` among the dataset images (missing if unknown) and `picture` (a Pillow
+    image).
     """
     return pd.DataFrame(list(_images(record)), columns=list(IMAGES))
 
 
 def turns(record: Record) -> pd.DataFrame:
-    """Returns a row for each reply of the agent.
+    """Returns a row for each reply of the agent in an investigation.
 
     The columns are `turn` (from 0), `status` of the experiment (empty without one), `hypotheses`, `code`, `reply`,
     `observation` (the text that the experiment showed), `calls` (the names of the called tools), `images` (the number

@@ -28,7 +28,7 @@ EXEMPLARS, HIGHEST, LOWEST, PAIRS = 8, 12, 6, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTile:
-    """An image of a grid."""
+    """An image of a grid, with its caption and activation."""
 
     uri: str
     """Data URI of the image; empty if there is none."""
@@ -39,7 +39,7 @@ class GridTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSection:
-    """A part of a page: a title, a text, and a grid of images. Each may be empty."""
+    """A part of a page in a notebook: a title, a text, and a grid of images. Each may be empty."""
 
     title: str = ""
     text: str = ""
@@ -47,7 +47,7 @@ class GridSection:
 
 
 def result_page(result: "UnitResult") -> str:
-    """Returns a result as HTML: the description, its test, and images with prompts and activations."""
+    """Returns the result for a unit as HTML: the description, its test, and images with prompts and activations."""
     record, thumbnails = result.record, Thumbnails(PAGE_BYTES)
     sections = [
         GridSection(title="Dataset images with the highest activations", tiles=_exemplars(result, thumbnails)),
@@ -68,7 +68,7 @@ def result_page(result: "UnitResult") -> str:
 
 
 def tested_line(result: "UnitResult") -> str:
-    """Returns one sentence with the result of the test of a description, or why there is none."""
+    """Returns one sentence with the result of the test of a description, or why it was not tested."""
     scores = result.scores
     if not scores:
         return "The description was not tested."
@@ -95,12 +95,15 @@ def grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], not
 
 
 def parts_page(parts: Sequence[Part]) -> str:
-    """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
+    """Returns texts and images, such as the output of a tool, in their order as HTML.
+
+    A text in square brackets is the caption of the next image.
+    """
     return grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
 
 
 def show(result: "UnitResult") -> None:
-    """Shows a result: in a notebook as HTML, elsewhere as text."""
+    """Shows the result for a unit: in a notebook as HTML, elsewhere as text."""
     if display := notebook_display():
         display(result)
     else:

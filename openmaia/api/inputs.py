@@ -28,7 +28,10 @@ SETTINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A config, and objects of the caller that replace what the config names. A field is None if it replaces nothing."""
+    """A config, and objects of the caller that replace what the config names.
+
+    A field is None if it replaces nothing.
+    """
 
     config: Config
     spec: str
@@ -51,14 +54,14 @@ def configure(
     backbone: "str | Mapping[str, Any] | Backbone | None" = None,
     overrides: Mapping[str, Any],
 ) -> Inputs:
-    """Returns the config for the arguments of a function of the Python API.
+    """Returns the config for the arguments of a function such as `openmaia.investigate`, and the objects among them.
 
     Args:
         model: A module, the name of a network, or a config: an object, a file, or a list of files and overrides.
         spec: The units, in the syntax of the config key `units`. Empty: those of the config.
         images: A folder, a mapping with keys of the config section `pictures`, or a list or dataset of images.
-        preprocess: A transform, or a mapping with `mean`, `std`, `size` and `crop`, keys of the config section
-            `target`.
+        preprocess: A function from a Pillow image to a tensor, or a mapping with `mean`, `std`, `size` and `crop`, keys
+            of the config section `target`.
         backbone: A kind such as `scripted`, `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
             or an object with a method `reply`.
         overrides: Values of config keys, nested or with dots: `{"limits": {"turns": 8}}` or `{"limits.turns": 8}`.

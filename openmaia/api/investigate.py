@@ -33,9 +33,9 @@ def investigate(
     """Lets an agent find out what one unit of a network responds to, and tests its description.
 
     Everything runs in this process, as `openmaia investigate` does on the command line; only the agent's code runs in a
-    sandbox. The exemplars of the unit's layer are computed first. They are kept in the folder `paths.exemplars` of the
-    config, under a hash of the weights and code of the network, the preprocessing and the images. A second unit of the
-    layer therefore starts at once.
+    sandbox. The exemplars of the unit's layer (dataset images with activations) are computed first. They are kept in
+    the folder `paths.exemplars` of the config, under a hash of the weights and code of the network, the preprocessing
+    and the images. A second unit of the layer therefore starts at once.
 
     Args:
         model: A `torch.nn.Module`, which is left as it was; the name of a network, such as `torchvision:resnet18`; or a

@@ -41,7 +41,7 @@ def open(
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     **overrides: Any,
 ) -> "tuple[api.System, NotebookTools]":
-    """Gives a person the agent's tools for one unit, in this process.
+    """Gives a person the tools with which an agent investigates one unit, in this process.
 
     `tools.display(…)` shows images in a grid. `tools.answer(description, *labels)` ends the investigation and adds its
     record to the run `NAME-human`, where NAME is the name in the config, as a further replicate if the unit has a
@@ -57,7 +57,7 @@ def open(
         **overrides: Keys of the config.
 
     Returns:
-        The objects `system` and `tools`, as they are defined for the agent.
+        The objects `system`, which measures the unit, and `tools`, as they are defined for the agent.
 
     Raises:
         UsageError: The unit does not exist, or another argument is invalid.
@@ -93,11 +93,16 @@ class NotebookTools(api.Tools):
             setattr(self, name, getattr(made, name))
 
     def answer(self, description: str, *labels: str) -> str:
-        """Writes the record with this answer and returns its path. An empty description is an abstention."""
+        """Ends the investigation, writes its record with this answer, and returns the path of the record.
+
+        Args:
+            description: What the unit responds to. Empty for an abstention.
+            *labels: Short names of what the unit responds to. If there are none, the description serves as one.
+        """
         return self._desk.finish(Stop.ANSWER if description else Stop.ABSTAIN, description, labels or (description,))
 
     def close(self) -> str:
-        """Writes the record without an answer and returns its path."""
+        """Ends the investigation, writes its record without an answer, and returns the path of the record."""
         return self._desk.finish(Stop.STOPPED, "", ())
 
 

@@ -9,7 +9,7 @@ SECONDS = 5.0
 
 @dataclass(slots=True)
 class PrintedProgress:
-    """Implements `openmaia.distributed.assembly.Progress` by `print`."""
+    """Prints messages and progress; an implementation of `openmaia.distributed.assembly.Progress`."""
 
     _last: dict[str, float] = field(default_factory=dict[str, float])
     """The time of the last line about each stage."""
@@ -19,7 +19,7 @@ class PrintedProgress:
         print(line, flush=True)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Prints how much of a stage is done, at most every SECONDS seconds, and every note."""
+        """Prints how much of a stage is done, at most every few seconds (see SECONDS), and every note."""
         now = time.monotonic()
         since = self._last.setdefault(stage, now)
         if note:

@@ -31,30 +31,30 @@ class UnitResult:
 
     @property
     def unit(self) -> Unit:
-        """The unit."""
+        """The unit that was investigated."""
         return self.record.unit
 
     @property
     def description(self) -> str:
-        """The final description. Empty if the agent abstained or reached a limit."""
+        """The agent's final description of the unit. Empty if the agent abstained or reached a limit."""
         return self.record.description
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The final labels."""
+        """The agent's final labels: short names of what the unit responds to."""
         return self.record.labels
 
     @property
     def scores(self) -> dict[str, Any]:
-        """The scores of the test by name, such as `auc`. Empty if the description was not tested."""
+        """The scores of the description's test by name, such as `auc`. Empty if the description was not tested."""
         return self.evaluation.scores if self.evaluation else {}
 
     @property
     def verdict(self) -> "UnitVerdict":
         """The verdict on the description, and why.
 
-        Here a tested description is never compared with descriptions of other units. It therefore has no p-value, and
-        its verdict is `untested`.
+        In the investigation of a single unit, a tested description is never compared with descriptions of other units.
+        It therefore has no p-value, and its verdict is `untested`.
         """
         from openmaia.evaluation.analysis.verdict import judge
 
@@ -67,7 +67,7 @@ class UnitResult:
         return turns(self.record)
 
     def images(self) -> "pd.DataFrame":
-        """Returns a row for each measured image. See `openmaia.api.frames.images`."""
+        """Returns a row for each image with a known activation. See `openmaia.api.frames.images`."""
         from openmaia.api.frames import images
 
         return images(self.record)
@@ -79,7 +79,7 @@ class UnitResult:
         show(self)
 
     def save(self, run_dir: str | Path) -> str:
-        """Adds the record and its test to a run directory, which is created if it does not exist.
+        """Adds the record and the description's test to a run directory, which is created if it does not exist.
 
         The directory is like that of `openmaia run`: `openmaia report` shows it. An earlier record of the unit is kept;
         the new one becomes a further replicate.

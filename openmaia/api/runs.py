@@ -26,7 +26,7 @@ UnitName = str | tuple[str, int] | Unit
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoadedRun:
-    """A run directory, whose tables are read when they are asked for."""
+    """A run directory, which stores investigations of many units. Its tables are read when they are asked for."""
 
     run: Run
 
@@ -49,7 +49,7 @@ class LoadedRun:
         return pd.DataFrame(rows, columns=summary.SCHEMA.names)
 
     def scores(self) -> pd.DataFrame:
-        """Returns a row for each tested description with all of its scores that are numbers or texts."""
+        """Returns a row for each tested description of the run with all of its scores that are numbers or texts."""
         from openmaia.evaluation.scores import flat
 
         rows = [
@@ -65,7 +65,10 @@ class LoadedRun:
         return pd.DataFrame(rows)
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns the causes of the failed investigations. The command that started the run investigates them again."""
+        """Returns the error messages of the failed investigations.
+
+        The command that started the run investigates them again.
+        """
         return self.run.failures()
 
     def record(self, unit: UnitName, replicate: int = 0) -> Record:
@@ -81,11 +84,17 @@ class LoadedRun:
         return self.run.record(self._found(unit, replicate))
 
     def turns(self, unit: UnitName, replicate: int = 0) -> pd.DataFrame:
-        """Returns a row for each reply of the agent, see `openmaia.api.frames.turns`. The arguments are those of `record`."""
+        """Returns a row for each reply of the agent, see `openmaia.api.frames.turns`.
+
+        The arguments are those of `record`.
+        """
         return frames.turns(self.record(unit, replicate))
 
     def images(self, unit: UnitName, replicate: int = 0) -> pd.DataFrame:
-        """Returns a row for each measured image, see `openmaia.api.frames.images`. The arguments are those of `record`."""
+        """Returns a row for each image with an activation.
+
+        See `openmaia.api.frames.images`. For the arguments see `record`.
+        """
         return frames.images(self.record(unit, replicate))
 
     def _found(self, unit: UnitName, replicate: int) -> InvestigationId:

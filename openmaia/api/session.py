@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def opened(
     inputs: Inputs, say: Callable[[str], None], progress: ProgressCallback, *, is_human: bool = False
 ) -> Generator[SingleUnit]:
-    """Context manager that yields a unit that is ready for an investigation.
+    """Context manager that yields a unit that is ready for an investigation: its models and exemplars are loaded.
 
     A module that the caller gave is in evaluation mode until the end of the context, and is then left as it was.
 

@@ -1,1 +1,1 @@
-"""Applications of agents' answers about units: tests of biases that agents claim, and removal of spurious features."""
+"""Applications of what agents say about units (neurons): tests of claimed biases, and removal of spurious features."""

@@ -26,7 +26,7 @@ app = typer.Typer(
 
 
 def print_version(asked: bool) -> None:
-    """Prints the version and ends the command, if that was asked for."""
+    """Prints the version and ends the command, if `asked` is True."""
     if asked:
         from importlib.metadata import version
 

@@ -1,8 +1,8 @@
 """Ends a command cleanly and within a time limit after Ctrl-C or SIGTERM.
 
 The first signal raises KeyboardInterrupt in the main thread. The process ends at once after a second signal, or if the
-main thread has not ended after GRACE seconds, for example because it waits inside a library. Ending at once loses no
-data: journal and records are complete at any time, and child processes end with the process.
+main thread has not ended within a time limit (GRACE), for example because it waits inside a library. Ending at once
+loses no data: the files of a run are complete at any time, and child processes end with the process.
 """
 
 import os
@@ -26,7 +26,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def end_on_signals() -> None:
-    """Lets the signals of SIGNALS end this process. Call it once, in the main thread of a command."""
+    """Lets Ctrl-C (SIGINT) and SIGTERM end this process. Call it once, in the main thread of a command."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     # The interpreter writes to this pipe when a signal arrives, even while the main thread is inside a library.

@@ -61,10 +61,10 @@ def load(sources: Sequence[str], listing: str = "") -> Config:
 
 
 def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()) -> Config:
-    """Returns the config that a run stored.
+    """Returns the config that a run stored, with overrides if there are any.
 
     Args:
-        values: The content of its config.yaml.
+        values: The content of the run's config.yaml.
         source: The name of the run in error messages.
         overlays: YAML files and `key=value` overrides that change it. Later ones win.
 
@@ -83,15 +83,16 @@ def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()
 def load_sweeps(sources: Sequence[str]) -> list[Config]:
     """Returns the configs of a command: one, or one for each sweep if a source lists several.
 
-    A YAML file with the key `sweeps` lists config files, with paths relative to its own folder. Each listed file gives
-    one config. It is merged, in this order, from the sources before the listing file, the listed file, the other keys
-    of the listing file, and the sources after the listing file.
+    A sweep is the execution of one config. A YAML file with the key `sweeps` lists config files, with paths relative to
+    its own folder. Each listed file gives one config. It is merged, in this order, from the sources before the listing
+    file, the listed file, the other keys of the listing file, and the sources after the listing file.
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
 
     Raises:
-        UsageError: As `load`, or if two sweeps have one name or differ in a section of SHARED.
+        UsageError: As `load`, or if two sweeps have one name or differ in a section that sweeps of one
+            command share (see SHARED).
     """
     divided = sweep_sources(sources)
     configs = [load(each, listing) for each, listing in divided]
@@ -110,6 +111,9 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
 
 def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
     """Returns the sources from which each config of a command is merged.
+
+    Args:
+        sources: The YAML files and `key=value` overrides of the command.
 
     Returns:
         (sources, listing) for each config. The listing is the source with the key `sweeps`; "" if no source has it.
@@ -223,7 +227,10 @@ def _values(config: DictConfig) -> dict[str, Any]:
 
 
 def keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Yields the dotted names of all leaves. A mapping whose keys are chosen by the user is a leaf."""
+    """Yields the dotted names of all leaves of a config or section. A mapping with keys of the user's choice is a leaf.
+
+    `prefix` is put before the names, such as "target." for that section.
+    """
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]
         if isinstance(value, DictConfig) and len(value) and f"{prefix}{name}" not in FREE:
@@ -270,8 +277,8 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequenc
     Args:
         one: A config as nested dicts.
         other: Another one.
-        sections: Sections to compare, such as "evaluate.generator". None: everything except MACHINE_SECTIONS and
-            MACHINE_KEYS.
+        sections: Sections to compare, such as "evaluate.generator". None: everything except the sections and keys
+            that say where a run is executed (MACHINE_SECTIONS and MACHINE_KEYS).
     """
 
     def is_compared(key: str) -> bool:

@@ -72,7 +72,7 @@ class BackbonePoolConfig(PoolConfig):
 
 @dataclass
 class PoolsConfig:
-    """`pools`: the replicas of each service."""
+    """`pools`: the replicas of each service, which are processes with a copy of its model."""
 
     target: PoolConfig = field(default_factory=PoolConfig)
     generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
@@ -143,9 +143,9 @@ class JobConfig:
     hours: float = 24.0
     """Time limit in hours."""
     head_cpus: int = 4
-    """KubeRay: CPUs of the pod that holds the driver and the dispatchers."""
+    """KubeRay: CPUs of the pod that holds the driver (the command) and the dispatchers (which batch requests)."""
     head_memory_gb: int = 16
-    """KubeRay: memory of the pod that holds the driver and the dispatchers, in GiB."""
+    """KubeRay: memory of the pod of `job.head_cpus`, in GiB."""
     runtime_env: RuntimeEnvConfig = field(default_factory=RuntimeEnvConfig)
 
 

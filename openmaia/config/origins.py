@@ -21,7 +21,7 @@ def origins(sources: Sequence[str]) -> dict[str, str]:
         sources: YAML files and `key=value` overrides that `load` accepts. Later ones win.
 
     Returns:
-        `FILE:LINE` or OVERRIDE by dotted key. Keys that no source sets are left out.
+        `FILE:LINE` or `override`, by dotted key. Keys that no source sets are left out.
     """
     found: dict[str, str] = {}
     for source in sources:

@@ -23,7 +23,7 @@ from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
 
 @dataclass
 class PicturesConfig:
-    """`pictures`: the dataset of natural images."""
+    """`pictures`: the dataset of natural images, for exemplars and for tests."""
 
     kind: str = "packages"
     """`packages`: photographs and cut-outs that ship in Debian and pip packages; `folder`: a folder tree of yours;
@@ -97,7 +97,7 @@ class TaskConfig:
 
 @dataclass
 class LimitsConfig:
-    """`limits`: bounds of one investigation."""
+    """`limits`: bounds of one investigation, the work of the agent on one unit."""
 
     soft_turns: int = 10
     """Turns after which the agent is asked for its final answer."""
@@ -118,7 +118,7 @@ class LimitsConfig:
 
 @dataclass
 class SandboxConfig:
-    """`sandbox`: bounds of the agent's code. They may change when a run is resumed."""
+    """`sandbox`: bounds of the code that the agent writes. They may change when a run is resumed."""
 
     seconds: float = 60.0
     """Longest duration of an experiment. Time in which it waits for services does not count."""
@@ -141,7 +141,7 @@ class SandboxConfig:
 
 @dataclass
 class Config:
-    """All keys of a run."""
+    """All keys of a config, which describes a run."""
 
     name: str = MISSING
     """Name of the run directory."""
@@ -182,7 +182,7 @@ class Config:
 
 
 def test_generator(config: Config) -> GeneratorConfig:
-    """Returns the settings of the generator of test images.
+    """Returns the settings of the generator of the images on which descriptions are tested.
 
     They are those of `evaluate.generator`, or those of `generator` if `evaluate.generator.kind` is empty.
     """
@@ -190,12 +190,12 @@ def test_generator(config: Config) -> GeneratorConfig:
 
 
 def pool_roles(config: Config) -> tuple[str, ...]:
-    """Returns the names of the pools that a config needs."""
+    """Returns the names of the pools that a config needs. A pool is the processes that serve one model."""
     return (*POOLS, TEST_GENERATOR) if config.evaluate.generator.kind else POOLS
 
 
 def prompt_writer(config: Config) -> BackboneConfig:
-    """Returns the settings of the writer of the test prompts: `evaluate.writer`, unless its kind is `auto`.
+    """Returns the settings of the model that writes test prompts: `evaluate.writer`, unless its kind is `auto`.
 
     For `auto`, these are the settings of the backbone if it is a language model, and otherwise settings of the kind
     `rules`.

@@ -7,14 +7,15 @@ from openmaia.config.models import BackboneConfig, GeneratorConfig
 
 @dataclass
 class EvaluateConfig:
-    """`evaluate`: tests whether descriptions are true."""
+    """`evaluate`: tests on new images whether the descriptions of units are true."""
 
     preset: str = "labels"
     """How test prompts are written. `labels`: prompts for each label with matched neutral ones; `paper`, `repo`,
     `pairing`: the protocols of the MAIA papers and their code, whose prompts a language model writes (see
     `openmaia.evaluation.prompts`)."""
     n: int = 30
-    """Number of positive images per description, and of neutral ones. The presets paper and pairing always use 7."""
+    """Number of positive images per description, which show what it names, and of neutral ones, which do not. The
+    presets paper and pairing always use 7."""
     bootstrap: int = 2000
     """Number of bootstrap resamples for each confidence interval."""
     pictures: int = 100
@@ -46,12 +47,12 @@ class EvaluateConfig:
 
 @dataclass
 class BiasConfig:
-    """`bias`: tests the biases that agents claim (`openmaia bias`)."""
+    """`bias`: tests the biases of a classifier, as claimed by agents (`openmaia bias`)."""
 
     pairs: int = 40
     """Number of matched pairs of images, with and without the context, for each claimed context."""
     smallest: float = 0.02
-    """Smallest difference of mean probabilities that counts as a bias."""
+    """Smallest difference of a class's mean probability, with and without the context, that counts as a bias."""
     rate: float = 0.05
     """False discovery rate among the supported biases of a run (Benjamini and Hochberg)."""
     failures: int = 40

@@ -44,7 +44,7 @@ SYNONYMS = {
 
 
 def suggestions(given: str, known: Collection[str]) -> list[str]:
-    """Returns the keys that an unknown key may stand for, the likeliest first: at least one, and at most SHOWN.
+    """Returns the keys that an unknown key may stand for, the likeliest first: at least one, and at most three.
 
     Keys are compared by their spelling, and by the words that they share, whatever section these are in.
 

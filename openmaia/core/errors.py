@@ -36,12 +36,12 @@ class UsageError(OpenMaiaError, ValueError):
 class ServiceError(OpenMaiaError):
     """A service (target, generator, editor or backbone) failed.
 
-    The unit under study stays pending, and the agent never sees the error.
+    The unit under study stays pending (it is investigated when the run is resumed), and the agent never sees the error.
     """
 
 
 class ServiceUnavailable(ServiceError):
-    """The server of a service is away for now. The same request may succeed later."""
+    """The server of a service, such as a language model, is unavailable for now. The same request may succeed later."""
 
 
 class HostDead(ServiceError):
@@ -56,7 +56,10 @@ class ToolError(OpenMaiaError):
 
 
 class SandboxError(OpenMaiaError):
-    """The sandbox that runs the agent's code could not be started, or it died. The unit under study stays pending."""
+    """The sandbox that runs the agent's code could not be started, or it died.
+
+    The unit under study stays pending: it is investigated when the run is resumed.
+    """
 
 
 class StoreError(OpenMaiaError):
@@ -64,4 +67,4 @@ class StoreError(OpenMaiaError):
 
 
 class ReplayDiverged(OpenMaiaError):
-    """A repeated run of completed experiments gave another output than before. The investigation has to start again."""
+    """An agent's completed experiments gave another output when they were repeated. The investigation starts again."""

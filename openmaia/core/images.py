@@ -61,7 +61,7 @@ class EncodedImage:
         Args:
             pixels: RGB, shape (height, width, 3), uint8.
             sources: Digests of the dataset images whose pixels are in the image.
-            recipe: The value of the field `recipe`.
+            recipe: The scene in the image as JSON, see the field `recipe`.
             for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
         """
         buffer = io.BytesIO()
@@ -85,7 +85,7 @@ class EncodedImage:
             return image.size
 
     def packed(self) -> "EncodedImage":
-        """Returns a copy of the image that is encoded in fewer bytes."""
+        """Returns a copy of the image that is losslessly encoded in fewer bytes."""
         return EncodedImage.of(self.pixels, self.sources, self.recipe, for_keeping=True)
 
     @cached_property
@@ -116,7 +116,7 @@ class EncodedImage:
 
 
 def digest(pixels: Pixels) -> str:
-    """Returns the SHA-256 of the shape and the pixels in hexadecimal."""
+    """Returns the SHA-256 of the shape and the pixels of an image in hexadecimal."""
     return hashlib.sha256(repr(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes()).hexdigest()
 
 
@@ -169,7 +169,7 @@ def upsample(small: npt.NDArray[np.floating], height: int, width: int) -> npt.ND
 
 
 def rendered(pixels: Pixels, mask: npt.NDArray[np.bool_], rendering: Rendering) -> Pixels:
-    """Draws a mask of shape (height, width) on a copy of an image in the given rendering."""
+    """Draws a unit's mask of shape (height, width) on a copy of an image in the given rendering."""
     return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else outlined(pixels, mask)
 
 
@@ -192,5 +192,5 @@ def outlined(pixels: Pixels, mask: npt.NDArray[np.bool_], thickness: int = 2) ->
 
 
 def darken_outside(pixels: Pixels, mask: npt.NDArray[np.bool_]) -> Pixels:
-    """Returns a copy of an image in which the area outside a mask of shape (height, width) is darkened to a quarter."""
+    """Returns a copy of an image in which the area outside a mask of shape (height, width) is a quarter as bright."""
     return np.where(mask[..., None], pixels, pixels // 4).astype(np.uint8)

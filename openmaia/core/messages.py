@@ -8,7 +8,7 @@ from openmaia.core.images import EncodedImage
 
 
 class Role(StrEnum):
-    """Author of a message."""
+    """Author of a message to or from a language model."""
 
     SYSTEM = "system"
     USER = "user"
@@ -87,7 +87,7 @@ class TurnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """A request to a backbone to continue a conversation."""
+    """A request to a backbone (the model that plays the agent) to continue a conversation."""
 
     conversation: str
     """Id of the conversation. All requests with the same id go to the same replica of the model, whose cache holds the
@@ -107,9 +107,10 @@ class Chat:
 
     @property
     def is_turn(self) -> bool:
-        """Whether a turn of an investigation is requested, and not the answer to an isolated question.
+        """Whether a reply of the agent in an investigation is requested, not the answer to an isolated question.
 
-        A turn ends with its first experiment (a block of code that calls tools). Text after that is cut off.
+        Such a reply, a turn, ends with its first experiment (a block of code that calls tools). Text after that is cut
+        off.
         """
         return self.answer is not None
 
@@ -126,7 +127,7 @@ class Cut(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer of a backbone, with the numbers of tokens that the backbone reports."""
+    """The reply of a backbone (the model that plays the agent), with the numbers of tokens that it reports."""
 
     text: str
     """The text without lone surrogates, which servers may send but which cannot be stored. Empty if the model ended the

@@ -15,7 +15,7 @@ from openmaia.core.units import NETWORK, OUTPUT, WHOLE, Scope, TargetInfo, Unit,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The units that a specification names, without duplicates."""
+    """The units that a specification such as `layer4=122,210` names, without duplicates."""
 
     units: tuple[Unit, ...]
     duplicates: int
@@ -26,9 +26,10 @@ def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
     """Parses a specification and returns the units that it names, in the order in which it names them.
 
     Args:
-        spec: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or a JSON file.
-            `random:n` draws n units of each layer by a hash of the weights, so that users cannot influence the choice.
-            For the scope LAYER, a specification consists of names of layers, such as `layer3:layer4`, or is `all`.
+        spec: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or the
+            path of a JSON file {layer: [index, ...]}. `random:n` draws n units of each layer by a hash of the weights,
+            so that users cannot influence the choice. For the scope LAYER, a specification consists of names of layers,
+            such as `layer3:layer4`, or is `all`.
         info: Description of the target, the network under study.
         scope: Whether units, layers or the network are investigated. For NETWORK, the specification is ignored.
 
@@ -52,7 +53,7 @@ def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
 
 
 def count(spec: str, layers: Sequence[str]) -> int | None:
-    """Counts the units that a specification names, without loading the target.
+    """Counts the units that a specification names, without loading the target (the network under study).
 
     Args:
         spec: See `select`.

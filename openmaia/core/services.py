@@ -75,11 +75,14 @@ class Target(Protocol):
         ...
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation for each probe. The probes of one call may name different units and layers."""
+        """Returns the activation for each probe (a unit and an image).
+
+        The probes of one call may name different units and layers.
+        """
         ...
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns for each probe the activations (`UnitActivation.value`) of all units of its layer, shape (units,)."""
+        """Returns for each probe, a layer and an image, the activations of all units of the layer, shape (units,)."""
         ...
 
 
@@ -161,7 +164,7 @@ infinite; ok: neither."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionStatistics:
-    """Statistics of a unit's activations at all positions of the maps of all dataset images."""
+    """Statistics of a unit's activations at all positions of its activation maps on all dataset images."""
 
     quantiles: tuple[float, ...]
     """The quantiles of the activations at the probabilities QUANTILES."""
@@ -173,15 +176,15 @@ class PositionStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitExemplars:
-    """Exemplars of a unit and statistics of its activations on the dataset."""
+    """Exemplars of a unit (dataset images with its activations) and statistics of its activations on the dataset."""
 
     unit: Unit
     threshold: float
-    """Activation above which a position is part of the unit's mask."""
+    """Activation above which a position is part of the unit's mask, the region where it responds."""
     exemplars: tuple[Exemplar, ...]
     maxima: npt.NDArray[np.float64] | None = None
-    """Percentiles 0 to 100 of the unit's activations on the dataset images, shape (101,). None if unknown, as for imported
-    exemplars."""
+    """Percentiles 0 to 100 of the unit's activations on the dataset images, shape (101,). None if unknown, as for
+    imported exemplars."""
     mean: float | None = None
     std: float | None = None
     """Mean and standard deviation of the unit's activations on the dataset images. None if unknown."""
@@ -190,14 +193,14 @@ class UnitExemplars:
     state: UnitState = "ok"
 
     def of_kind(self, kind: ExemplarKind) -> tuple[Exemplar, ...]:
-        """Returns the exemplars of one kind."""
+        """Returns the exemplars of one kind, such as `top`: those with the highest activations."""
         return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
 
     def percentile(self, activation: float) -> float | None:
         """Returns the percentage of dataset images on which the unit's activation is lower than the given one.
 
-        Images with the same activation count half, so that the result for a constant unit is 50. None if the
-        percentiles of the unit are unknown.
+        Images with the same activation count half, so that the result for a unit with equal activations on all images
+        is 50. None if the percentiles of the unit are unknown.
         """
         if self.maxima is None:
             return None
@@ -213,7 +216,7 @@ class UnitExemplars:
     def z_score(self, activation: float) -> float | None:
         """Returns by how many standard deviations an activation exceeds the unit's mean on the dataset images.
 
-        0 for a constant unit. None if mean and standard deviation are unknown.
+        0 for a unit with equal activations on all of them. None if mean and standard deviation are unknown.
         """
         if self.mean is None or self.std is None:
             return None
@@ -247,7 +250,7 @@ class ServiceUsage:
 
 
 class UsageLedger:
-    """Adds up the cost of an investigation by service. It is not thread-safe."""
+    """Adds up the cost of an investigation (requests and time) by service. It is not thread-safe."""
 
     def __init__(self) -> None:
         self._spent: dict[str, ServiceUsage] = {}
@@ -265,7 +268,7 @@ class UsageLedger:
         self._spent[service] = self._spent.get(service, ServiceUsage()) + more
 
     def spent(self) -> dict[str, ServiceUsage]:
-        """Returns the cost so far, by service."""
+        """Returns the cost of the investigation so far, by service."""
         return dict(self._spent)
 
     def since(self, before: Mapping[str, ServiceUsage]) -> dict[str, ServiceUsage]:

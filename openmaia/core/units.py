@@ -44,7 +44,7 @@ class Unit:
 
     @property
     def scope(self) -> Scope:
-        """The scope: UNIT, LAYER or NETWORK, according to the index and the layer."""
+        """Whether this stands for a unit, a layer or the network, according to the index and the layer."""
         return Scope.UNIT if self.index != WHOLE else Scope.LAYER if self.layer != NETWORK else Scope.NETWORK
 
     def __str__(self) -> str:

@@ -27,7 +27,7 @@ class FileSource:
         return str(self.path)
 
     def read(self) -> bytes:
-        """Returns the content of the file, between 1 and MAX_BYTES bytes.
+        """Returns the content of the file, which is neither empty nor too large (see `reading.MAX_BYTES`).
 
         Raises:
             UnusableImage: The file cannot be read, is empty or too large, or does not look like an image.
@@ -69,11 +69,11 @@ class ImageFolder:
 
     @property
     def expected(self) -> str:
-        """Description of a valid folder, for messages."""
+        """What a folder of images contains, in words, for error messages."""
         return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"
 
     def stamp(self) -> str:
-        """Returns a digest of the paths, sizes and modification times of all files. No file is opened.
+        """Returns a digest of the paths, sizes and modification times of all files in the folder. No file is opened.
 
         Raises:
             UsageError: The folder does not exist.

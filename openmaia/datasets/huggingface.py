@@ -23,35 +23,38 @@ _SUFFIXES = {"imagefolder": "", "webdataset": ".tar", "parquet": ".parquet"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuggingFaceImages:
-    """A collection of the images in one column of a dataset.
+    """A collection of the images in one column of a Hugging Face dataset.
 
     The object holds only the settings and is hashable; each process opens the dataset when it reads the first image.
     """
 
     dataset: str
-    """A name on the hub, a local dataset folder, or `imagefolder`, `webdataset` or `parquet`, which read `data`."""
+    """A name on the hub, a local dataset folder, or one of the loaders `imagefolder`, `webdataset` and `parquet`, which
+    read the files of the field `data`."""
     data: str = ""
-    """A file, a folder, a pattern with *, or a URL of one of these."""
+    """The files to read: a file, a folder, a pattern with *, or a URL of one of these. For a dataset on the hub, a path
+    within it; empty for all of its files."""
     subset: str = ""
     """Name of a configuration of the dataset; empty for the default one."""
     revision: str = ""
     """Revision on the hub; empty for the latest one."""
     split: str = ""
-    """Name of the split. Empty if the dataset has only one."""
+    """Name of the split of the dataset. Empty if the dataset has only one."""
     column: str = ""
-    """Name of the column. Empty for the column `image`, or the only column of images."""
+    """Name of the column with the images. Empty for the column `image`, or the only column of images."""
     first_rows: int = 0
-    """Number of rows to use. Above 0, the dataset is streamed, and only these rows are downloaded; 0 for all rows."""
+    """Number of rows of the dataset to use. Above 0, the dataset is streamed, and only these rows are downloaded; 0 for
+    all rows."""
 
     @property
     def root(self) -> str:
-        """The config keys that are set, as a name for messages."""
+        """The config keys that are set, with their values, as a name for messages."""
         keys = ("dataset", "data", "subset", "split")
         return " ".join(f"pictures.{key}={value}" for key in keys if (value := getattr(self, key)))
 
     @property
     def expected(self) -> str:
-        """Description of a valid dataset, for messages."""
+        """What a usable dataset contains, in words, for error messages."""
         return "a dataset with a column of images"
 
     def stamp(self) -> str:
@@ -66,7 +69,7 @@ class HuggingFaceImages:
         return hashlib.sha256("\n".join([str(len(table)), *lines]).encode()).hexdigest()
 
     def sources(self) -> Iterator["RowSource"]:
-        """Returns an iterator over all rows. Raises UsageError if the dataset cannot be loaded."""
+        """Returns an iterator over the images of all rows. Raises UsageError if the dataset cannot be loaded."""
         return (RowSource(self, row) for row in range(len(_open(self).table)))
 
 
@@ -84,7 +87,7 @@ class RowSource:
         return f"{self.images.root} row {self.row}"
 
     def read(self) -> bytes:
-        """Returns the encoded image, between 1 and MAX_BYTES bytes.
+        """Returns the encoded image, which is neither empty nor too large (see `reading.MAX_BYTES`).
 
         Raises:
             UnusableImage: The row cannot be read, or its image is empty or too large.

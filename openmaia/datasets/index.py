@@ -20,22 +20,22 @@ class IndexEntry:
     """The metadata of one image."""
 
     path: str
-    """Path relative to the folder of the index, with slashes."""
+    """Path relative to the folder of index.json, with slashes."""
     kind: ImageKind
     caption: str
     category: str
     """Category of the content, such as "animals/birds"."""
     package: str
-    """Name of the package from which the image comes."""
+    """Name of the Debian or pip package from which the image was taken."""
 
 
 def write(root: Path, entries: Iterable[IndexEntry], packages: dict[str, str]) -> None:
-    """Writes the index of a folder.
+    """Writes index.json, which lists the images of a folder.
 
     Args:
         root: The folder.
         entries: The metadata of its images.
-        packages: Versions of the packages from which the images come, by name.
+        packages: Versions of the Debian or pip packages from which the images were taken, by name.
     """
     files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
     document = {"format": _FORMAT, "packages": packages, "files": files}
@@ -43,7 +43,7 @@ def write(root: Path, entries: Iterable[IndexEntry], packages: dict[str, str]) -
 
 
 def load(root: Path) -> dict[str, IndexEntry]:
-    """Reads the index of a folder.
+    """Reads index.json, which lists the images of a folder.
 
     Returns:
         The entries by path. Empty if there is no index.json, or if it does not have our format.

@@ -20,7 +20,8 @@ from openmaia.datasets.scanning import ImageSource, describe, scan
 from openmaia.datasets.split import assign_splits
 
 LISTING = ".openmaia-split.json"
-"""Name of the file in which a folder's digests and splits are cached. It is hidden, and no dataset uses this name."""
+"""Name of the file in which the digests and splits of a folder's images are cached. It is hidden, and no dataset uses
+this name."""
 
 _FORMAT = "openmaia-split-2"
 
@@ -35,7 +36,7 @@ class ImageCollection(Protocol):
 
     @property
     def expected(self) -> str:
-        """Description of a valid collection, for messages."""
+        """What a usable collection contains, in words, for error messages."""
         ...
 
     def stamp(self) -> str:
@@ -68,7 +69,7 @@ class DatasetImage:
             An upright image, RGB, or RGBA if it has transparency.
 
         Raises:
-            ValueError: The image was changed or removed after it was listed.
+            ValueError: The image was changed or removed after its dataset was opened.
         """
         image, digest = read(self.source.read(), self.source.name)
         if digest != self.digest:
@@ -81,7 +82,7 @@ class ImageDataset:
     """Images that are divided into an explore and a test split."""
 
     root: str
-    """Name of the collection, for messages."""
+    """Name of the collection from which the images come, for messages."""
     items: tuple[DatasetImage, ...]
     """The usable images in the order of the collection."""
     skipped: dict[str, int]
@@ -89,7 +90,7 @@ class ImageDataset:
 
     @classmethod
     def open(cls, root: Path) -> "ImageDataset":
-        """Opens a folder of images. Kinds, captions and categories come from its index (see index.py) if it has one.
+        """Opens a folder of images. Kinds, captions and categories come from its index.json if it has one.
 
         Raises:
             UsageError: The folder is missing or holds no usable image.
@@ -101,13 +102,14 @@ class ImageDataset:
     def of(
         cls, collection: ImageCollection, path: Path | None, known: Mapping[str, IndexEntry] | None = None
     ) -> "ImageDataset":
-        """Opens a collection. All images are decoded to compute digests and splits, unless these are cached.
+        """Opens a collection. All images are decoded to compute their digests and splits, unless these are cached.
 
         Args:
             collection: The collection.
             path: File in which digests and splits are cached until the collection changes. If it is None or cannot be
                 written, they are computed each time.
-            known: Index entries of the images, by the name of their source.
+            known: Kind, caption and category of the images, by the `name` of their source. Images without an entry are
+                photographs without a caption.
 
         Raises:
             UsageError: The collection cannot be read or holds no usable image.
@@ -132,15 +134,15 @@ class ImageDataset:
         return describe(self.skipped)
 
     def photos(self, split: Split) -> list[DatasetImage]:
-        """Returns the photographs of a split."""
+        """Returns the photographs of the explore or the test split."""
         return self._of("photo", split)
 
     def cutouts(self, split: Split) -> list[DatasetImage]:
-        """Returns the cut-outs of a split, which show objects on a transparent background."""
+        """Returns the cut-outs (objects on a transparent background) of the explore or the test split."""
         return self._of("cutout", split)
 
     def textures(self, split: Split) -> list[DatasetImage]:
-        """Returns the textures of a split."""
+        """Returns the textures of the explore or the test split."""
         return self._of("texture", split)
 
     def _of(self, kind: ImageKind, split: Split) -> list[DatasetImage]:

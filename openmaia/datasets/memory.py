@@ -39,15 +39,15 @@ class MemoryImages:
 
     @property
     def expected(self) -> str:
-        """Description of a valid collection, for messages."""
+        """What the items of a usable collection are, in words, for error messages."""
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
-        """Returns an empty text, because it cannot be known whether the images have changed."""
+        """Returns an empty text, not a value that changes with the images, because such changes cannot be noticed."""
         return ""
 
     def sources(self) -> Iterable[ImageSource | SkipReason]:
-        """Returns the images in their order.
+        """Returns the images in the order of the list or dataset.
 
         Raises:
             UsageError: The first item is no image. Later items that are no images are skipped when they are read.
@@ -74,7 +74,7 @@ class ItemSource:
 
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Name of the item, for messages."""
         return f"images[{self.number}]"
 
     def read(self) -> bytes:

@@ -14,7 +14,7 @@ MAX_BYTES = 256 << 20
 """Largest encoded image that is read, in bytes."""
 
 MIN_SIDE = 16
-"""Minimum length of the shorter side in pixels. Smaller images are not used."""
+"""Minimum length of the shorter side of an image in pixels. Smaller images are not used."""
 
 SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
@@ -46,8 +46,8 @@ def read(data: bytes, name: str) -> tuple[Image.Image, str]:
 
     Args:
         data: The encoded image.
-        name: Name for messages. Data of an unknown format count as a damaged image if the name has the suffix of an
-            image, and as no image otherwise.
+        name: Name of the image, for messages. Data of an unknown format count as a damaged image if the name has the
+            suffix of an image, and as no image otherwise.
 
     Returns:
         The upright image, in RGB, or in RGBA if it has transparency, and its SHA-256 in hexadecimal. The hash of a PNG
@@ -76,7 +76,7 @@ def read(data: bytes, name: str) -> tuple[Image.Image, str]:
 
 
 def has_image_suffix(name: str) -> bool:
-    """Returns whether a file name has a suffix of SUFFIXES."""
+    """Returns whether a file name has the suffix of an image format that can be read, such as .png."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
@@ -84,7 +84,7 @@ def check_bytes(name: str, size: int) -> None:
     """Checks the size of an encoded image.
 
     Raises:
-        UnusableImage: The image is empty or has more than MAX_BYTES bytes.
+        UnusableImage: The image is empty, or too large (see `MAX_BYTES`).
     """
     if size == 0:
         raise UnusableImage(f"{name} is empty", reason=SkipReason.EMPTY)

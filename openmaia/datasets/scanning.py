@@ -23,17 +23,17 @@ class ImageSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Name of the image, for messages."""
         ...
 
     def read(self) -> bytes:
-        """Returns the encoded image, between 1 and MAX_BYTES bytes. Raises UnusableImage if there is none."""
+        """Returns the encoded image, which is neither empty nor too large. Raises UnusableImage if there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedImage:
-    """The properties of an image from which its split is computed."""
+    """The properties of an image from which its split (explore or test) is computed."""
 
     digest: str
     """SHA-256 of the image; see `reading.read`."""
@@ -59,7 +59,7 @@ def scan(sources: Iterable[ImageSource | SkipReason]) -> tuple[dict[int, Scanned
 
 
 def describe(skipped: dict[str, int]) -> str:
-    """Returns the reasons with their counts as text, such as "2 corrupt, 1 empty"."""
+    """Returns the numbers of skipped images by reason as text, such as "2 corrupt, 1 empty"."""
     return ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
 
 

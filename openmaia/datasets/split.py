@@ -28,8 +28,8 @@ COLOUR_DISTANCE = 10.0
 equal shapes and different colours."""
 
 FLAT_COLOUR_DISTANCE = 1.5
-"""COLOUR_DISTANCE for flat images, which have nearly one grey value. They all have the hash 0, so that only their
-colours differ. A larger distance would join a series of similar shades into one group."""
+"""Like COLOUR_DISTANCE, for flat images, which have nearly one grey value. They all have the perceptual hash 0, so that
+only their colours differ. A larger distance would join a series of similar shades into one group."""
 
 _SALT = b"openmaia split 7036\n"
 """Salt of the hash that assigns splits. Of 30,000 candidates, it divides the kinds of objects in the packaged cut-outs
@@ -55,7 +55,7 @@ class Fingerprint:
 
 
 def fingerprint(image: Image.Image) -> Fingerprint:
-    """Computes the fingerprint of an image of any mode. Transparent areas become white."""
+    """Computes the fingerprint of an image, by which near-duplicates are found. Transparent areas become white."""
     small = flatten(image).resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0)
     grey = np.asarray(small.convert("L"), dtype=np.float64)
     return Fingerprint(
@@ -66,7 +66,7 @@ def fingerprint(image: Image.Image) -> Fingerprint:
 
 
 def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
-    """Returns the split of each image by digest.
+    """Returns the split (explore or test) of each image by digest.
 
     Args:
         fingerprints: Fingerprints of the images by digest.

@@ -15,13 +15,13 @@ from openmaia.runs.run import Run
 
 
 def run_ablation(configs: Mapping[str, Config], assembly: Assembly, view: Progress) -> dict[str, Run]:
-    """Investigates the units once with each tool set, and evaluates all descriptions with images of one generator.
+    """Investigates the same units once with each of several sets of the agent's tools, and evaluates the descriptions.
 
-    Each tool set has a run directory. Investigations and evaluations that it already holds are not repeated.
+    The descriptions of all tool sets are tested with images of one generator. Each tool set has a run directory.
+    Investigations and evaluations that it already holds are not repeated.
 
     Args:
-        configs: Maps the name of each tool set to its config. The generator of the first config makes the test images
-            for the descriptions of all configs.
+        configs: Maps the name of each tool set to its config. The generator of the first config makes all test images.
         assembly: Builds the objects that the configs describe.
         view: Receives messages and progress.
 
@@ -45,8 +45,8 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
     The scores are stored in the directory of the run.
 
     Args:
-        config: Describes the generator, target and judge.
-        run: The run. If all of its records are evaluated, nothing is done.
+        config: Describes the image generator, the target network and the judge, which decides what an image shows.
+        run: The run. If all of its records, the stored results of investigations, are evaluated, nothing is done.
         assembly: Builds the objects that the config describes.
         view: Receives messages and progress.
     """

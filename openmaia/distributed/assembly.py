@@ -21,13 +21,14 @@ class Assembly(Protocol):
         The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
 
         Args:
-            role: One of "target", "generator", "editor", "backbone" and "test_generator".
+            role: "target" (the network whose units are investigated), "generator" or "editor" (of images), "backbone"
+                (the model that plays the agent), or "test_generator" (makes the images that test descriptions).
             config: The config of the run.
         """
         ...
 
     def concurrency(self, role: str, config: "Config") -> int:
-        """Returns how many calls one replica of a service answers concurrently, or 0 if it takes one batch after another.
+        """Returns how many calls one replica of a service answers at once, or 0 if it takes one batch after another.
 
         A replica is a process that holds one copy of the model.
 
@@ -54,7 +55,7 @@ class Assembly(Protocol):
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
-        """Returns the services that evaluate descriptions.
+        """Returns the services that evaluate the agent's descriptions of units.
 
         Args:
             config: The config of the run.
@@ -80,12 +81,12 @@ class Progress(Protocol):
         ...
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Receives the progress of a stage.
+        """Receives the progress of a stage of the run.
 
         Args:
             stage: The name of the stage, such as `investigations`.
-            done: The number of finished items.
-            total: The number of all items.
+            done: The number of finished items of the stage, such as investigations.
+            total: The number of all items of the stage.
             note: A short text about the item that finished last; may be empty.
         """
         ...

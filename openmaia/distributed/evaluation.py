@@ -32,8 +32,8 @@ CALLER = "evaluation"
 class EvaluationWorker:
     """Evaluates descriptions in a worker process. `WorkerPool` makes it a Ray actor.
 
-    An evaluation generates images from a description and compares the unit's activations on them with those on control
-    images.
+    An evaluation generates images from the description of a unit and compares the unit's activations on them with those
+    on control images.
     """
 
     sweeps: Sequence[SweepContext]
@@ -44,10 +44,10 @@ class EvaluationWorker:
         return CALLER
 
     def start(self) -> None:
-        """Does nothing. Calls of models, which may still be loading, are left to the first evaluation."""
+        """Does nothing. `WorkerPool` calls it when the process has started, while models may still be loading."""
 
     def prepare(self, number: int) -> ReferenceData:
-        """Returns what all evaluations of a sweep share: control images and the responses of its layers to them.
+        """Returns what all evaluations of a sweep share: control images and the responses of its units' layers to them.
 
         It also tests descriptions that consist of one random word, as a control for the descriptions of the sweep, and
         stores these measurements in the run.
@@ -55,7 +55,7 @@ class EvaluationWorker:
         One call for each sweep is enough. Its result is passed to `run` in all workers.
 
         Args:
-            number: The index of the sweep in `sweeps`.
+            number: The index of the sweep (the run of one config) in `sweeps`.
         """
         sweep = self.sweeps[number]
         layers = {investigation.unit.layer for investigation in sweep.run.plan()}
@@ -65,10 +65,10 @@ class EvaluationWorker:
         """Tests the description of one investigation and stores the measurements (the trial) in the run.
 
         Args:
-            number: The index of the sweep in `sweeps`.
+            number: The index of the sweep (the run of one config) in `sweeps`.
             investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
             reference: The return value of `prepare` for this sweep.
-            caller: The name that identifies this evaluation to the pools.
+            caller: The name that identifies this evaluation to the pools that serve the models.
         """
         sweep = self.sweeps[number]
         services = self._prepared(number)
@@ -83,10 +83,11 @@ class EvaluationWorker:
         """Computes and stores the results of a sweep that need the measurements of all its descriptions.
 
         These are the scores of each description, which compare its unit with other units of the layer, and measures of
-        the whole run: its reliability, and how well its labels match known truths (see `measure_run`).
+        the whole run: its reliability, and how well the labels in its descriptions match known truths (see
+        `measure_run`).
 
         Args:
-            number: The index of the sweep in `sweeps`.
+            number: The index of the sweep (the run of one config) in `sweeps`.
         """
         sweep = self.sweeps[number]
         claims = unevaluated_claims(sweep.run)
@@ -142,10 +143,12 @@ class _Evaluation:
 
 
 class EvaluationTasks:
-    """Queue of evaluations in the driver. It assigns them to worker processes and repeats those whose process died.
+    """Queue of the evaluations of descriptions, in the driver, which is the process that executes the runs.
+
+    It assigns the evaluations to worker processes and repeats those whose process died.
 
     Args:
-        sweeps: The sweeps whose descriptions are evaluated.
+        sweeps: The sweeps whose descriptions are evaluated. A sweep executes the run of one config.
         concurrency: Largest number of concurrent evaluations.
         retries: Number of additional attempts for an evaluation whose process died.
         on_done: Called after each finished evaluation with the index of its sweep.
@@ -169,11 +172,11 @@ class EvaluationTasks:
         """Ray object references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
 
     def submit(self, number: int, investigation: InvestigationId) -> None:
-        """Queues the evaluation of one finished investigation of the sweep with this index."""
+        """Queues the evaluation of one finished investigation. `number` is the index of its sweep in `sweeps`."""
         self._waiting.append(_Evaluation(number, investigation))
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Starts queued evaluations for which there is room, and handles those that have finished.
+        """Starts queued evaluations for which workers have room, and handles those that have finished.
 
         Args:
             timeout: Longest time in seconds to wait for an evaluation to finish.
@@ -198,7 +201,7 @@ class EvaluationTasks:
             self._settle(finished)
 
     def finish(self, numbers: Sequence[int]) -> None:
-        """Waits for all evaluations, then computes the scores of the sweeps with these indices.
+        """Waits for all evaluations, then computes the scores of the descriptions of the sweeps with these indices.
 
         Raises:
             OpenMaiaError: If an evaluation failed. Finished evaluations are kept in the run.

@@ -40,7 +40,10 @@ _DIED = object()
 def team(
     config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None
 ) -> Generator["ExemplarTeam"]:
-    """Context manager that yields an `ExemplarTeam` and ends its workers afterwards, which frees their GPUs."""
+    """Context manager that yields workers which compute exemplars. It ends them afterwards, which frees their GPUs.
+
+    Exemplars are selected dataset images with the activations of units.
+    """
     workers = ExemplarTeam(config, assembly, say)
     try:
         yield workers
@@ -49,10 +52,10 @@ def team(
 
 
 class ExemplarTeam:
-    """Workers that compute exemplars together. A dead worker is replaced, and its unsaved shards are computed again.
+    """Workers that together compute exemplars: selected dataset images with the activations of the units.
 
-    A shard is a group of images. The first worker loads the target on a CPU to read its properties. GPUs are requested
-    only if exemplars are missing.
+    A dead worker is replaced, and its unsaved shards (groups of images) are computed again. The first worker loads the
+    target network on a CPU to read its properties. GPUs are requested only if exemplars are missing.
     """
 
     def __init__(self, config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None):
@@ -69,7 +72,11 @@ class ExemplarTeam:
         return self._lead("info")
 
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
-        """Computes the exemplars that the store lacks for these layers, and returns the store."""
+        """Computes the exemplars that the target's store lacks for the units of these layers, and returns the store.
+
+        `progress` receives the number of processed images and the total. Each image counts twice, because there are two
+        passes over the dataset.
+        """
         missing: list[str] = self._lead("missing", layers)
         if missing:
             self._compute(missing, progress)

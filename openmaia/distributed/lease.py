@@ -17,6 +17,9 @@ from openmaia.runs.run import Run
 def driving(run: Run) -> Generator[None]:
     """Context manager that holds the lease of a run and renews it in a thread.
 
+    The lease is a lock on the run directory that expires unless it is renewed. It ensures that only one driver, the
+    process that executes the run, works on the directory.
+
     Raises:
         UsageError: If another driver holds the lease at the start, or takes it over while the block runs. In the second
             case the block is interrupted.

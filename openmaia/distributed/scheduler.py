@@ -27,10 +27,10 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at an investigation."""
+    """One attempt at an investigation of a unit."""
 
     sweep: int
-    """The index of its sweep."""
+    """The index of its sweep, which executes the run of one config."""
     investigation: InvestigationId
     tries: int = 0
     """Number of earlier attempts that failed."""
@@ -41,10 +41,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ActiveInvestigation:
-    """An investigation that is running."""
+    """An investigation of a unit that is running."""
 
     sweep: int
-    """The index of its sweep."""
+    """The index of its sweep, which executes the run of one config."""
     investigation: InvestigationId
     since: float
     """Start of this attempt, in seconds since the epoch."""
@@ -55,6 +55,8 @@ Observer = Callable[[Sequence[ActiveInvestigation]], None]
 
 class Scheduler:
     """Runs the pending investigations of several sweeps in worker processes, round-robin between the sweeps.
+
+    A sweep executes the run of one config.
 
     Args:
         config: Sets the number of concurrent investigations (`ray.*`) and of retries (`retries`).

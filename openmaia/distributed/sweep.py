@@ -38,7 +38,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
-    """The result of a sweep."""
+    """The result of a sweep, which executes the run of one config."""
 
     run: Run
     done: int
@@ -48,7 +48,7 @@ class SweepOutcome:
 
     @property
     def failed(self) -> dict[InvestigationId, str]:
-        """The investigations that have failed and have no record, each with its error message."""
+        """The investigations that have failed and have no stored result, each with its error message."""
         return self.run.failures()
 
 
@@ -86,7 +86,11 @@ class Sweep:
     """Number of investigations that have ended."""
 
     def compute_exemplars(self) -> None:
-        """Saves the plan of the run and computes the missing exemplars that its pending investigations need."""
+        """Saves the plan of the run, which lists its units, and computes missing exemplars of these units.
+
+        Exemplars are selected dataset images with the units' activations. Only those that pending investigations need
+        are computed.
+        """
         self.view.say(f"loading {self.config.target.name} for its layers and exemplars")
         with exemplars.team(self.config, self.assembly, self.view.say) as workers:
             info = workers.info()
@@ -125,28 +129,29 @@ class Sweep:
         )
 
     def stage(self, name: str) -> str:
-        """Returns the display name of a stage, which includes the name of the run if there are several sweeps."""
+        """Returns the name of a stage, such as `exemplars`, with the name of the run if there are several sweeps."""
         return name if self.alone else f"{name} {self.run.name}"
 
 
 def run_sweep(config: Config, assembly: Assembly, view: Progress, testing: Testing | None = None) -> SweepOutcome:
-    """Runs one sweep, as `run_sweeps` does for several. Finished investigations and evaluations are not repeated."""
+    """Executes the run of one config, as `run_sweeps` does for several. Finished parts of the run are not repeated."""
     return run_sweeps([config], assembly, view, testing)[0]
 
 
 def run_sweeps(
     configs: Sequence[Config], assembly: Assembly, view: Progress, testing: Testing | None = None
 ) -> list[SweepOutcome]:
-    """Runs several sweeps together: computes exemplars, investigates the units and evaluates the descriptions.
+    """Executes the runs of several configs together: investigates units and evaluates the resulting descriptions.
 
-    Parts that the run directories already hold are not repeated.
+    Before that, it computes the units' exemplars, which are selected dataset images. Parts that the run directories
+    already hold are not repeated.
 
     Args:
-        configs: One config for each sweep. Their sections about machines and shared pools must be equal, which
+        configs: One config for each run. Their sections about machines and shared pools must be equal, which
             `load_sweeps` checks.
         assembly: Builds the objects that the configs describe.
         view: Receives messages and progress.
-        testing: How answers are tested. None selects the predictive protocol, see `Testing.streams`.
+        testing: How the agents' answers are tested. None selects the predictive protocol, see `Testing.streams`.
 
     Returns:
         The outcomes, in the order of the configs.
@@ -242,7 +247,7 @@ def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
 
 
 class SweepEvaluation:
-    """Evaluates the descriptions of sweeps in worker processes.
+    """Evaluates the descriptions of several sweeps, each the run of one config, in worker processes.
 
     It starts with the descriptions that an earlier, interrupted execution of the runs did not evaluate. Sweeps whose
     task is a choice between given answers are not evaluated.
@@ -270,7 +275,7 @@ class SweepEvaluation:
             self._tasks.poll()
 
     def finish(self) -> None:
-        """Waits for all evaluations and computes the scores. Raises OpenMaiaError if an evaluation failed."""
+        """Waits for all evaluations and computes the descriptions' scores. Raises OpenMaiaError if one failed."""
         if self._tasks is not None or any(unevaluated_claims(sweep.run) for sweep in self._sweeps):
             self._started().finish(range(len(self._sweeps)))
 
@@ -299,7 +304,7 @@ def _note(result: InvestigationResult) -> str:
 
 
 def is_complete(run: Run, testing: Testing) -> bool:
-    """Returns whether a run has a plan, no pending investigation and no answer that still has to be tested."""
+    """Returns whether a run has a plan (its units), no pending investigation and no answer that is to be tested."""
     return bool(run.planned()) and next(run.iter_pending(), None) is None and testing.is_done(run)
 
 
@@ -309,7 +314,10 @@ def is_choice(run: Run) -> bool:
 
 
 def is_evaluated(run: Run) -> bool:
-    """Returns whether all undamaged records of a run are evaluated. True for a choice task, which is not evaluated."""
+    """Returns whether all undamaged records of a run, the stored results of investigations, are evaluated.
+
+    True if the task is a choice between given answers, which is not evaluated.
+    """
     if is_choice(run) or run.done() <= run.evaluated():
         return True
     return not unevaluated_claims(run)  # damaged records have no claim

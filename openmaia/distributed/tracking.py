@@ -19,7 +19,7 @@ END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TrackedProgress:
-    """Passes progress on to the terminal and, if there is one, to the tracker."""
+    """Passes the progress of a run to the terminal and, if there is one, to a tracker, which uses Weights & Biases."""
 
     view: Progress
     tracker: Tracker | None = None
@@ -29,13 +29,13 @@ class TrackedProgress:
         self.view.say(line)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Shows the progress of a stage in the terminal and the tracker."""
+        """Shows the progress of a stage of the run in the terminal and, if there is a tracker, in Weights & Biases."""
         self.view.progress(stage, done, total, note)
         if self.tracker is not None:
             self.tracker.progress(stage, done, total)
 
     def ended(self, result: InvestigationResult) -> None:
-        """Passes the result of an investigation to the tracker."""
+        """Passes the result of an investigation to the tracker of the run, if there is one."""
         if self.tracker is not None:
             self.tracker.ended(result)
 
@@ -44,7 +44,7 @@ class TrackedProgress:
 def sampled(pools: Pools, tracker: Tracker | None, every: float) -> Generator[None]:
     """Context manager in which a thread passes the statistics of the pools to the tracker every `every` seconds.
 
-    If `tracker` is None, it does nothing.
+    The tracker sends them to Weights & Biases. If `tracker` is None, nothing is done.
     """
     if tracker is None:
         yield

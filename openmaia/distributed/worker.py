@@ -18,7 +18,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepContext:
-    """The data that all investigations and evaluations of one sweep share."""
+    """The data that all investigations and evaluations of one sweep, the run of one config, share."""
 
     config: Config
     run: Run
@@ -41,7 +41,7 @@ class InvestigationWorker:
         return "investigations"
 
     def start(self) -> None:
-        """Builds the options and loads the tasks of all sweeps.
+        """Builds the options of the investigations and loads the tasks, the questions to the agent, of all sweeps.
 
         This is not done in the constructor, because Ray reports an exception there as the death of the process.
         """
@@ -54,9 +54,9 @@ class InvestigationWorker:
         """Investigates one unit and stores the record of the investigation in the run.
 
         Args:
-            number: The index of the sweep in `sweeps`.
+            number: The index of the sweep (the run of one config) in `sweeps`.
             investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
-            caller: The name that identifies this attempt to the pools, unique among all attempts.
+            caller: The name that identifies this attempt to the pools that serve the models, unique among all attempts.
         """
         sweep = self.sweeps[number]
         services = sweep.pools.services(sweep.exemplars, caller)

@@ -30,7 +30,7 @@ CHECK_SECONDS = 10.0
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """The driver's state of one worker process."""
+    """The driver's state of one worker process. A piece of work is an investigation or an evaluation."""
 
     actor: Any
     capacity: int
@@ -55,7 +55,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class FinishedWork:
-    """A piece of work that has ended. `work` and `caller` are the arguments of `WorkerPool.assign`."""
+    """An investigation or evaluation that has ended. `work` and `caller` are the arguments of `WorkerPool.assign`."""
 
     work: Any
     caller: str
@@ -76,7 +76,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
-    """Limits of concurrent work, and the resources of one piece of work."""
+    """Limits of concurrent work, and the resources of one piece of work: an investigation or an evaluation."""
 
     total: int
     """Largest number of concurrent pieces of work."""
@@ -99,7 +99,7 @@ class WorkerLimits:
 
 
 class WorkerPool:
-    """Starts, monitors and ends worker processes.
+    """Starts, monitors and ends worker processes, which run investigations or evaluations.
 
     Args:
         limits: Limits of the concurrent work, and its resources.
@@ -119,7 +119,8 @@ class WorkerPool:
     def scale(self, running: int, waiting: int, suspects: int) -> None:
         """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
 
-        Idle isolated workers end if no suspects are queued. Other idle workers end if only suspects are queued.
+        A suspect is a piece of work that may have caused the death of its process, so that it is repeated alone. Idle
+        isolated workers end if no suspects are queued. Other idle workers end if only suspects are queued.
 
         Args:
             running: Number of pieces of work that are running.
@@ -137,7 +138,10 @@ class WorkerPool:
             self._start(min(self._limits.per_process, missing), isolated=False)
 
     def most_free(self, *, isolated: bool) -> Worker | None:
-        """Returns the worker, isolated or not as requested, that can take the most work. None if none can take any."""
+        """Returns the worker that can take the most work, or None if none can take any.
+
+        If `isolated`, only workers that run one piece of work at a time are considered, otherwise only the others.
+        """
         candidates = [worker for worker in self._workers if worker.isolated is isolated]
         worker = max(candidates, key=lambda one: one.free, default=None)
         return worker if worker is not None and worker.free > 0 else None

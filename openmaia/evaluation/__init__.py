@@ -1,1 +1,1 @@
-"""Tests descriptions of units: images generated from a description must activate the unit more than other images."""
+"""Tests descriptions of units (neurons): images of a description must activate its unit more than other images."""

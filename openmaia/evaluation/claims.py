@@ -18,7 +18,7 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A method's description of a unit, and its labels. Raises UsageError if one of these texts is not a string."""
+    """A method's description of a unit, and labels that name what excites it. Raises UsageError if one is no string."""
 
     unit: Unit
     replicate: int = 0
@@ -53,17 +53,17 @@ class Claim:
 
     @property
     def investigation(self) -> InvestigationId:
-        """The investigation that made the claim."""
+        """The identifier of the investigation that made the claim."""
         return InvestigationId(unit=self.unit, replicate=self.replicate)
 
 
 def read_claims(run: Run) -> list[Claim]:
-    """Reads the claims of all finished investigations of a run."""
+    """Reads the claims (descriptions with labels) of all finished investigations of a run."""
     return [_claim(row) for row in run.headers()]
 
 
 def read_claim(run: Run, investigation: InvestigationId) -> Claim:
-    """Reads the claim of one finished investigation. Raises UsageError if it has no record, or a damaged one."""
+    """Reads the claim (description and labels) of a finished investigation; UsageError if its record cannot be read."""
     row = run.summary(investigation)
     if row is None:
         raise UsageError(f"{investigation.unit} (replicate {investigation.replicate}) has no record to evaluate")

@@ -1,4 +1,4 @@
-"""Computes the data that all investigations of an evaluation share: control images and the units' responses to them."""
+"""Computes the data that all tests of an evaluation share: control images and the units' responses to them."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,16 +28,16 @@ LayerResponses = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceData:
-    """Control images and reference statistics, computed once, with which all claims are tested."""
+    """Control images and reference statistics, computed once, with which all claims (descriptions) are tested."""
 
     unrelated: tuple[Stimulus, ...]
     """Images generated from prompts that depend on no claim. `activation` is a placeholder, which `controls` sets."""
     unrelated_responses: LayerResponses
     photographs: tuple[EncodedImage, ...]
-    """Photographs of the test split, for detection and as random controls."""
+    """Photographs of the test split, for detection and as random control images."""
     photograph_responses: LayerResponses
     random: int
-    """The number of photographs that are used as random controls."""
+    """The number of photographs that are used as random control images."""
     scales: Mapping[str, LayerScale]
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars. If
     a layer is missing, its trials are standardised by their own control images."""
@@ -48,9 +48,9 @@ class ReferenceData:
         """Returns a claim's control images: unrelated images that do not show what the claim names, and photographs.
 
         Args:
-            claim: The claim.
+            claim: The claim (the description of a unit, with labels).
             writer: Says which unrelated prompts show what the claim names. If it cannot, there are no unrelated images.
-            explored: The prompts of the investigation. Unrelated images with these prompts are left out.
+            explored: The prompts that the agent used, normalised by `fold`. Unrelated images with them are left out.
 
         Returns:
             The images with the activation of the claim's unit, and for each image the responses of all units of the
@@ -74,9 +74,10 @@ class ReferenceData:
 
 
 def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
-    """Generates and measures the control images for claims about these layers.
+    """Generates the control images for testing descriptions of units of `layers`, and measures the responses to them.
 
-    If the prompt writer gives no usable answer, there are no unrelated images, and the scores against them are None.
+    If the prompt writer gives no usable answer, there are no images of unrelated prompts, and the scores against them
+    are None.
     """
     layers, target = sorted(layers), services.target
     try:
@@ -108,9 +109,9 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
 
 
 def respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
-    """Measures the responses of all layers to all images; returns an empty dict if there are no images.
+    """Measures the responses of all units of `layers` to all images; returns an empty dict if there are no images.
 
-    The requests for one image are adjacent, so that the target can answer them with one forward pass.
+    The requests for one image are adjacent, so that the network can answer them with one forward pass.
     """
     probes = [LayerProbe(layer=layer, image=image) for image in images for layer in layers]
     answers = target.respond(probes) if probes else []
@@ -118,7 +119,7 @@ def respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Targe
 
 
 def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[EncodedImage]:
-    """Loads at most `count` photographs of the test split, in the (pseudo-random) order of their digests.
+    """Loads at most `count` photographs of a dataset's test split, in the (pseudo-random) order of their digests.
 
     Images whose shorter side is longer than `size` pixels are shrunk to that size.
     """
@@ -134,7 +135,7 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
 
 
 def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
-    """Reads mean and standard deviation over dataset images, for the layers in which they are stored for every unit."""
+    """Reads the units' mean and deviation over dataset images, for layers in which they are stored for every unit."""
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():
         spread = store.spread(layer)

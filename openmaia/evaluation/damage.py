@@ -1,4 +1,4 @@
-"""Finds the files of a run that cannot be read, and sets them aside so that their units are repeated.
+"""Finds the files of a run that cannot be read, and sets them aside so that their investigations are repeated.
 
 A file is damaged if it is truncated, was changed, or is of another version of OpenMAIA. Only the investigation of the
 file is affected: code that reads a run skips damaged files.
@@ -29,12 +29,12 @@ class DamagedFile:
 
     @property
     def is_record(self) -> bool:
-        """Whether the file is the investigation's record, so that the whole investigation has to be repeated."""
+        """Whether it is the record of the investigation's turns, so that the whole investigation has to be repeated."""
         return self.name.startswith("records/")
 
 
 def damaged_files(run: Run) -> list[DamagedFile]:
-    """Returns the records that cannot be read, followed by the results of tests that cannot be read.
+    """Returns the unreadable records of investigations, followed by unreadable results of tests of their descriptions.
 
     Only the footers of the Parquet files are checked. Damage in other parts is found when a file is used.
     """
@@ -55,10 +55,10 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
 
 
 def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
-    """Moves damaged files to the folder DAMAGED, so that the next command repeats the investigations or tests in them.
+    """Moves damaged files to a folder of the run, so that the next command repeats the investigations or tests in them.
 
-    If a record is damaged, the journal of its investigation is deleted, and the results of its tests are moved as well:
-    the repeated investigation may end with another description.
+    If a record is damaged, the journal of its investigation (the turns stored while it ran) is deleted, and the results
+    of its tests are moved as well: the repeated investigation may end with another description.
     """
     for each in damaged:
         if each.is_record:

@@ -2,10 +2,10 @@
 
 The effect of a unit on an image is the Kullback-Leibler divergence sum p (log p - log q) in nats, where p are the class
 probabilities of the unchanged network, and q those with the unit ablated (its response set to 0 at all positions). A
-description is faithful as far as the effect is larger on images of the description than on its neutral images. The AUC
-says how often this is so. As a control, the AUC is also computed with the images of other units' descriptions. After an
-activation function such as ReLU, 0 is the response of a unit to images that do not excite it. In other layers 0 has no
-special meaning, and ablation also changes the output for images that do not excite the unit.
+description is faithful as far as the effect is larger on images that show what it names than on its neutral images. The
+AUC says how often this is so. As a control, the AUC is also computed with the images of other units' descriptions.
+After an activation function such as ReLU, 0 is the response of a unit to images that do not excite it. In other layers
+0 has no special meaning, and ablation also changes the output for images that do not excite the unit.
 """
 
 import json
@@ -35,7 +35,7 @@ INTERVALS = ("auc", "other", "difference")
 PARTNERS = 2
 """Maximum number of other units whose images are the control of a unit."""
 CLASSES = 3
-"""Maximum number of classes that are named for each unit."""
+"""Maximum number of the classifier's classes that are named for each unit."""
 SMALLEST_FALL = 0.001
 """Classes are named if the ablation lowers their probability by at least this much on average."""
 
@@ -44,22 +44,22 @@ class Classifier(Protocol):
     """A classification network in which the response of a unit can be multiplied by a factor in the forward pass."""
 
     def can_intervene(self, layer: str) -> bool:
-        """Returns whether units of a layer can be scaled."""
+        """Returns whether the responses of units of a layer can be multiplied by a factor."""
         ...
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[FloatArray]:
-        """Returns the logarithms of the class probabilities for each request, (classes,)."""
+        """Returns the log class probabilities, (classes,), for each intervention: an image and a unit to be scaled."""
         ...
 
     @property
     def class_names(self) -> Sequence[str]:
-        """The names of the classes; empty if they have none."""
+        """The names of the classes, in the order of the probabilities; empty if they have none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFaithfulness:
-    """The effect of ablating one unit on the output of the network."""
+    """The effect of ablating one unit: how far the class probabilities diverge from those of the unchanged network."""
 
     unit: Unit
     replicate: int
@@ -81,11 +81,11 @@ class UnitFaithfulness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faithfulness:
-    """The faithfulness of the tested descriptions of a run."""
+    """How far a classifier uses units for what their descriptions say, over the tested descriptions of a run."""
 
     units: tuple[UnitFaithfulness, ...]
     auc: Interval
-    """Mean over units, with its interval over prompts and units."""
+    """Mean over units, as the next two fields, with its interval over prompts and units."""
     other: Interval
     difference: Interval
 
@@ -96,13 +96,13 @@ def measure_faithfulness(
     resamples: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Faithfulness:
-    """Ablates the unit of each tested description on the stored images of its evaluation.
+    """Ablates the unit of each tested description, and measures how the output on the images of its test changes.
 
     Units of layers for which `target.can_intervene` is False are left out.
 
     Args:
         run: An evaluated run.
-        target: The network.
+        target: The network to which the units belong.
         resamples: Number of bootstrap resamples.
         progress: Called with the number of units that are done and the number of all units.
     """
@@ -202,14 +202,14 @@ def _interval(found: BootstrapEstimate | None) -> Interval:
 
 
 def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
-    """Stores the faithfulness in the run directory."""
+    """Stores the effects of ablating units in the run directory."""
     units = [asdict(each) | _interval_lists(each) for each in faithfulness.units]
     document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": evaluation_stamp(run, 0)}
     run.files.write(FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
 def read_faithfulness(run: Run) -> Faithfulness | None:
-    """Reads the stored faithfulness. None if it is missing, damaged, or older than the run's evaluations."""
+    """Reads the stored effects of ablating units; None if missing, damaged, or older than the run's evaluations."""
     try:
         stored: dict[str, Any] | None = run.files.read_json(FILE)
         return None if stored is None or stored.pop("stamp") != evaluation_stamp(run, 0) else _restored(stored)

@@ -1,7 +1,7 @@
 """Asks a language model questions whose answers must have a given form.
 
-If an answer is malformed, the model is told the reason and asked again. After MAX_ATTEMPTS attempts the question counts
-as unanswered. Missing parts of an answer are never filled in.
+If an answer is malformed, the model is told the reason and asked again. After several attempts (MAX_ATTEMPTS) the
+question counts as unanswered. Missing parts of an answer are never filled in.
 """
 
 import re
@@ -30,11 +30,11 @@ NUMBERED = re.compile(r"^\s*\(?\d{1,3}\s*[.):]\s*\S")
 
 
 class MalformedAnswer(OpenMaiaError):
-    """The answer does not have the requested form. The message is sent back to the model."""
+    """The answer of a language model does not have the requested form. The message is sent back to the model."""
 
 
 class UnansweredQuestion(OpenMaiaError):
-    """The model gave no usable answer in MAX_ATTEMPTS attempts."""
+    """A language model gave no usable answer to a question, although it was asked several times (MAX_ATTEMPTS)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +46,18 @@ class Question:
 
     @classmethod
     def of(cls, text: str, *images: Part, run_seed: int = 0) -> "Question":
-        """Builds a question whose seed depends on the run's seed and the text."""
+        """Builds a question from a text and images. Its sampling seed depends on the run's seed and the text."""
         return cls(parts=(text, *images), seed=seed(run_seed, "evaluate", text, 0) >> 32)
 
 
 def template(name: str, **values: object) -> str:
-    """Returns the text of questions/NAME.md with its placeholders filled in."""
+    """Returns the question in the file questions/NAME.md, whose placeholders are filled with `values`."""
     source = (files("openmaia.evaluation") / "questions" / f"{name}.md").read_text(encoding="utf-8")
     return Template(source.strip()).substitute({key: str(value) for key, value in values.items()})
 
 
 class LanguageModel:
-    """A backbone that answers single questions instead of running an investigation."""
+    """A backbone (a vision-language model) that answers single questions instead of running an investigation."""
 
     def __init__(self, backbone: Backbone, name: str, max_tokens: int = 2048):
         """Wraps a backbone. Results are stored under `name`, and an answer has at most `max_tokens` tokens."""
@@ -65,7 +65,7 @@ class LanguageModel:
         self._backbone, self._max_tokens = backbone, max_tokens
 
     def ask(self, question: Question, parse: Callable[[str], ParsedAnswer]) -> ParsedAnswer:
-        """Asks one question. Raises UnansweredQuestion if no attempt could be parsed."""
+        """Asks one question, as `ask_all` does. Raises UnansweredQuestion if `parse` accepted no answer."""
         answer = self.ask_all([question], parse)[0]
         if isinstance(answer, UnansweredQuestion):
             raise answer
@@ -76,8 +76,8 @@ class LanguageModel:
     ) -> list[ParsedAnswer | UnansweredQuestion]:
         """Asks all questions in one batch.
 
-        If `parse` raises MalformedAnswer for an answer, the model is told why and asked again. A question is asked at
-        most MAX_ATTEMPTS times.
+        `parse` converts the text of an answer. If it raises MalformedAnswer, the model is told why and asked again,
+        until it was asked MAX_ATTEMPTS times.
 
         Returns:
             For each question the parsed answer, or an UnansweredQuestion that says why there is none.
@@ -105,7 +105,7 @@ class LanguageModel:
 
 
 def parse_list(answer: str, n: int) -> list[str]:
-    """Parses a list of n text-to-image prompts, one per line, without bullets and numbers.
+    """Parses a model's answer, a list of n text-to-image prompts, one per line, without bullets and numbers.
 
     Raises:
         MalformedAnswer: There are not n different prompts in English of at most MAX_PROMPT_CHARACTERS characters.
@@ -126,7 +126,7 @@ def parse_list(answer: str, n: int) -> list[str]:
 
 
 def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
-    """Parses n lines of two different prompts that are separated by a vertical bar. Raises MalformedAnswer."""
+    """Parses an answer of n lines with two different prompts separated by a vertical bar. Raises MalformedAnswer."""
     pairs: list[tuple[str, str]] = []
     for line in parse_list(answer, n):
         first, bar, second = (part.strip() for part in line.partition("|"))
@@ -137,7 +137,7 @@ def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
 
 
 def is_foreign(text: str) -> bool:
-    """Returns whether a text has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin.
+    """Returns whether a text has no letters, or too large a share of them (MAX_FOREIGN_SHARE) is not Latin.
 
     Foreign languages in Latin script are not recognised.
     """

@@ -24,7 +24,7 @@ from openmaia.evaluation.prompts import (
 )
 
 RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<!\d)(\d{1,3})\s*(?:%|/\s*100)?\W*$")
-"""Matches a line of an answer: the number of a prompt, optionally the prompt itself, and its rating."""
+"""Matches a line of a model's answer: the number of a prompt, optionally the prompt itself, and its rating."""
 
 MAX_RATING = 100
 
@@ -32,13 +32,14 @@ MAX_RATING = 100
 def write_paired(
     claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> list[WrittenPrompts]:
-    """Writes the prompts of the claims of several methods about one unit.
+    """Writes the test prompts of several methods' claims (descriptions) about one unit, which share their prompts.
 
     Args:
-        claims: The claims. An abstention gets no prompts, and contributes none to the shared prompts.
+        claims: The claims, one for each method. An abstention gets no prompts, and contributes none to the shared
+            prompts.
         model: Writes and rates the prompts.
         run_seed: The seed of the run.
-        explored: Folded prompts that must not be used.
+        explored: Prompts that agents used, normalised by `fold`. They must not be used.
 
     Returns:
         For each claim, in the order of `claims`, its prompts, or an UnansweredQuestion that says why there are none.
@@ -84,7 +85,7 @@ def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[li
 
 
 def parse_ratings(answer: str, count: int) -> list[int]:
-    """Parses a rating from 0 to 100 for each of `count` numbered prompts, one line each, such as "3: 80".
+    """Parses a model's ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80".
 
     Raises:
         MalformedAnswer: A prompt has no rating or two, or a rating is above 100.

@@ -1,4 +1,4 @@
-"""Writes the prompts of the images with which a claim is tested.
+"""Writes the prompts of the images with which a claim (the description of a unit, with labels) is tested.
 
 Positive prompts show what the claim names, neutral prompts do not. No test prompt equals, apart from case and white
 space, the prompt of an image that was generated in the investigation of the unit. The protocols of the MAIA papers do
@@ -43,7 +43,7 @@ PUBLISHED_COUNT = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StimulusPrompt:
-    """A prompt for one test image, and the seed with which the image is generated."""
+    """A prompt for one test image of a claim (a description of a unit), and the seed to generate the image with."""
 
     role: PromptRole
     label: str
@@ -54,7 +54,7 @@ class StimulusPrompt:
 
 
 class PromptWriter(Protocol):
-    """Writes test prompts for claims. Some implementations ask a language model, the offline one follows rules.
+    """Writes test prompts for claims (descriptions of units). Some implementations ask a language model, one follows rules.
 
     All methods raise UnansweredQuestion if the language model gives no usable answer.
     """
@@ -66,7 +66,7 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which it can write prompts. The descriptions of random words, a control, are drawn from them."""
+        """Words about which it can write prompts. Random ones of them serve as descriptions in a control."""
         ...
 
     def write(
@@ -75,31 +75,31 @@ class PromptWriter(Protocol):
         """Returns n positive prompts, followed by n neutral ones; fewer if too few are found outside of `explored`.
 
         Args:
-            claim: The claim to test.
+            claim: The claim to test. Positive prompts show what it names, neutral ones do not.
             n: The number of prompts of each role.
             run_seed: The seed of the run.
-            explored: Folded prompts of the investigation, which must not be used.
+            explored: Prompts that the agent used, normalised by `fold`. They must not be used.
         """
         ...
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts that do not depend on any claim."""
+        """Returns n prompts of control images, which do not depend on any claim (description of a unit)."""
         ...
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the positions in `prompts` of those that show what the claim names."""
+        """Returns the positions in `prompts` of those that show what a claim (the description of a unit) names."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPromptWriter:
-    """Asks a language model for pairs of matched prompts (positive, neutral) for each label."""
+    """Asks a language model for pairs of matched prompts (positive, neutral) for each label of a unit's description."""
 
     model: LanguageModel
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """The name of the language model."""
         return self.model.name
 
     @property
@@ -110,9 +110,10 @@ class ModelPromptWriter:
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Asks the model for the pairs of prompts of each label, which must not show other labels of the claim.
+        """Asks the model for n pairs of prompts (positive, neutral), divided evenly among the labels of a claim.
 
-        If pairs contain a prompt in `explored` or repeat other test prompts, the model is asked once more for as many.
+        The prompts of one label must not show the others. If pairs contain a prompt in `explored` or repeat other test
+        prompts, the model is asked once more for as many.
         """
         labels = claim.statements
         rows: list[tuple[str, str, str]] = []
@@ -133,12 +134,12 @@ class ModelPromptWriter:
         return seed_pairs(rows, run_seed)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Asks for prompts of varied everyday scenes."""
+        """Asks the language model for n prompts of varied everyday scenes."""
         text = template("unrelated", n=n) + "\n" + template("lines", n=n)
         return self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n))
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Asks which of the numbered prompts show what the claim names."""
+        """Asks the language model which prompts show what a claim (description) names, and returns their positions."""
         text = template("related", claim=claim.text, prompts=numbered(prompts))
         return self.model.ask(Question.of(text), lambda answer: parse_numbers(answer, len(prompts)))
 
@@ -156,7 +157,7 @@ class PublishedPromptWriter(ModelPromptWriter):
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts, followed by n neutral ones.
+        """Returns n positive prompts (which show what the claim names), followed by n neutral ones (which do not).
 
         The model gets the labels of the claim in the preset `repo`, and its description in the other presets.
         """
@@ -183,15 +184,15 @@ instruction, which may be empty, names prompts that must not be written again.""
 
 
 def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Counter[str]) -> list[tuple[str, ...]]:
-    """Asks for n prompts, or pairs of prompts, and once more for as many as cannot be used.
+    """Asks a language model for n prompts, or pairs of prompts, and once more for as many as cannot be used.
 
     Rows (prompts or pairs) that contain a prompt in `explored` are left out. Rows that only repeat another test prompt
     are used if there are too few others.
 
     Args:
-        ask: Asks the language model.
+        ask: Asks the language model for a number of rows.
         n: The number of rows.
-        explored: Folded prompts that must not be used.
+        explored: Prompts that must not be used, normalised by `fold`.
         uses: How often each folded prompt was used so far. The prompts of new rows are added to it.
 
     Returns:
@@ -230,15 +231,15 @@ def _not_again(prompts: Sequence[tuple[str, ...]]) -> str:
 
 
 WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
-"""The prompts of a claim (empty for an abstention), or the error that says why they could not be written."""
+"""The test prompts of a claim (empty for an abstention), or the error that says why they could not be written."""
 
 
 def write_prompts(
     claim: Claim, writer: PromptWriter, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> WrittenPrompts:
-    """Writes the prompts of one claim, none of which is in `explored`.
+    """Writes n positive and n neutral test prompts of a claim (the description of a unit).
 
-    An UnansweredQuestion is returned instead of raised.
+    None of them is in `explored`, the prompts that the agent used. An UnansweredQuestion is returned instead of raised.
     """
     try:
         return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored)
@@ -247,7 +248,7 @@ def write_prompts(
 
 
 def parse_numbers(answer: str, count: int) -> frozenset[int]:
-    """Parses numbers from 1 to count, or the word "none", and returns them as positions from 0.
+    """Parses a model's answer, numbers from 1 to `count` or the word "none", and returns them as positions from 0.
 
     Raises:
         MalformedAnswer: The answer contains neither, or a number is out of range.
@@ -261,7 +262,7 @@ def parse_numbers(answer: str, count: int) -> frozenset[int]:
 
 
 def seed_pairs(rows: Sequence[tuple[str, str, str]], run_seed: int) -> list[StimulusPrompt]:
-    """Assigns seeds to rows of (label, positive prompt, neutral prompt).
+    """Assigns seeds of the image generator to rows of (label, positive prompt, neutral prompt).
 
     A seed depends on the texts of the pair and on how often the pair occurred in previous rows. Therefore a pair has
     the same images in every claim, and a repeated pair has new images.
@@ -287,5 +288,5 @@ def _numbers(text: str) -> list[int]:
 
 
 def numbered(prompts: Sequence[str]) -> str:
-    """Returns prompts as a numbered list, from 1."""
+    """Returns a text that lists prompts with numbers from 1."""
     return "\n".join(f"{number}. {prompt}" for number, prompt in enumerate(prompts, start=1))

@@ -1,7 +1,8 @@
-"""Tests claims: generates images from a claim, and measures how the unit responds to them and to control images.
+"""Tests claims (descriptions of units): measures how the unit responds to images of a claim and to control images.
 
-`evaluate_investigation` tests the claim of one investigation. It needs services and read-only reference data, but no
-results of other investigations. Scores that compare units are computed afterwards from the stored trials.
+`evaluate_investigation` tests the claim of one investigation. It needs services and read-only reference data (control
+images and the responses to them), but no results of other investigations. Scores that compare units are computed
+afterwards from the stored trials, the results of these tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,17 +35,17 @@ def evaluate_investigation(
     reference: ReferenceData,
     explored: ExploredPrompts,
 ) -> bytes:
-    """Tests the claim of one investigation.
+    """Tests the claim of one investigation with newly generated images.
 
     Args:
         claim: The description and labels that the investigation ended with.
         services: The models that generate, measure and judge the test images and write their prompts.
         design: The prompt preset and the numbers of images.
-        reference: From `prepare_reference`, the same for all investigations of the run.
+        reference: Control images and the responses to them, the same for all investigations (`prepare_reference`).
         explored: The prompts of images that were generated in the investigation. No test image may use them.
 
     Returns:
-        The trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
+        The trial (test images and responses) as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
 
     Raises:
         ServiceError: A service failed permanently.
@@ -61,7 +62,8 @@ def run_trials(
 ) -> list[Trial]:
     """Tests the claims of several methods about one unit. Returns their trials in the same order.
 
-    No test image has a prompt in `explored`, the prompts of images that were generated in the unit's investigations.
+    A trial holds the test images of a claim (a description) and the responses to them. `reference` has the control
+    images. No test image has a prompt in `explored`, those of images generated in the unit's investigations.
 
     Raises:
         ServiceError: A service failed permanently.
@@ -82,7 +84,10 @@ def write_all(
     design: EvaluationDesign,
     explored: ExploredPrompts = frozenset(),
 ) -> list[WrittenPrompts]:
-    """Writes the test prompts for the claims of several methods about one unit, as `design.preset` says."""
+    """Writes the test prompts for the claims (descriptions) of several methods about one unit, as `design.preset` says.
+
+    No prompt is in `explored`, the prompts that agents used.
+    """
     if design.preset == "pairing":
         assert services.model is not None
         return write_paired(claims, services.model, design.seed, explored)
@@ -92,7 +97,7 @@ def write_all(
 def evaluate_claims(
     claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign
 ) -> list[Evaluation]:
-    """Evaluates claims about any units, methods and replicates in memory. Returns the evaluations in the same order."""
+    """Tests and scores claims (descriptions) about any units in memory. Returns the evaluations in the same order."""
     if not claims:
         return []
     reference = prepare_reference({claim.unit.layer for claim in claims}, services, design)
@@ -138,16 +143,16 @@ def assemble_trial(
     reference: ReferenceData,
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
-    """Builds the trial of a claim from its own images and the control images, without detection.
+    """Builds the trial (test images and responses) of a claim from its own and the control images, without detection.
 
     Args:
-        claim: The claim.
+        claim: The claim: the description of a unit, with labels.
         own: The positive and neutral images of the claim.
         own_responses: The responses of all units of the layer to these images, (images, units).
         services: The prompt writer decides which unrelated images show what the claim names; these are left out.
-        design: The design of the evaluation.
-        reference: The control images.
-        explored: The prompts of images that were generated in the investigation of the unit.
+        design: The prompt preset and the numbers of images.
+        reference: The control images and the responses to them.
+        explored: The prompts of images that were generated in the investigation of the unit. They are excluded.
     """
     controls, control_responses = reference.controls(claim, services.writer, explored)
     stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])

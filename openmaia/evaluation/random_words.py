@@ -1,4 +1,4 @@
-"""Tests descriptions of random words like those of units, as a control and for the null distribution of the p-values.
+"""Tests descriptions of random words like those of units, as a control and for the null distribution of p-values.
 
 Each description is one word, drawn from the words that the prompt writer can write about. One word is the strictest
 control: the score of several words would be an average, which is closer to chance. The images are generated once for
@@ -22,7 +22,7 @@ METHOD = "random words"
 
 
 TRIES = 4
-"""At most TRIES words are tried for each wanted description, because a generator may be unable to draw some words."""
+"""Maximum number of words tried for each wanted description, because a generator may be unable to draw some words."""
 
 
 def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
@@ -34,11 +34,11 @@ def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str
 def measure_random_words(
     layers: Collection[str], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
 ) -> Iterator[Trial]:
-    """Tests `design.random_words` descriptions of random words in each of the layers.
+    """Tests descriptions that are random words, `design.random_words` in number, in each of the layers, as a control.
 
-    The claim of each trial names unit 0 of the layer as a placeholder, and its replicate is the number of the
-    description. A word for which the prompt writer gives no usable answer, or which the generator cannot draw, is
-    replaced by another one. Images are not stored.
+    A trial holds the test images of one description and the responses of a layer. Its claim names unit 0 of the layer
+    as a placeholder, and its replicate is the number of the description. A word for which the prompt writer gives no
+    usable answer, or which the generator cannot draw, is replaced by another one. Images are not stored.
 
     Yields:
         The trials of the first description in all layers, then those of the second, and so on.

@@ -1,4 +1,4 @@
-"""Evaluates the finished investigations of a run."""
+"""Tests and scores the descriptions of a run's finished investigations."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -23,8 +23,9 @@ def evaluate_run(
 ) -> None:
     """Evaluates in this process every finished investigation that has no evaluation yet.
 
-    Each trial is stored as soon as it is done, so that an interrupted evaluation continues where it stopped. After each
-    trial `progress` is called with the number of investigations tested so far and the number of all unevaluated ones.
+    Each trial (the test of one description) is stored as soon as it is done, so that an interrupted evaluation
+    continues where it stopped. After each trial `progress` is called with the number of investigations tested so far
+    and the number of all unevaluated ones.
 
     Raises:
         ServiceError: A service failed permanently.
@@ -45,7 +46,7 @@ def evaluate_run(
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Computes and stores measures of a scored run as a whole: its reliability, and how labels match known truths."""
+    """Computes and stores measures of a whole run: how repeated investigations agree, and labels match known truths."""
     write_reliability(run, measure_reliability(run, services.similarities))
     if services.truths:
         _measure_truth(run, services)
@@ -63,10 +64,10 @@ def measure_together(
 ) -> None:
     """Tests the claims of several runs about the same unit with the same control images, and stores the trials.
 
-    Claims of different runs belong together if they have the same unit and replicate. In the preset `pairing` they
-    share their prompts, too. A unit is left out if its claims of all runs are tested already. No test image has the
-    prompt of an image that was generated in an investigation of the unit in any of the runs. The trials are not scored
-    here; `evaluate_run` does that afterwards for each run.
+    A claim is a description with labels, a trial is its test. Claims of different runs belong together if they have the
+    same unit and replicate. In the preset `pairing` they share their prompts, too. A unit is left out if its claims of
+    all runs are tested already. No test image has the prompt of an image that was generated in an investigation of the
+    unit in any of the runs. The trials are not scored here; `evaluate_run` does that afterwards for each run.
 
     Args:
         runs: The runs, one for each method. Their target is the same.
@@ -103,9 +104,10 @@ def measure_together(
 def prepare_run(
     run: Run, layers: Collection[str], services: EvaluationServices, design: EvaluationDesign
 ) -> ReferenceData:
-    """Generates and measures the control images that all claims about units of these layers share, and returns them.
+    """Generates and measures the control images that all tests of descriptions in these layers share, and returns them.
 
-    The trials of random words are generated, measured and stored in the run, unless they are there already.
+    The trials of random words (tests of descriptions that are random words) are generated, measured and stored in the
+    run, unless they are there already.
 
     Raises:
         ServiceError: A service failed permanently.
@@ -120,19 +122,19 @@ def prepare_run(
 
 
 def unevaluated_claims(run: Run) -> list[Claim]:
-    """Returns the claims of finished investigations without an evaluation."""
+    """Returns the claims (descriptions) of finished investigations that have no evaluation (scores) yet."""
     evaluated = run.evaluated()
     return [claim for claim in read_claims(run) if claim.investigation not in evaluated]
 
 
 def untested_claims(run: Run) -> list[Claim]:
-    """Returns the unevaluated claims without a stored trial, whose test images have still to be generated."""
+    """Returns the claims (descriptions) with neither scores nor a stored trial, whose test images are still missing."""
     tried = run.artifacts(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 
 
 def score_trials(run: Run, claims: Sequence[Claim]) -> None:
-    """Replaces the stored trials of claims by evaluations, which compare each unit with other units of its layer.
+    """Replaces stored trials (tested claims) by evaluations with scores, which compare a unit with others of its layer.
 
     Then the p-values of all evaluated descriptions of the run are computed again, because they depend on each other.
     """

@@ -1,7 +1,7 @@
-"""Computes the scores of a claim from the stored activations of its trial.
+"""Computes the scores of a claim (the description of a unit) from the stored activations of its trial, its test.
 
-They compare the unit's activations on the positive images of the claim with those on its neutral images, on control
-images, and on the images of other units' claims, and with the activations of all other units of the layer.
+The scores compare the unit's activations on the positive images of the claim with those on its neutral images, on
+control images, and on the images of other units' claims, and with the activations of all other units of the layer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ from openmaia.evaluation.claims import Claim, following_units
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 
 MAX_PARTNERS = 4
-"""Maximum number of other units whose images serve as controls of a unit."""
+"""Maximum number of other units whose images serve as control images of a unit."""
 
 RESAMPLES = 2000
-"""Number of bootstrap resamples of the stored intervals."""
+"""Number of bootstrap resamples of the stored intervals of scores."""
 
 COUNTED = ("tested", "abstained", "undrawable")
 """Values of `Trial.outcome` that enter averages. Abstentions and undrawable claims get the AUC of chance. A claim for
@@ -29,24 +29,24 @@ which no usable prompts were written (`unwritten`) has no score, because that is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A trial and the trials of other units that it is compared with."""
+    """A trial (the test of one description), and the trials of other units that it is compared with."""
 
     trial: Trial
     others: tuple[Trial, ...]
     """Trials of other units of the layer. Their matrices contain the responses of this trial's unit to their images."""
     words: tuple[Trial, ...] = ()
-    """The layer's trials of random words (`openmaia.evaluation.random_words`)."""
+    """The layer's trials of descriptions that are random words (`openmaia.evaluation.random_words`)."""
 
     @property
     def scores(self) -> dict[str, Any]:
-        """All scores as the JSON values that are stored. They are computed again at each access."""
+        """All scores of the trial by name, as the JSON values that are stored. Each access computes them again."""
         tested = self.trial.outcome == "tested"
         unit = self.trial.claim.unit.index
         return self.values | {"controls": control_scores(self.trial, unit, self.others) if tested else {}}
 
     @property
     def values(self) -> dict[str, Any]:
-        """All scores but the entry `controls`, whose bootstrap intervals take longer to compute."""
+        """All scores of the trial but the entry `controls`, whose bootstrap intervals take longer to compute."""
         trial = self.trial
         scores: dict[str, Any] = {
             "outcome": trial.outcome,
@@ -98,16 +98,16 @@ def control_scores(
     """Compares a unit's responses to the positive images of a description with those to each group of control images.
 
     Args:
-        trial: The trial of the description.
+        trial: The trial (test images and responses) of the description.
         unit: The index of the unit, which may be another one than that of the description.
-        others: Trials of other units, whose positive images are one of the controls.
+        others: Trials of other units, whose positive images are one group of control images.
         resamples: Number of bootstrap resamples.
 
     Returns:
-        A dictionary for each control that has images, by the name of its score: `auc` (neutral images), `auc_against`
-        (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). It holds the AUC as `auc`, its
-        95 % bootstrap interval over prompts as `low` and `high`, the numbers of positive and of control images as `n`,
-        and the numbers of their prompts as `prompts`.
+        A dictionary for each group of control images, by the name of its score: `auc` (neutral images), `auc_against`
+        (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). Empty groups are left out. It
+        holds the AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the numbers of positive
+        and of control images as `n`, and the numbers of their prompts as `prompts`.
     """
     positive = _deviations(trial, "positive", unit)
     groups = {
@@ -144,7 +144,7 @@ def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValue
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
-    """Returns the unit's activations on the images of one role, without images known not to show what was requested."""
+    """Returns the unit's activations on a trial's images of one role ("positive", …), without those known to be wrong."""
     shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
     return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
 
@@ -225,13 +225,13 @@ def _control_scores(trial: Trial) -> dict[str, float | None]:
 
 
 def identification(trial: Trial) -> dict[str, Any]:
-    """Ranks the unit among all units of its layer on the positive images of its own description.
+    """Ranks the unit of a trial among all units of its layer on the positive images of its own description.
 
     The activations of every unit are standardised by its own mean and standard deviation, so that a unit with high
     activations on all images does not rank first.
 
     Returns:
-        `rank`: rank of the unit's mean deviation (1 is the highest, ties share their mean rank).
+        `rank`: rank of the unit's mean standardised activation (1 is the highest, ties share their mean rank).
         `units`: number of units of the layer; missing if nothing was tested.
         `top1` and `top5`: share of images on which the unit is the highest, or among the five highest. Tied units share
         the remaining places equally.
@@ -270,7 +270,7 @@ def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
 
 
 def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -> list[Claim]:
-    """Returns the tested claims about other units whose images serve as controls for a claim.
+    """Returns the tested claims (descriptions) about other units whose images serve as control images for a claim.
 
     These are claims of the same method and replicate about the following units of the layer, in the cyclic order of
     `following_units`.
@@ -280,11 +280,11 @@ def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -
 
 
 def compare_trials(trials: Sequence[Trial], words: Mapping[str, Sequence[Trial]] | None = None) -> list[Evaluation]:
-    """Combines each trial with the trials of other units that `partners` selects as its controls.
+    """Combines each trial (tested description) with the trials of other units that `partners` selects as its controls.
 
     Args:
         trials: The trials of any units, methods and replicates.
-        words: For each layer its trials of random words.
+        words: For each layer its trials of descriptions that are random words.
 
     Returns:
         One evaluation for each trial, in the same order.

@@ -16,7 +16,7 @@ from openmaia.evaluation.truth import KnownTruths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationServices:
-    """The models and data that an evaluation uses. `evaluate_investigation` does not read the fields below `judge`."""
+    """The models and data that test descriptions. `evaluate_investigation` does not read the fields below `judge`."""
 
     generator: Generator
     """Generates the test images."""
@@ -29,36 +29,36 @@ class EvaluationServices:
     judge: Judge | None = None
     """Decides which labels an image shows. If it is None, detection is left out."""
     photographs: Sequence[EncodedImage] = ()
-    """Photographs of the test split, which no agent has seen. They are used as random controls and for detection."""
+    """Photographs of the test split, which no agent has seen. They serve as random control images and for detection."""
     scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars.
     Trials of other layers are standardised by their own control images."""
     similarities: Sequence[ClaimSimilarity] = ()
-    """Methods that compare two claims. They are used for the claims of replicates, and for labels and known truths."""
+    """Methods that compare two claims: those of repeated investigations of a unit, or its labels and a known truth."""
     truths: KnownTruths = field(default_factory=dict[Unit, tuple[str, ...]])
     """What units respond to, where it is known: for synthetic units, and for units that are defined by a formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationDesign:
-    """The prompt preset of an evaluation and its numbers of images."""
+    """The settings of an evaluation, which tests descriptions: how prompts are written, and the numbers of images."""
 
     preset: PromptPreset = "labels"
     """The method by which test prompts are written, see `openmaia.evaluation.prompts`."""
     n: int = 30
-    """Number of positive and of neutral prompts for each claim. The presets `paper` and `pairing` use 7 instead."""
+    """Number of positive and of neutral prompts for each description. The presets `paper` and `pairing` use 7."""
     seed: int = 0
     random: int = 30
-    """Number of photographs that are used as random controls."""
+    """Number of photographs that are used as random control images."""
     generator: str = ""
     """Name of the generator of the test images in results."""
     detect: int = 24
-    """Number of photographs that the judge labels for each claim; 0 leaves out detection."""
+    """Number of photographs that the judge labels for each description; 0 leaves out detection."""
 
     random_words: int = 10
     """Number of descriptions of random words, with which the descriptions of each layer are compared."""
 
     @property
     def prompts(self) -> int:
-        """The number of positive prompts for each claim in this preset."""
+        """The number of positive test prompts for each description in this preset."""
         return PUBLISHED_COUNT if self.preset in ("paper", "pairing") else self.n

@@ -1,4 +1,7 @@
-"""Stores trials and evaluations as Parquet files. Each row is an image with the responses of all units of the layer."""
+"""Stores trials (tested descriptions) and evaluations (scored trials) as Parquet files.
+
+Each row is a test image with the responses of all units of the layer.
+"""
 
 import base64
 import hashlib
@@ -43,7 +46,7 @@ WITHOUT_IMAGES = tuple(name for name, _ in _COLUMNS if name != "data")
 
 
 def to_parquet(result: Trial | Evaluation) -> bytes:
-    """Serialises a trial or an evaluation to a Parquet file.
+    """Serialises a trial (a tested description) or an evaluation (a scored trial) to a Parquet file.
 
     The column `responses` holds the rows of `Trial.matrix`. The header of an evaluation also holds its scores.
     """
@@ -70,7 +73,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
 
 
 def read_trial(data: bytes, *, images: bool = True) -> Trial:
-    """Reads the trial from a trial file or an evaluation file. If `images` is False, its images are not read.
+    """Reads the trial (a tested description) from a trial or evaluation file; without its images if `images` is False.
 
     Raises:
         StoreError: The file is damaged or of another version.
@@ -117,7 +120,7 @@ def _decode(text: str) -> FloatArray:
 
 
 class StoredTrials:
-    """The trials of a run in the order of their units, read one by one and without images. Skips damaged trials."""
+    """The trials (tested descriptions) of a run, sorted by unit and read one by one, without images or damaged ones."""
 
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
@@ -130,14 +133,14 @@ class StoredTrials:
         return (trial for each in self._investigations if (trial := self.readable(each)) is not None)
 
     def readable(self, investigation: InvestigationId, *, images: bool = False) -> Trial | None:
-        """Reads one trial like `read`, but returns None if it is missing or damaged."""
+        """Reads the trial of one investigation like `read`, but returns None if it is missing or damaged."""
         try:
             return self.read(investigation, images=True) if images else self.cached(investigation)
         except StoreError:
             return None
 
     def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
-        """Reads one trial from its evaluation, or from its trial file if it is not evaluated yet.
+        """Reads the trial of one investigation from its evaluation, or from its trial file if it is not evaluated yet.
 
         Raises:
             StoreError: The file is missing or damaged.
@@ -154,9 +157,10 @@ class StoredTrials:
         return tuple(trials)
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
-        """Yields the evaluations of the investigations in `of`, by default of all selected investigations.
+        """Yields the evaluations (scored trials) of the investigations in `of`, by default of all selected ones.
 
-        The trials of other units with which each is compared are taken from all selected trials.
+        The trials of other units with which each is compared are taken from all trials that were selected for this
+        object.
         """
         tested = [trial.claim for trial in self if trial.outcome == "tested"]
         for investigation in self._investigations if of is None else of:
@@ -172,5 +176,5 @@ class StoredTrials:
 
 
 def evaluation_stamp(run: Run, resamples: int) -> str:
-    """Returns a cache key: a hash of the names and sizes of all evaluation files and of the number of resamples."""
+    """Returns a cache key: a hash of the names and sizes of a run's evaluation files and of the number of resamples."""
     return hashlib.sha256(dumps([resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Trials: the images with which a claim is tested and the responses of units to them, for computing scores."""
+"""Trials: the images with which a claim (description) is tested and the responses to them, for computing scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,10 @@ LayerScale = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stimulus:
-    """An image with which a claim is tested, and the activation of the claim's unit on it."""
+    """An image with which a claim (the description of a unit) is tested, and the activation of this unit on it.
+
+    `sources` are the digests of the dataset images whose pixels are in the image.
+    """
 
     role: str
     """positive, neutral, unrelated (generated from a prompt that depends on no claim) or random (a photograph)."""
@@ -58,7 +61,7 @@ class Stimulus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The images that a claim was tested with, and the responses of all units of the layer."""
+    """The images that test a claim (a description of a unit), and the responses of all units of its layer to them."""
 
     claim: Claim
     outcome: str
@@ -67,7 +70,7 @@ class Trial:
     cause: str = ""
     """The reason why no usable prompts, or too few, were written; empty otherwise."""
     overlap: PromptOverlap | None = None
-    """The overlap of the test prompts with those of the investigation. None if the trial has no images."""
+    """The overlap of the test prompts with those of the agent. None if the trial has no images."""
     writer: str = ""
     protocol: str = ""
     generator: str = ""
@@ -76,9 +79,9 @@ class Trial:
     matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""
     location: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Mean response of each unit, (units,)."""
+    """Mean response of each unit to the images that `standard` names, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Standard deviation of the responses of each unit, (units,)."""
+    """Standard deviation of the responses of each unit to these images, (units,)."""
     standard: str = ""
     """The images behind `location` and `scale`: EXEMPLARS for the dataset images, CONTROLS for those of this trial."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -101,10 +104,10 @@ class Trial:
 def run_stimuli(
     claim: Claim, prompts: Sequence[StimulusPrompt], generator: Generator, target: Target, judge: Judge | None
 ) -> tuple[list[Stimulus], FloatArray]:
-    """Generates the images of a claim, checks them, and measures the responses of the units.
+    """Generates the test images of a claim (the description of a unit), checks them, and measures the responses.
 
     Returns:
-        The stimuli, and the responses of all units of the layer, (stimuli, units).
+        The stimuli (test images), and the responses of all units of the claim's layer, (stimuli, units).
     """
     stimuli, images = draw_stimuli(prompts, generator, judge)
     responses = target.respond([LayerProbe(layer=claim.unit.layer, image=image) for image in images])
@@ -121,7 +124,7 @@ def draw_stimuli(
     """Generates images from prompts and checks whether they show what was requested.
 
     Returns:
-        The stimuli, without their images and with 0 in the place of activations, and the images.
+        A Stimulus for each image, without the image and with 0 in the place of its activation, and the images.
     """
     generated = generator.generate([Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts])
     stimuli: list[Stimulus] = []
@@ -148,7 +151,7 @@ def draw_stimuli(
 
 
 def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
-    """Returns whether more than half of the positive images show what was requested, or could not be checked."""
+    """Returns whether more than half of the positive test images show what was requested, or could not be checked."""
     positive = [stimulus.shows is not False for stimulus in stimuli if stimulus.role == "positive"]
     return bool(positive) and sum(positive) * 2 > len(positive)
 
@@ -159,14 +162,15 @@ def standardise(
     """Standardises responses: subtracts a location and divides by a scale, both separately for each unit.
 
     Args:
-        responses: (stimuli, units).
-        stimuli: The rows of `responses`.
+        responses: The units' responses to the images of one trial, (stimuli, units).
+        stimuli: The images, in the order of the rows of `responses`.
         scale: Mean and standard deviation of each unit over dataset images, which are used as location and scale. If it
             is None, or if the unit is constant over the dataset, the location is the unit's mean over the neutral and
             control images, and the scale is its standard deviation over all stimuli.
 
     Returns:
-        The standardised responses (0 for constant units, clipped to MAX_DEVIATION), the location and the scale.
+        The standardised responses (clipped to MAX_DEVIATION; 0 if the scale of a unit is 0), the location and the
+        scale.
     """
     quiet = [row for row, stimulus in enumerate(stimuli) if stimulus.role != "positive"]
     location = responses[quiet].mean(axis=0) if quiet else responses.mean(axis=0)

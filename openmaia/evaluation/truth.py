@@ -1,9 +1,9 @@
 """Compares labels with what units are known to respond to: synthetic units, and units that are defined by a formula.
 
 The truth of a unit is a set of slots, each of which excites the unit on its own. A unit that needs two concepts
-together has one slot that names both. A label hits a slot if the two mean the same. By the method that compares words,
-they do if they consist of the same words, so that a synonym or a further word counts as a miss. By the other method, a
-language model decides. Labels and slots are matched one to one.
+together has one slot that names both. A label hits a slot if the two mean the same. There are two methods of
+comparison. By the one that compares words, they do if they consist of the same words, so that a synonym or a further
+word counts as a miss. By the other method, a language model decides. Labels and slots are matched one to one.
 
 exact: every slot has a label, and no label is left over.
 precision: the share of a unit's labels that hit a slot; undefined for an abstention.
@@ -30,12 +30,15 @@ FILE = "truth.json"
 RESAMPLES = 2000
 
 KnownTruths = Mapping[Unit, tuple[str, ...]]
-"""For each unit the texts of its slots."""
+"""For each unit the texts of its slots, each of which names something that excites it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthMatch:
-    """How the labels of one investigation match the truth of its unit, by one method of comparison."""
+    """How the labels of one investigation match what its unit is known to respond to, by one method of comparison.
+
+    The truth of a unit is a list of slots, each of which names something that excites it.
+    """
 
     unit: Unit
     replicate: int
@@ -51,23 +54,23 @@ class TruthMatch:
 
     @property
     def exact(self) -> bool:
-        """Whether every slot has a label and no label is left over."""
+        """Whether every slot of the unit's truth has a label and no label is left over."""
         return self.hits == len(self.labels) == len(self.truth)
 
     @property
     def precision(self) -> float | None:
-        """The share of labels that hit a slot; None for an abstention."""
+        """The share of labels that hit a slot of the unit's truth; None for an abstention (no labels)."""
         return self.hits / len(self.labels) if self.labels else None
 
     @property
     def recall(self) -> float:
-        """The share of slots that a label hits."""
+        """The share of slots of the unit's truth that a label hits."""
         return self.hits / len(self.truth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthScores:
-    """The matches of a run by one method of comparison, averaged over units."""
+    """How well labels match what units are known to respond to, by one method of comparison, averaged over units."""
 
     by: str
     units: int
@@ -78,13 +81,13 @@ class TruthScores:
     """Mean over the units with labels, with a bootstrap interval over units; NaN without labels."""
     recall: Interval
     unknown: int
-    """Number of pairs of a label and a slot that could not be compared."""
+    """Number of pairs of a label and a slot (a part of a truth) that could not be compared."""
 
 
 def match_truth(
     claims: Sequence[Claim], truths: KnownTruths, similarities: Sequence[ClaimSimilarity]
 ) -> list[TruthMatch]:
-    """Matches the labels of claims with the truths of their units, by each method of comparison.
+    """Matches the labels of claims with what their units are known to respond to, by each method of comparison.
 
     Claims about units of unknown truth are left out.
     """
@@ -123,7 +126,7 @@ def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[floa
 
 
 def truth_scores(matches: Sequence[TruthMatch], resamples: int = RESAMPLES) -> list[TruthScores]:
-    """Averages matches over units, separately for each method of comparison."""
+    """Averages the matches of labels and known truths over units, separately for each method of comparison."""
     return [
         _scores(by, [each for each in matches if each.by == by], resamples)
         for by in dict.fromkeys(each.by for each in matches)
@@ -149,17 +152,17 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
 
 
 def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
-    """Stores the matches in the run directory."""
+    """Stores the matches of labels and known truths in the run directory."""
     run.files.write(FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
 
 
 def has_truth(run: Run) -> bool:
-    """Returns whether the file with the matches exists, even if it holds no match."""
+    """Returns whether matches of labels and known truths are stored in a run, even if there are none."""
     return run.files.exists(FILE)
 
 
 def read_truth(run: Run) -> list[TruthMatch]:
-    """Reads the stored matches. Empty if the file is missing or damaged."""
+    """Reads the stored matches of labels and known truths. Empty if the file is missing or damaged."""
     try:
         stored: list[dict[str, Any]] = run.files.read_json(FILE) or []
         return [_restored(each) for each in stored]

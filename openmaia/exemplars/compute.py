@@ -1,8 +1,9 @@
-"""Computes the exemplars of all units of the layers that a store lacks, in two passes over the images.
+"""Computes the exemplars (strongest, weakest and random images) of all units of layers, in two passes over the images.
 
-The first pass collects statistics and selects the images to keep for each unit. The second pass stores the selected
-images and their activation maps. Several workers may share the job: the images are divided into shards, and the results
-of finished shards are saved in the store, so that an interrupted job continues where it stopped.
+Layers whose exemplars are in the store are left out. The first pass collects statistics and selects the images to keep
+for each unit. The second pass stores the selected images and their activation maps. Several workers may share this job:
+the images are divided into shards, and the results of finished shards are saved in the store, so that an interrupted
+job continues where it stopped.
 """
 
 import hashlib
@@ -29,7 +30,8 @@ from openmaia.exemplars.summary import Summary
 from openmaia.exemplars.work import Work
 
 LARGEST = 640
-"""Longest side of a decoded image in pixels. Larger images are shrunk to it. No supported network has larger inputs."""
+"""Longest side, in pixels, of an image for the network. Larger images are shrunk to it. No supported network has larger
+inputs."""
 
 DECODERS = min(os.cpu_count() or 1, 8)
 """Number of threads that decode images. Decoding releases the interpreter lock."""
@@ -38,7 +40,7 @@ AHEAD = 64
 """Largest number of images that are decoded ahead of the network."""
 
 SHARD = 64
-"""Number of images in a shard, the unit of work that is assigned to a worker."""
+"""Number of images in a shard, the portion of work that is assigned to a worker."""
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of processed images and the total number. Each image is counted once in each of the two passes
@@ -48,7 +50,7 @@ over the images, so the total is twice the number of images."""
 def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
     """Returns the images from which exemplars are chosen, without duplicates and sorted by digest.
 
-    These are the images of the explore split, or all images of `exemplars.folder` if the config names a folder. If
+    These are the images of the dataset's explore split, or all images of `exemplars.folder` if the config names one. If
     `pictures.limit` is above 0, only that many are returned.
 
     Raises:
@@ -71,7 +73,7 @@ def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]
 
 
 def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) -> ExemplarStore:
-    """Opens the store for exemplars of a target on a dataset.
+    """Opens the store for exemplars of a target (the network under study) on a dataset.
 
     Args:
         config: Names the folder of the store and the parameters of the exemplars.
@@ -99,7 +101,13 @@ def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) 
 def compute_exemplars(
     worker: "ExemplarWorker", layers: Sequence[str], progress: ProgressCallback = lambda done, total: None
 ) -> ExemplarStore:
-    """Computes the exemplars of those layers that the store lacks, in this process, and returns the store."""
+    """Computes, in this process, the exemplars of those layers that the worker's store lacks, and returns the store.
+
+    Args:
+        worker: Holds the network, the images and the store.
+        layers: Names of the layers.
+        progress: See `ProgressCallback`.
+    """
     missing = worker.missing(layers)
     if missing:
         job = worker.begin(missing)
@@ -117,16 +125,19 @@ def compute_exemplars(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarJob:
-    """What remains of the first pass of a job, which collects statistics of the units over all images."""
+    """What is left to do of the first pass over the images when a worker joins a job (a computation of exemplars).
+
+    The first pass collects statistics of all units.
+    """
 
     images: int
-    """Number of all images, including those of finished shards."""
+    """Number of all images, also of those that the first pass has processed."""
     first: list[int]
-    """Indices of the shards (groups of SHARD images) that the first pass has not processed yet."""
+    """Indices of the shards (groups of images, see `SHARD`) that the first pass has not processed yet."""
 
 
 Places = dict[int, list[passes.Wanted]]
-"""For each image number, the exemplars (unit, kind and rank) for which the image is selected."""
+"""For each image number, the exemplars (layer, unit, kind and rank) for which the image is selected."""
 
 
 @dataclass(slots=True)
@@ -144,7 +155,7 @@ class _State:
 
 
 class ExemplarWorker:
-    """Computes exemplars with a target network. Several workers can share one job.
+    """Computes exemplars with a target network. Several workers can share one job (the exemplars of some layers).
 
     Workers exchange their results through files of the store. `begin` or `join` must be called before any method that
     processes or saves images.
@@ -152,7 +163,7 @@ class ExemplarWorker:
     Args:
         config: Names the folder of the store and the parameters of the exemplars.
         target: The network whose layers are read.
-        dataset: The images, unless the config names `exemplars.folder`.
+        dataset: The images from which exemplars are chosen, unless the config names others in `exemplars.folder`.
     """
 
     def __init__(self, config: Config, target: passes.Readable, dataset: ImageDataset):
@@ -164,7 +175,7 @@ class ExemplarWorker:
         self.store = open_store(config, self._reader.info(), self._items)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target."""
+        """Returns the description of the target, the network whose layers are read."""
         return self._reader.info()
 
     def open_store(self) -> ExemplarStore:
@@ -176,7 +187,11 @@ class ExemplarWorker:
         return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
 
     def begin(self, layers: Sequence[str]) -> ExemplarJob:
-        """Joins the job that computes the exemplars of these layers, and returns what remains of its first pass."""
+        """Joins the job that computes the exemplars of these layers.
+
+        Returns:
+            What is left to do of the first pass over the images, which collects statistics of the units.
+        """
         self.join(layers)
         state = self._joined
         shards = range(-(-len(self._items) // SHARD))
@@ -185,7 +200,7 @@ class ExemplarWorker:
         return ExemplarJob(images=len(self._items), first=missing)
 
     def join(self, layers: Sequence[str]) -> None:
-        """Joins the job that computes the exemplars of these layers. Further calls have no effect.
+        """Joins the job that computes the exemplars of these layers. A worker joins once; further calls have no effect.
 
         All workers must use the same histogram scales (see histogram.py). These are loaded from the store. If they are
         missing there, they are computed from a sample of the images and saved.
@@ -201,9 +216,12 @@ class ExemplarWorker:
             self._state = _State(work, scales, first)
 
     def first(self, shard: int) -> bool:
-        """Adds the images of one shard to this worker's statistics (first pass).
+        """Adds the activations on the images of one shard to this worker's statistics (first pass over the images).
 
         The statistics are saved if `ray.save_seconds` have passed since they were last saved.
+
+        Args:
+            shard: Index of the shard, as in `ExemplarJob.first`.
 
         Returns:
             Whether they were saved.
@@ -217,18 +235,18 @@ class ExemplarWorker:
         return True
 
     def save(self) -> None:
-        """Saves this worker's statistics of the first pass. They replace those that it saved before."""
+        """Saves this worker's statistics from the first pass. They replace those that it saved before."""
         state = self._joined
         if state.shards:
             state.work.save_first(state.name, state.shards, state.first.summaries())
         state.saved = time.monotonic()
 
     def choose(self) -> list[tuple[int, Places]]:
-        """Selects the images to store as exemplars. All workers must have finished and saved the first pass.
+        """Selects the images to store as exemplars, from the statistics that all workers have saved in the first pass.
 
         Returns:
-            The shards of selected images that the second pass has not stored yet: the index of each, and the exemplars
-            for which its images are selected.
+            The selected images that the second pass has not stored yet, in shards: the index of each shard, and the
+            exemplars for which its images are selected, by image number.
         """
         state = self._joined
         merged = self._merged()
@@ -242,14 +260,14 @@ class ExemplarWorker:
         """Stores the selected images of one shard with their activation maps (second pass).
 
         Args:
-            shard: Index of the shard.
-            places: The exemplars for which its images are selected, as returned by `choose`.
+            shard: Index of the shard, as returned by `choose`.
+            places: The exemplars for which its images are selected, also as returned by `choose`.
         """
         kept = passes.second_pass(self._reader, self._images(sorted(places)), self._order.digests, places)
         self._joined.work.save_second(shard, kept)
 
     def finish(self) -> None:
-        """Writes the exemplars of the job's layers to the store, from the saved results of both passes.
+        """Writes the exemplars of the layers given to `join` to the store, from the saved results of both passes.
 
         A call that was interrupted can be repeated.
         """

@@ -21,21 +21,22 @@ LOWEST = -11
 largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
 
 HALF = OCTAVES * STEPS
-"""Number of bins of one sign."""
+"""Number of bins of a histogram for values of one sign."""
 
 BINS = 2 * HALF
-"""Number of bins of both signs together."""
+"""Number of bins of a histogram, for values of both signs together."""
 _SHIFT = 23 - STEPS.bit_length() + 1
 _BASE = (127 + LOWEST) * STEPS
 
 Counts = npt.NDArray[np.int32]
-"""Counts per unit and bin, shape (units, BINS). The first bin holds the most negative values."""
+"""Histograms of activations: counts per unit and bin, shape (units, BINS). The first bin holds the most negative
+values."""
 
 Values = npt.NDArray[np.float64]
 
 
 def bins(values: torch.Tensor) -> torch.Tensor:
-    """Returns the bin index (int32) of each value.
+    """Returns the index of the histogram bin (int32) of each value.
 
     Args:
         values: float32 activations of any shape, each divided by the scale of its unit (see `scale`).
@@ -47,7 +48,7 @@ def bins(values: torch.Tensor) -> torch.Tensor:
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
-    """Returns the scale of each unit, shape (units,): the largest power of two that does not exceed `largest`.
+    """Returns the histogram scale of each unit, shape (units,): the largest power of two not above `largest`.
 
     Args:
         largest: Largest magnitude of each unit's activations on a sample of images, shape (units,). A unit with 0 gets
@@ -58,7 +59,7 @@ def scale(largest: Values) -> npt.NDArray[np.float32]:
 
 
 def edges() -> Values:
-    """Returns the edges of the bins for a unit of scale 1 in ascending order, shape (BINS + 1,)."""
+    """Returns the edges of the histogram bins for a unit of scale 1 in ascending order, shape (BINS + 1,)."""
     code = np.arange(1, HALF + 1)
     upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
@@ -91,7 +92,7 @@ def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high:
 
 
 def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
-    """Returns the largest possible error of estimated quantiles, shape (units,).
+    """Returns the largest possible error of quantiles that `quantile` estimated, shape (units,): the width of a bin.
 
     Args:
         value: The estimated quantiles, shape (units,).

@@ -17,7 +17,7 @@ from openmaia.runs.files import Files
 SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
 
 BATCH = 64
-"""Images per record batch. On an object store, whose files cannot be memory-mapped, whole batches are read."""
+"""Images per Arrow record batch. On an object store, whose files cannot be memory-mapped, whole batches are read."""
 
 
 def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
@@ -62,7 +62,7 @@ def join(files: Files, name: str, parts: Sequence[str]) -> list[int]:
 
 
 def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedImage]:
-    """Returns the images with the given numbers.
+    """Returns the images of a file that have the given numbers, by number.
 
     Raises StoreError if the file is damaged or a number does not exist.
     """

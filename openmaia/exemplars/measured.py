@@ -3,7 +3,7 @@
 Other projects publish only the images with the highest activations of each unit. How high these activations are
 compared with those on other images is unknown. The target is therefore run on images of the user: the ordinary
 computation of exemplars stores its results in a separate store beside the imported one. The statistics, and the
-exemplars of the kinds `bottom`, `random` and `ladder`, are then copied to the imported store.
+exemplars of the kinds `bottom`, `random` and `ladder` (evenly spaced by rank), are then copied to the imported store.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,11 +18,12 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.files import Files
 
 SUFFIX = "-measured"
-"""Suffix of the dataset's name in the path of the separate store, which is deleted after its results were copied."""
+"""Suffix of the dataset's name in the path of a temporary store. It holds the statistics that are measured for imported
+exemplars, until they are copied to the store of these."""
 
 
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:
-    """Adds statistics, measured on the images of a config, to the imported exemplars of a target.
+    """Adds statistics, measured on the images of a config, to the imported exemplars of a target (network).
 
     The imported images, their activations and the mask thresholds stay. Percentiles, means and standard deviations, and
     the exemplars of the kinds `bottom`, `random` and `ladder`, come from the images of the config. They replace those

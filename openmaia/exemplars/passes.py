@@ -25,10 +25,10 @@ from openmaia.exemplars import histogram
 from openmaia.exemplars.summary import FIXED, Accumulator, Floats, Ints, Summary, rounded
 
 SCALED_ON = 32
-"""Number of images in the sample from which the scales of the histograms are computed."""
+"""Number of images in the sample from which the histogram scales (see histogram.py) of all units are computed."""
 
 BATCH = 32
-"""Number of images that are passed to the target in one call."""
+"""Number of images that are passed to the target (the network) in one call."""
 
 ENCODERS = min(os.cpu_count() or 1, 4)
 """Number of threads that encode images."""
@@ -42,7 +42,7 @@ Numbered = Iterable[tuple[int, Pixels]]
 
 
 class Readable(Protocol):
-    """A target that returns the responses of whole layers."""
+    """A target (network under study) that returns the responses of whole layers."""
 
     def info(self) -> TargetInfo:
         """Returns the description of the target."""
@@ -51,8 +51,8 @@ class Readable(Protocol):
     def look(self, images: Sequence[Pixels]) -> Sequence[tuple[Pixels, Mapping[str, npt.NDArray[np.float32]]]]:
         """Returns, for each image, the cropped and resized image that the network receives and all layers' responses.
 
-        The response of a layer has the shape (units, height, width), or (units,) if the layer has no positions. It is
-        not rounded.
+        The responses are keyed by the name of the layer. They have the shape (units, height, width), or (units,) if the
+        layer has no positions, and are not rounded.
         """
         ...
 
@@ -74,7 +74,11 @@ class Order:
         return lots[:count]
 
     def start(self, number: int) -> int:
-        """Returns the pseudo-random offset of the positions in an image's maps that `Accumulator.take` samples."""
+        """Returns a pseudo-random offset for an image: that of the positions in its activation maps that are counted.
+
+        Args:
+            number: Number of the image.
+        """
         return int(self.digests[number][:8], 16)
 
 
@@ -83,9 +87,9 @@ def _lot(digest: str) -> str:
 
 
 def sample_size(k: int) -> int:
-    """Returns the number of sampled images, whose activations are kept for all units.
+    """Returns the size of a random sample of the dataset's images. Activations on these are kept for all units.
 
-    The exemplars of the kinds `random` and `ladder` are chosen from this sample.
+    The exemplars of the kinds `random` and `ladder` (evenly spaced by rank) are chosen from this sample.
 
     Args:
         k: Number of exemplars per unit and kind.
@@ -105,7 +109,7 @@ def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) 
 
 
 def batches(waiting: Iterable[T]) -> Iterator[list[T]]:
-    """Yields the items in lists of BATCH; the last list may be shorter."""
+    """Yields the items in lists as long as one call of the target takes (BATCH). The last list may be shorter."""
     left = iter(waiting)
     while batch := list(islice(left, BATCH)):
         yield batch
@@ -115,7 +119,7 @@ class FirstPass:
     """Collects statistics of all units, and finds the images with their highest and lowest activations.
 
     Args:
-        reader: The target.
+        reader: The target (network under study).
         order: The order of all images of the dataset.
         scales: Histogram scales of the layers to read.
         k: Number of exemplars per unit and kind.
@@ -140,12 +144,12 @@ class FirstPass:
 
 
 Chosen = dict[ExemplarKind, tuple[Floats, Ints]]
-"""The images that are selected as exemplars, by kind: the units' activations on them and their image numbers, both of
-shape (units, at most k) and ordered by rank."""
+"""The images that are selected as exemplars of a layer's units, by kind: the units' activations on them and their image
+numbers, both of shape (units, at most k exemplars) and ordered by rank."""
 
 
 def choose(summary: Summary, order: Order) -> Chosen:
-    """Selects the images of every kind of exemplar for each unit of a layer.
+    """Selects the highest, lowest, random and evenly ranked exemplars of each unit of a layer.
 
     Args:
         summary: Statistics of the layer over the whole dataset.
@@ -184,7 +188,10 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """An exemplar whose image is selected but not stored yet. The second pass stores the image and activation map."""
+    """An exemplar whose image is selected but not stored yet.
+
+    The second pass over the images stores it with the activation map.
+    """
 
     layer: str
     unit: int
@@ -212,7 +219,7 @@ def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
 def second_pass(
     reader: Readable, pictures: Numbered, digests: Sequence[str], places: Mapping[int, Sequence[Wanted]]
 ) -> Iterator[tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]]:
-    """Yields the selected images with the activation maps of the units whose exemplars they are.
+    """Yields the images that were selected as exemplars, with the activation maps of the units concerned.
 
     Threads encode the images.
 

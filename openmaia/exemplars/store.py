@@ -43,7 +43,8 @@ ROWS = pa.schema(
         ("map_shape", pa.list_(pa.int32())),
     ]
 )
-"""Columns of the rows file. `kind` is an index into KINDS, `picture` the number of the image in the images file."""
+"""Columns of the file with one row per exemplar of a layer. `kind` is an index into KINDS, `picture` the number of the
+image in the images file."""
 
 _UNITS = pa.schema(
     [
@@ -60,12 +61,13 @@ _UNITS = pa.schema(
     ]
 )
 UNITS_PER_GROUP = 8
-"""Average number of units in a row group of the rows file, the smallest unit of reading."""
+"""Average number of units (neurons) in a row group of the file with one row per exemplar. Only whole groups are
+read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExemplarStore:
-    """A folder with the exemplars of one target on one dataset."""
+    """A folder with the exemplars of one target (network) on one dataset."""
 
     files: Files
 
@@ -75,7 +77,7 @@ class ExemplarStore:
         return cls(Files(f"{root}/{safe(target)}/{safe(dataset)}"))
 
     def claim(self, facts: Mapping[str, Any]) -> None:
-        """Writes the manifest of a new store, or checks that an existing store has the same manifest.
+        """Writes the manifest (the facts) of a new store, or checks that an existing store has the same manifest.
 
         A store with imported exemplars is accepted without a check and keeps its manifest.
 
@@ -99,7 +101,7 @@ class ExemplarStore:
             )
 
     def manifest(self) -> dict[str, Any] | None:
-        """Returns the facts that were passed to `claim`, or None for a new store.
+        """Returns the facts that the exemplars depend on, as they were passed to `claim`, or None for a new store.
 
         Raises StoreError if it is damaged.
         """
@@ -111,7 +113,10 @@ class ExemplarStore:
         return [unsafe(name.removesuffix(ends)) for name in self.files.names("") if name.endswith(ends)]
 
     def states(self, layer: str) -> dict[int, UnitState]:
-        """Returns the `UnitState` of each unit of a layer by unit index. Empty if the layer has no exemplars."""
+        """Returns the state ("ok", "dead" or "not finite") of each unit of a layer by unit index.
+
+        Empty if the layer has no exemplars.
+        """
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
         rows = [] if data is None else tables.load(data, self.files.path(name))[0]
@@ -169,7 +174,7 @@ class ExemplarStore:
         self.write_layer(layer, written, pa.Table.from_pylist(rows, schema=ROWS), name)
 
     def write_layer(self, layer: str, units: Iterable[UnitExemplars], rows: pa.Table, pictures_file: str) -> None:
-        """Writes the rows file and the units file of a layer whose images are already stored.
+        """Writes two tables of a layer whose images are already stored: one row per exemplar, and one row per unit.
 
         Args:
             layer: Name of the layer.
@@ -212,7 +217,7 @@ def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int,
         kind: Kind of the exemplar.
         rank: Rank within its kind, from 0.
         activation: The unit's activation on the image.
-        image: Number of the image in the images file.
+        image: Number of the image in the file of the layer's images.
         small: The activation map, or None if the layer has no positions.
     """
     compact = None if small is None else _compact(small)

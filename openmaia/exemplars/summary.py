@@ -1,4 +1,4 @@
-"""Statistics of the units of a layer over the images processed so far.
+"""Statistics of the activations of a layer's units over the images processed so far.
 
 Summaries can be added. Counts and sums are integers, and ties between extreme activations are broken by the image
 number, so that the total does not depend on the number of workers or the order of addition.
@@ -20,15 +20,15 @@ offset depends on the image. Quantiles over n images rest on up to 49 n position
 all its positions."""
 
 FIXED = float(2**20)
-"""Sums are stored as integer multiples of the unit's histogram scale / FIXED, because a sum of integers does not depend
-on the order of addition."""
+"""Sums of activations are stored as integer multiples of the unit's histogram scale (see histogram.py) / FIXED, because
+a sum of integers does not depend on the order of addition."""
 
 CLAMP = float(2**16)
-"""Largest magnitude of a summand relative to the histogram scale. It keeps sums over a million images within 64
-bits."""
+"""Largest magnitude of a summand relative to the unit's histogram scale (see histogram.py). It keeps sums over a
+million images within 64 bits."""
 
 BLOCK = 32
-"""Number of images whose values are added to the statistics together."""
+"""Number of images whose activations are added to the statistics together."""
 
 ROWS = 256
 """Number of units that are processed together, so that intermediate results stay in the processor's cache."""
@@ -39,23 +39,26 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Statistics of all units of a layer. The activation of a unit on an image is the maximum of its map."""
+    """Statistics of all units of a layer over images.
+
+    The activation of a unit on an image is the maximum of its map.
+    """
 
     k: int
     """Number of highest and of lowest activations that are kept per unit."""
     scales: npt.NDArray[np.float32]
     """Histogram scales of the units (see histogram.py), shape (units,)."""
     positions: histogram.Counts
-    """Histograms of each unit's values at the counted positions (at most POSITIONS per map)."""
+    """Histograms of each unit's values at the counted positions (a sample of each map, see POSITIONS)."""
     maxima: histogram.Counts
     """Histograms of each unit's activations on images."""
     sums: Ints
     """Shape (5, units): sums of the values, of their squares and of the number of positive values over the counted
-    positions, and sums of the activations and of their squares over images."""
+    positions of the maps, and sums of the activations and of their squares over images."""
     seen: int
-    """Number of images."""
+    """Number of images that the statistics cover."""
     positions_seen: int
-    """Number of counted positions per unit."""
+    """Number of counted positions per unit, over all images."""
     top: tuple[Floats, Ints]
     """Highest activations in descending order and the numbers of their images, both of shape (units, at most k)."""
     bottom: tuple[Floats, Ints]
@@ -141,7 +144,9 @@ class Summary:
 
 
 class Accumulator:
-    """Computes the summary of a layer from its responses to one image after the other, on the device that holds them.
+    """Computes the summary (statistics of all units) of a layer from its responses to one image after the other.
+
+    It works on the device that holds the responses.
 
     Args:
         scales: Histogram scales of the units, shape (units,).
@@ -162,7 +167,8 @@ class Accumulator:
 
         Args:
             number: Number of the image.
-            start: Offset of the counted positions, modulo the number of positions of the map.
+            start: Offset of the positions of the map whose values are counted, modulo the number of positions. See
+                `Order.start`.
             activations: Response of the layer, shape (units, height, width) or (units,).
         """
         values = activations.reshape(activations.shape[0], -1)
@@ -243,7 +249,7 @@ def _spread(count: int, start: int) -> torch.Tensor:
 
 
 def rounded(values: Floats) -> Floats:
-    """Rounds to 5 significant digits, like the activations that a target returns for probes."""
+    """Rounds to 5 significant digits, like the activations that a target (network) returns for single images."""
     with np.errstate(divide="ignore", invalid="ignore"):
         digits = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
     factor = 10.0 ** (4 - digits)

@@ -27,7 +27,8 @@ from openmaia.exemplars.summary import Summary
 from openmaia.runs import tables
 
 Kept = tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]
-"""An image number, the image, and the exemplars for which it is selected, each with its activation map."""
+"""An image number, the image, and the exemplars for which it is selected, each with its activation map (None without
+positions)."""
 
 _LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
 
@@ -50,12 +51,12 @@ class Work:
     # -- first pass --------------------------------------------------------------------------------------------------
 
     def scales(self) -> Scales | None:
-        """Returns the histogram scales by layer, or None if no worker has saved them."""
+        """Returns the histogram scales (see histogram.py) by layer, or None if no worker has saved them."""
         packed = self._load("scales.npz")
         return None if packed is None else {layer: packed[str(i)] for i, layer in enumerate(self.layers)}
 
     def save_scales(self, scales: Scales) -> None:
-        """Saves the histogram scales. Earlier ones are replaced."""
+        """Saves the histogram scales (see histogram.py) by layer. Earlier ones are replaced."""
         self._save("scales.npz", {str(i): scales[layer] for i, layer in enumerate(self.layers)})
 
     def save_first(self, worker: str, shards: Iterable[int], summaries: Mapping[str, Summary]) -> None:
@@ -76,7 +77,11 @@ class Work:
         return {int(shard) for packed in self._firsts(lambda name: name == "shards") for shard in packed["shards"]}
 
     def merged(self, scales: Scales) -> dict[str, Summary]:
-        """Returns the statistics of all workers together, by layer, from those that each has saved."""
+        """Returns the statistics of the first pass, by layer: the sums of those that each worker has saved.
+
+        Args:
+            scales: Histogram scales of the units by layer.
+        """
         total = {layer: Summary.empty(scales[layer], self.k) for layer in self.layers}
         for packed in self._firsts(lambda name: name != "shards"):
             for i, layer in enumerate(self.layers):
@@ -96,7 +101,7 @@ class Work:
     def done_second(self) -> set[int]:
         """Returns the indices of the shards whose images and activation maps the second pass has saved.
 
-        The rows of a shard are written after its images, so that a shard is complete if its rows exist.
+        The table of a shard's exemplars is written after its images, so that a shard is complete if its table exists.
         """
         stem = f"{self.folder}/second-"
         names = [name for name in self.store.files.names(self.folder) if name.startswith(stem)]

@@ -27,7 +27,7 @@ MARKS = FILES[:3]
 """A folder that contains one of these files counts as the folder of an investigated unit."""
 
 NOTE_BYTES = 1_000_000
-"""Maximum size of description.txt and label.txt."""
+"""Maximum size in bytes of the files description.txt and label.txt of an agent's answer."""
 
 SCORE_KIND = "mean activation on its own images"
 
@@ -40,7 +40,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
     Args:
         folder: The folder of the unit.
         root: The imported folder. The folders between it and that of the model form the name of the agent.
-        target: Replaces the name of the model unless it is empty.
+        target: Name of the network that the unit belongs to. Empty: the name of the model's folder.
 
     Returns:
         The answer as a `Label`, and one message for each file that could not be read. The prompts, activations and

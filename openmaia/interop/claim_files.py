@@ -34,7 +34,7 @@ class TabledClaim:
     description: str
     labels: tuple[str, ...]
     place: str
-    """The place of the claim in its file, for messages."""
+    """Where the description stands: the file, and in a table the row. For messages."""
 
 
 def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
@@ -42,7 +42,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
 
     Args:
         path: A table (.csv), see the module; or the labels.jsonl that `openmaia import-maia` writes, or its folder.
-        info: The target.
+        info: The target (network), whose layers and units are checked.
 
     Raises:
         UsageError: The file cannot be read, or lacks a column; or a row names an unknown layer or unit, has an empty

@@ -43,11 +43,13 @@ class PublishedLayer:
     activations: npt.NDArray[np.float64]
     """Activations on the exemplars in descending order, shape (units, k)."""
     thresholds: npt.NDArray[np.float64] | None
-    """Thresholds of the units' masks, shape (units,), 0 for synthetic units. None if there is no thresholds.csv."""
+    """Activations above which positions belong to the units' masks, shape (units,), 0 for synthetic units. None if
+    there is no thresholds.csv."""
     images: npt.NDArray[np.uint8]
     """The exemplars, shape (units, k, height, width, 3), memory-mapped."""
     masks: npt.NDArray[Any] | None
-    """The masks in the shape of the file, memory-mapped. None if there is no masks.npy."""
+    """The masks of the exemplars, in the shape that they have in masks.npy, memory-mapped. None if there is no
+    masks.npy."""
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -98,7 +100,7 @@ def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
 
     Args:
         layer: The layer.
-        target: Name of the target to which the units belong.
+        target: Name of the target (network) to which the units belong.
     """
     for row in sorted(range(len(layer.units)), key=layer.units.__getitem__):
         yield _unit(layer, row, Unit(target=target, layer=layer.name, index=layer.units[row]))

@@ -27,20 +27,20 @@ class ExportedLayer:
     """The units, number of exemplars and image sizes of a layer, which determine the shapes of the exported arrays."""
 
     units: tuple[Unit, ...]
-    """The units that have exemplars."""
+    """The units of the layer that have exemplars."""
     k: int
     """Exemplars per unit: the smallest number that any of the units has."""
     sizes: frozenset[tuple[int, int]]
-    """(height, width) of the stored images."""
+    """All different (height, width) of the stored images."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) of the exported images."""
+        """(height, width) to which all images of the layer are scaled for the export."""
         return next(iter(self.sizes)) if len(self.sizes) == 1 else (SIDE, SIDE)
 
     @property
     def complete(self) -> bool:
-        """Whether row i of the arrays belongs to unit i for all i, so that units.npy is not needed."""
+        """Whether row i of the arrays belongs to unit i for all i, so that no list of the units is needed."""
         return [unit.index for unit in self.units] == list(range(len(self.units)))
 
 
@@ -52,7 +52,7 @@ def export(
     Args:
         source: An exemplar store, or a folder or URL with several stores.
         to: The destination folder.
-        progress: Called with the layer, the number of units that are written, and the number of all its units.
+        progress: Called with the name of the layer, the number of its units that are written, and of all its units.
 
     Returns:
         For each layer a message that describes what was exported.

@@ -39,24 +39,27 @@ class TestedImage:
 
 
 def unit_folder(to: Path, agent: str, unit: Unit) -> Path:
-    """Returns the folder of a unit. Slashes in the name of the agent separate folders, as in the MAIA code's layout."""
+    """Returns the folder below `to` for an agent's investigation of a unit.
+
+    Slashes in the name of the agent separate folders, as in the MAIA code's layout.
+    """
     return Path(to, *map(safe, agent.split("/")), safe(unit.target), safe(unit.layer), str(unit.index))
 
 
 def conversation(record: Record) -> list[Message]:
-    """Returns the messages of an investigation: instructions, question, replies, and what the experiments showed."""
+    """Returns the messages of an investigation: instructions, question, replies, and results of experiments."""
     opening = [system(record.prompts[0]), *(user(text) for text in record.prompts[1:])]
     exchanged = [m for turn in record.turns for m in (assistant(turn.reply), user(*turn.observation))]
     return [message for message in [*opening, *exchanged] if message.parts]
 
 
 def history(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Returns the content of history.json for a conversation."""
+    """Returns the content of history.json, a conversation as the published MAIA code stores it."""
     return [{"role": message.role.value, "content": [_content(part) for part in message.parts]} for message in messages]
 
 
 def page(title: str, messages: Sequence[Message]) -> str:
-    """Returns the content of experiment.html for a conversation. All texts are escaped."""
+    """Returns the content of experiment.html, a page that shows a conversation. All texts are escaped."""
     return "".join(
         [
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>\n',
@@ -68,11 +71,11 @@ def page(title: str, messages: Sequence[Message]) -> str:
 
 
 def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
-    """Returns the content of eval_results.json.
+    """Returns the content of eval_results.json, the result of a test of a unit's labels.
 
     Args:
-        positive: Images of the labels of the unit. There must be at least one.
-        negative: Neutral images. There must be at least one.
+        positive: Images that show the labels. There must be at least one.
+        negative: Neutral images, which do not show the labels. There must be at least one.
     """
     sides = {"positive": positive, "negative": negative}
     return {

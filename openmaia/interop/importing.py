@@ -30,7 +30,7 @@ class ImportReport:
     derived: list[str] = field(default_factory=list[str])
     """Messages about values that the imported files lack: how they were estimated, or that they are missing."""
     refused: list[str] = field(default_factory=list[str])
-    """Messages about files that were not imported. Each begins with the path."""
+    """Messages about files that were not imported. Each begins with the path of the file."""
 
     def lines(self) -> Iterator[str]:
         """Yields the report line by line. Unprintable characters of file names are replaced."""
@@ -41,7 +41,7 @@ class ImportReport:
 
 
 class Importer:
-    """Imports the files below one folder."""
+    """Imports exemplars, labels and agents' answers that other projects published, from the files below one folder."""
 
     def __init__(self, folder: str, to: str, *, target: str = "", dataset: str = "", method: str = ""):
         """Prepares an import.
@@ -68,7 +68,8 @@ class Importer:
         """Imports all files and returns the report.
 
         Args:
-            progress: Called with the name of the current stage, the number of units that are done, and of all units.
+            progress: Called with the name of the current stage (a layer, or "answers"), the number of its units that
+                are done, and of all its units.
 
         Raises:
             UsageError: A target is given, but the files are about several models.

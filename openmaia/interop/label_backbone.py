@@ -1,6 +1,7 @@
 """A backbone that runs no model but answers with the labels that another method gave to the units.
 
-With it, labels of other methods are investigated, evaluated, reported and compared by the same commands as those of an agent.
+A backbone plays the agent that investigates a unit. With this one, labels of other methods are investigated, evaluated,
+reported and compared by the same commands as those of an agent.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ ABSTENTION = "[DESCRIPTION]: NONE"
 
 
 class LabelBackbone:
-    """Answers in each investigation at once with the labels of its unit. Abstains if the method gave the unit none."""
+    """Answers in each investigation at once with the labels that one method gave to its unit.
+
+    Abstains if it gave none.
+    """
 
     def __init__(self, path: str, target: str, method: str):
         """Reads the labels.
@@ -42,7 +46,7 @@ class LabelBackbone:
         self._labels = {(label.layer, label.unit): label for label in chosen}
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the answer for the unit of each chat.
+        """Returns the answer, made of labels, for the unit that each chat investigates.
 
         A chat without a system message is no investigation. Its reply says that labels cannot answer it.
         """
@@ -66,8 +70,9 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
 
     Args:
         path: The file or folder.
-        target: The name of the target. Tables do not contain it.
-        option: The name of the option that holds the path, for messages.
+        target: Name of the target (network) for the labels of a table, which does not contain it. Labels of a
+            labels.jsonl keep theirs.
+        option: Name of the option with which the user gave the path, for messages.
 
     Raises:
         UsageError: The table cannot be read, or there is no labels.jsonl.
@@ -89,10 +94,15 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
 
 
 def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], str]:
-    """Reads what the units of a target are known to respond to. The arguments are those of `read_labels`.
+    """Reads what the units of a target (network) are known to respond to.
 
     In a file with labels by several methods, only those by the method "ground truth" count, which `openmaia
     import-maia` writes.
+
+    Args:
+        path: A table (.csv), or a labels.jsonl or its folder.
+        target: Name of the target. Labels of other targets are left out.
+        option: Name of the option with which the user gave the path, for messages.
 
     Returns:
         The labels of each unit, joined by semicolons, by layer and index.

@@ -1,4 +1,4 @@
-"""Reads the CSV tables in which other methods publish their labels of units."""
+"""Reads the CSV tables in which other methods, such as MILAN, publish their labels of units."""
 
 import math
 import re
@@ -44,17 +44,17 @@ FORMATS = (
     LabelFormat(method="INVERT", unit="neuron", labels=("concept",), score="metric", score_kind="AUC"),
     LabelFormat(method="CoSy", unit="neuron", labels=("concept",), score="auc", score_kind="AUC (CoSy)"),
 )  # fmt: skip
-"""Known formats. A table has the first format all of whose columns it contains. CoSy publishes the labels of several
-methods in the formats of MILAN, CLIP-Dissect and INVERT, and its own scores in the last format."""
+"""Known formats of label tables. A table has the first format all of whose columns it contains. CoSy publishes the
+labels of several methods in the formats of MILAN, CLIP-Dissect and INVERT, and its own scores in the last format."""
 
 
 def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
-    """Reads a table. All rows about one unit by one method become one `Label`.
+    """Reads a table with labels of units. All rows about one unit by one method become one `Label`.
 
     Args:
         path: The file.
         target: Name of the network that the labels are about. Tables do not contain it.
-        source: Name of the file to store with each label.
+        source: Name of the file, which is stored with each label.
         method: Name of the method, because several methods use the format of MILAN. Empty: the name in the column
             `method`, or else that of the format.
 

@@ -17,7 +17,7 @@ from openmaia.runs.files import Files
 NAME = "labels.jsonl"
 
 TestedPrompts = tuple[tuple[str, float], ...]
-"""Prompts of images, each with the activation of the unit on its image."""
+"""Prompts of generated images, each with the activation of the described unit on its image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +31,21 @@ class Label:
     labels: tuple[str, ...]
     """The labels. Depending on the method, the best comes first, or all have equal rank."""
     description: str = ""
-    """The description, if the method is an agent. Empty if it gives labels only."""
+    """The description of the unit in sentences, if the method is an agent. Empty if it gives labels only."""
     score: float | None = None
-    """The method's own score, None if unknown. Scores of different kinds are not comparable."""
+    """The method's own score of the labels, None if unknown. Scores of different kinds are not comparable."""
     score_kind: str = ""
-    """Name of the score. Empty without a score."""
+    """Name of the score, such as "AUC". Empty without a score."""
     positive: TestedPrompts = ()
     """Prompts of images that show the labels, with which the method tested them. Empty if there are none or unknown."""
     negative: TestedPrompts = ()
-    """Prompts of the neutral images of that test."""
+    """Prompts of neutral images, which do not show the labels, from the same test as `positive`."""
     source: str = ""
     """Path of the imported file relative to the imported folder."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """The method and the unit, which identify a label in the file."""
+        """The method and the unit (target, layer and index), which identify a `Label` in labels.jsonl."""
         return self.method, self.target, self.layer, self.unit
 
     @property
@@ -55,7 +55,7 @@ class Label:
 
 
 def read(files: Files) -> list[Label]:
-    """Returns all labels. Empty if the file does not exist.
+    """Returns all labels in labels.jsonl. Empty if the file does not exist.
 
     Args:
         files: The folder that contains `labels.jsonl`.
@@ -70,7 +70,7 @@ def read(files: Files) -> list[Label]:
 
 
 def add(files: Files, labels: Iterable[Label]) -> None:
-    """Adds labels to the file. They replace earlier labels of the same units by the same method.
+    """Adds labels to labels.jsonl. They replace earlier labels of the same units by the same method.
 
     Args:
         files: The folder that contains `labels.jsonl`.

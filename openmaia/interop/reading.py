@@ -13,10 +13,10 @@ import numpy.typing as npt
 from openmaia.core.errors import OpenMaiaError
 
 JSON_BYTES = 256_000_000
-"""Maximum size of a JSON or text file. The largest history.json of a published MAIA investigation has 3 MB."""
+"""Maximum size of a JSON or text file in bytes. The largest history.json of a published MAIA investigation has 3 MB."""
 
 CSV_BYTES = 64_000_000
-"""Maximum size of a CSV file. The largest table that the supported projects published has 0.5 MB."""
+"""Maximum size of a CSV file in bytes. The largest table that the supported projects published has 0.5 MB."""
 
 _ARRAY_ERRORS = (
     OSError, EOFError, ValueError, TypeError, KeyError, ArithmeticError, SyntaxError, TokenError, MemoryError, RecursionError,

@@ -25,7 +25,7 @@ def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[L
         data: The content of <mode>.json.
         mode: Mode of the units ("mono", "or", "and" or "andnot"), which is also the name of their layer.
         target: Name of the target.
-        source: Name of the file to store with each label.
+        source: Name of the imported file, which is stored with each label.
 
     Raises:
         Refused: The list is empty, or an entry has no label.

@@ -39,7 +39,7 @@ def service_errors(service: str) -> Iterator[None]:
     """Context manager that converts GPU errors of PyTorch inside its block to exceptions of OpenMAIA.
 
     Args:
-        service: Name of the service, for messages.
+        service: The name of what uses the GPU, for messages, such as "the target network".
 
     Raises:
         ServiceError: The call needs more memory than the GPU has.

@@ -64,7 +64,7 @@ def model_file(key: str, source: str, filename: str, revision: str | None = None
 
 @contextmanager
 def hub_errors(key: str, source: str) -> Iterator[None]:
-    """Translates errors of huggingface_hub inside the block into a UsageError that says what to do.
+    """Context manager that turns errors of huggingface_hub into a UsageError that says what to do.
 
     Args:
         key: The config key that names the model.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 RENAMED = {"dino_vits8": "timm:vit_small_patch8_224.dino", "clip_rn50": "timm:resnet50_clip.openai"}
-"""The names of networks of the MAIA papers in `target.network`, with their names in timm."""
+"""The names in timm of networks of the MAIA papers, by their names in the config key `target.network`."""
 
 
 def main(network: str = "", model: str = "", tokens: str = "0") -> None:
@@ -22,7 +22,7 @@ def main(network: str = "", model: str = "", tokens: str = "0") -> None:
     Args:
         network: A network of torchvision or timm whose checkpoint is looked up. Empty to skip this.
         model: A folder or hub id of a language model whose KV cache is estimated. Empty to skip this.
-        tokens: The length of a conversation in tokens.
+        tokens: Number of tokens in the KV cache, the length of a conversation.
     """
     _print(_torch())
     _print(_torchvision())
@@ -58,11 +58,11 @@ def checkpoint(network: str) -> dict[str, Any]:
     """Returns from where the weights of a network of torchvision or timm can be downloaded.
 
     Args:
-        network: A name as in `target.network`, such as `resnet18` or `timm:NAME`.
+        network: A name as in the config key `target.network`, such as `resnet18` or `timm:NAME`.
 
     Returns:
         {"hub": repository or folder}, or {"url": address, "bytes": size or 0 if unknown, "path": location in the cache}
-        for a single file, or {"nearest": similar names} if the library does not know the network.
+        for a single file, or {"nearest": similar names} if the library does not know the network or its weights.
     """
     network = RENAMED.get(network, network)
     library, colon, name = network.partition(":")
@@ -103,14 +103,14 @@ def _of_torchvision(name: str) -> dict[str, Any]:
 
 
 def kv_cache_bytes(model: str, tokens: int) -> float:
-    """Estimates the size of the 16-bit KV cache of one conversation from the model's config.json.
+    """Estimates the size of a language model's 16-bit KV cache for one conversation from its config.json.
 
     A layer caches a key and a value per token and key-value head. Layers with a sliding window cache only the tokens in
     the window, and layers with linear attention none. Latent attention caches one small vector per token for all heads.
 
     Args:
         model: A folder or a hub id.
-        tokens: The length of the conversation.
+        tokens: The length of the conversation in tokens.
 
     Returns:
         The size in bytes, or 0 if the config cannot be read.

@@ -31,9 +31,9 @@ class ServerAccess:
     base_url: str
     """The value of the config key `base_url`. Empty: the vendor's server."""
     address: str
-    """The URL of the vendor's server."""
+    """The URL of the vendor's server, which is used if `base_url` is empty."""
     address_hint: str
-    """A hint for error messages about the most frequent mistake in `base_url`."""
+    """A hint for error messages about the most frequent mistake in the config key `base_url`."""
     key_variable: str
     """The environment variable with the API key."""
 
@@ -47,7 +47,7 @@ class ServerAccess:
         return os.environ.get(self.key_variable, "").strip() or NO_KEY
 
     def check(self) -> None:
-        """Checks the address and the key without connecting to the server.
+        """Checks the address and the API key without connecting to the server.
 
         Raises:
             UsageError: The key is missing or invalid, or `base_url` is not a URL.

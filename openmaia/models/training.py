@@ -36,7 +36,7 @@ DECODERS = min(os.cpu_count() or 1, 8)
 """Number of threads that decode images."""
 
 BATCHES_AHEAD = 4
-"""Largest number of batches that are decoded ahead of the network."""
+"""Largest number of batches that are decoded ahead of the one that the network processes."""
 
 READ_BATCH = 32
 """Images per batch in `ClassifierTrainer.read`."""
@@ -117,7 +117,7 @@ class ClassifierTrainer:
         """Returns the inputs and outputs of the last layer of a trained network for each image.
 
         Args:
-            checkpoint: The checkpoint of the network.
+            checkpoint: The file that `train` wrote.
             paths: The image files.
             progress: Called after each batch.
 

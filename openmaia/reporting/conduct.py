@@ -56,11 +56,11 @@ class AgentConduct:
 
 
 def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
-    """Counts what the agents of a run did.
+    """Counts malformed replies, failed experiments, tokens and more of the agents of a run.
 
     Args:
         records: The records of the finished investigations. They are read one at a time.
-        answer: The format of answers in the task of the run.
+        answer: The format of answers that the task of the run demands.
     """
     total: Counter[str] = Counter()
     ended: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from typing import Any, cast
 def image_model(service: Mapping[str, Any]) -> str:
     """Returns the name of the model of an image generator or image editor.
 
-    A remark follows the name if the images cannot be reproduced, because the images API takes no seed.
+    A remark follows the name if the images cannot be reproduced, because they come from an API that takes no seed.
 
     Args:
         service: The section `generator` or `editor` of a config.

@@ -18,7 +18,7 @@ class Costs:
     prompt_tokens: int
     """Prompt tokens of all replies, as counted by the backbone."""
     cached_tokens: int
-    """Number of prompt tokens that were in the prefix cache."""
+    """Number of prompt tokens that were in the backbone's prefix cache."""
     generated_tokens: int
     services: Mapping[str, ServiceUsage]
     """The usage of each service that was called, by its name, in the order of `openmaia.config.machine.POOLS`."""
@@ -37,8 +37,8 @@ class Costs:
 def costs(headers: Sequence[Mapping[str, Any]]) -> Costs:
     """Sums the costs of investigations.
 
-    The costs of exemplars, evaluation, loading of models and failed attempts are not included, because records do not
-    contain them.
+    The costs of computing exemplars, of evaluation, of loading models and of failed attempts are not included, because
+    records do not contain them.
 
     Args:
         headers: The `summary` of each record, as Run.headers returns them.

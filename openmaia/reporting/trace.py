@@ -3,7 +3,7 @@
 A record holds the time at which its investigation started (its last attempt, if it was resumed) and the durations of
 its turns and calls. Turns are therefore drawn back to back from that time. The calls of tools are drawn back to back
 from the start of their experiment. The remaining time of the experiment is that of the agent's own code, which in fact
-ran between the calls. The test of the answer has no duration in the record and is not drawn.
+ran between the calls. The test of the labels after the answer has no duration in the record and is not drawn.
 """
 
 import json
@@ -19,10 +19,10 @@ TraceEvent = dict[str, Any]
 
 
 def write_trace(run: Run, stream: BinaryIO) -> int:
-    """Writes the timeline of all records of a run as JSON, one record in memory at a time.
+    """Writes the timeline of a run, for Perfetto and Chrome, as JSON. It holds one record in memory at a time.
 
     Returns:
-        The number of investigations.
+        The number of investigations in the timeline.
     """
     separator = b'{"displayTimeUnit":"ms","traceEvents":['
     processes: dict[str, int] = {}
@@ -44,7 +44,7 @@ def _events(record: Record, number: int, processes: dict[str, int]) -> Iterator[
 
 
 def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
-    """Yields the slices of one investigation on two threads: its work, and its waiting times for services.
+    """Yields the timeline events of one investigation on two threads: its work, and its waiting times for services.
 
     Threads and processes are rows of the timeline, not those of the operating system.
 

@@ -1,7 +1,7 @@
 """Stores descriptions by other methods, to be tested like those of a run RUN, in run directories RUN/claims/METHOD.
 
-Each has the config of RUN. A description is stored as a record; the record has no turns if no agent made the
-description.
+Each of these has the config of RUN. A description is stored as a record, like the outcome of an agent's investigation;
+the record has no turns if no agent made the description.
 """
 
 import time
@@ -16,7 +16,7 @@ from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
 
 CLAIMS = "claims"
-"""Folder in a run directory with one run directory for each other method."""
+"""Folder in a run directory with one run directory for each other method that described units of the run."""
 
 
 def claim_runs(run: Run) -> list[Run]:
@@ -26,12 +26,20 @@ def claim_runs(run: Run) -> list[Run]:
 
 
 def with_claim_runs(runs: Iterable[Run]) -> list[Run]:
-    """Returns each run, followed by its `claim_runs`."""
+    """Returns each run, followed by the run directories with other methods' descriptions of its units."""
     return [each for run in runs for each in (run, *claim_runs(run))]
 
 
 def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tuple[str, ...]) -> Record:
-    """Returns a record, without turns, of a description of a unit that `method` made and not an agent."""
+    """Returns a record, without turns, of a unit's description that was made by `method` instead of an agent.
+
+    Args:
+        run: The run whose config the record gets.
+        unit: The described unit.
+        method: Name of the method.
+        description: The description.
+        labels: Short phrases that name what the unit responds to.
+    """
     return Record(
         unit=unit,
         replicate=0,
@@ -51,12 +59,12 @@ def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tu
 
 
 def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
-    """Stores the descriptions of a method beside a run, and returns the method's run directory.
+    """Stores a method's descriptions of units beside a run, and returns the method's run directory.
 
     Args:
         run: The run with whose settings and control images the descriptions are tested.
         method: The name of the method.
-        records: A record for each unit.
+        records: A record with the description of each unit.
 
     Raises:
         UsageError: The directory already holds a different description of one of the units.

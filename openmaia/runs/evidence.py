@@ -16,26 +16,26 @@ from openmaia.core.services import ServiceUsage
 
 
 class CheckState(StrEnum):
-    """Whether a requirement is met."""
+    """Whether an investigation meets a requirement on its experiments."""
 
     MET = "met"
     MISSING = "missing"
     UNVERIFIED = "unverified"
-    """The requirement cannot be checked, because no call names the hypothesis that it tests, or the answer does not
-    list the hypotheses that survive."""
+    """The requirement cannot be checked, because no tool call names the hypothesis that it tests, or the answer does
+    not list the hypotheses that survive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceCheck:
-    """The result of checking one requirement, which demands a minimum number of experiments, images or controls."""
+    """The result of checking one requirement on an investigation: a minimum of experiments, images or controls."""
 
     what: str
     """Name of the requirement, for example `experiments` or `controls`."""
     wanted: int
     """The number that is required."""
     found: int
-    """The number that was found; for images and controls, the smallest number of any hypothesis that the answer
-    keeps."""
+    """The number that was found in the investigation; for images and controls, the smallest number of any hypothesis
+    that the answer keeps."""
     state: CheckState
     detail: str = ""
     """The result of the check in words."""
@@ -64,7 +64,7 @@ class Evidence:
     """Whether the experiments of an investigation meet the requirements of its task, and what was measured in them."""
 
     checks: tuple[EvidenceCheck, ...] = ()
-    """One result for each requirement; empty if nothing was required."""
+    """One result for each requirement of the task; empty if nothing was required."""
     tested: tuple[HypothesisEvidence, ...] = ()
     """The measurements for each hypothesis that the answer keeps."""
     sent_back: int = 0
@@ -72,7 +72,7 @@ class Evidence:
 
     @property
     def state(self) -> str:
-        """The worst state of any check: MISSING, then UNVERIFIED, then MET. "" if nothing was required."""
+        """The worst state of any requirement: MISSING, then UNVERIFIED, then MET. "" if nothing was required."""
         states = {check.state for check in self.checks}
         order = (CheckState.MISSING, CheckState.UNVERIFIED, CheckState.MET)
         return next((state.value for state in order if state in states), "")
@@ -80,7 +80,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationSample:
-    """One measured image of the test that follows an answer: an image of a label, or a near miss.
+    """One measured image of the test that follows an agent's answer: an image of a label, or a near miss.
 
     A near miss shows the same scene with one thing changed, so that the label does not describe it.
     """
@@ -91,7 +91,7 @@ class ConfirmationSample:
     near_miss: str = ""
     """The thing that a near miss shows instead of the label, "" for an image of the label itself."""
     control: str = ""
-    """How the near miss was chosen, in words. "" for an image of the label itself."""
+    """How the thing that the near miss shows was chosen, in words. "" for an image of the label itself."""
     seed: int
     digest: str
     """Key of the image in `Confirmation.images`."""
@@ -99,21 +99,24 @@ class ConfirmationSample:
     percentile: float | None = None
     """Share of dataset images, in percent, that excite the unit less. None if unknown, as with imported exemplars."""
     missing_terms: tuple[str, ...] = ()
-    """Terms of the prompt that the generator knows to be missing in the image."""
+    """Terms of the prompt that the image generator knows to be missing in the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The result of the test that follows an answer: activations on new images of the labels and on near misses."""
+    """The result of the test that follows an answer: activations on new images of the answer's labels and near misses.
+
+    A near miss shows the scene of a label's image with one thing changed, so that the label does not describe it.
+    """
 
     samples: tuple[ConfirmationSample, ...]
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
-    """Requests and computing time of the test by service."""
+    """Requests and computing time of the test by service, such as "generator"."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """The images of the samples by digest."""
 
     def of(self, label: str | None = None) -> tuple[list[float], list[float]]:
-        """Returns the activations on a label's images and on its near misses.
+        """Returns the activations on a label's images and on its near misses (the same scenes without what it names).
 
         Images that lack terms of their prompt are excluded.
 
@@ -129,7 +132,7 @@ class Confirmation:
         return tuple(dict.fromkeys(sample.label for sample in self.samples))
 
     def auc(self, label: str | None = None) -> float | None:
-        """Returns the probability that an image of the label excites the unit more than a near miss.
+        """Returns the probability that an image of a label excites the unit more than one of its near misses.
 
         This is the area under the ROC curve; ties count half (Hanley and McNeil 1982). None if there are no images of
         the label, or no near misses.
@@ -145,13 +148,13 @@ class Confirmation:
 
     @property
     def worst(self) -> tuple[str, float] | None:
-        """The label with the lowest AUC, and its AUC. None if no AUC is known."""
+        """The label with the lowest AUC (see `auc`), and its AUC. None if no AUC is known."""
         known = [(auc, label) for label in self.labels if (auc := self.auc(label)) is not None]
         return (min(known)[1], min(known)[0]) if known else None
 
 
 def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
-    """Converts evidence or a confirmation to JSON types, without images. Returns None for None."""
+    """Converts an answer's evidence or confirmation (test) to JSON types, without images. Returns None for None."""
     if value is None:
         return None
     if isinstance(value, Confirmation):

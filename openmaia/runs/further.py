@@ -1,4 +1,4 @@
-"""Further evaluations of a run: RUN/evaluations/NAME tests the same descriptions with another config."""
+"""Further evaluations of a run RUN: RUN/evaluations/NAME tests the descriptions of RUN with another config."""
 
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
@@ -9,13 +9,13 @@ from openmaia.runs.run import TESTED, Run
 
 
 def further_evaluation(run: Run, name: str) -> Run:
-    """Returns the directory for a further evaluation of a run, one with other settings than the run's config.
+    """Returns a further evaluation of a run, that is, a test of its descriptions with other settings than its config.
 
-    The directory need not exist.
+    Its directory need not exist.
 
     Args:
         run: The run.
-        name: The name of the further evaluation.
+        name: The name of the further evaluation and of its folder.
 
     Raises:
         UsageError: The name cannot be the name of a folder, or the run is a further evaluation itself.
@@ -30,7 +30,10 @@ def further_evaluation(run: Run, name: str) -> Run:
 
 
 def further_evaluations(run: Run) -> list[Run]:
-    """Returns the further evaluations of a run, sorted by name. Empty if the run is a further evaluation itself."""
+    """Returns the further evaluations (with other settings) of a run, sorted by name.
+
+    Empty if the run is a further evaluation itself.
+    """
     if run.source is not None:
         return []
     further = [further_evaluation(run, name) for name in run.files.folders(EVALUATIONS)]
@@ -38,7 +41,7 @@ def further_evaluations(run: Run) -> list[Run]:
 
 
 def configure(further: Run, config: Config) -> None:
-    """Saves the config of a further evaluation.
+    """Saves the config of a further evaluation (a test of a run's descriptions with other settings).
 
     Raises:
         UsageError: Its directory holds results of another config. The message names the keys that differ.

@@ -12,7 +12,7 @@ from openmaia.runs.files import safe, unsafe
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class InvestigationId:
-    """Identifies one investigation: a unit and the number of the replicate.
+    """Identifies one investigation of a run: the unit and the number of the replicate.
 
     Replicates are independent investigations of the same unit.
     """

@@ -10,7 +10,7 @@ from openmaia.runs.records import Turn
 
 
 class Journal(Protocol):
-    """Keeps the completed turns of one investigation."""
+    """Keeps the completed turns (replies of the agent with their experiments) of one investigation."""
 
     def turns(self) -> list[Turn]:
         """Returns the completed turns in order; empty for a new investigation."""
@@ -29,12 +29,12 @@ class Journal(Protocol):
         ...
 
     def clear(self) -> None:
-        """Removes all turns."""
+        """Removes all stored turns."""
         ...
 
 
 class NoJournal:
-    """Keeps nothing, for an investigation that is never resumed."""
+    """A journal of turns that keeps nothing, for an investigation that is never resumed."""
 
     def turns(self) -> list[Turn]:
         """Returns no turns."""
@@ -53,7 +53,7 @@ class NoJournal:
 
 @dataclass(frozen=True, slots=True)
 class FolderJournal:
-    """Keeps turns in a folder of the run directory."""
+    """Keeps the completed turns of one investigation in a folder of the run directory, one file per turn."""
 
     files: Files
     folder: str
@@ -85,14 +85,14 @@ class FolderJournal:
         return f"turn {readable + 1} of the journal was damaged or missing: it and what followed were repeated"
 
     def append(self, turn: Turn) -> None:
-        """Adds a turn. Files of later turns, which an earlier, abandoned attempt wrote, are deleted."""
+        """Writes the file of a completed turn. Files of later turns, which an abandoned attempt left, are deleted."""
         for name in self.files.names(self.folder):
             if name > self._name(turn.index):
                 self.files.delete(name)
         self.files.write(self._name(turn.index), write_turn(turn))
 
     def clear(self) -> None:
-        """Deletes the folder."""
+        """Deletes the folder with all turns."""
         self.files.delete_folder(self.folder)
 
     def _name(self, index: int) -> str:

@@ -21,7 +21,7 @@ from openmaia.runs.files import Files
 from openmaia.runs.records import dumps
 
 LEASE_SECONDS = 60.0
-"""A lease that has not been renewed for this long has expired."""
+"""A lease (the right of one process to work on a run) that has not been renewed for this long has expired."""
 
 FILE = "driver.json"
 
@@ -33,13 +33,13 @@ class Lease:
     files: Files
     """The run directory."""
     token: str
-    """A random value that identifies the driver."""
+    """A random value that identifies the process that holds the lease."""
 
     def renew(self) -> None:
         """Extends the lease.
 
         Raises:
-            UsageError: Another driver has taken over.
+            UsageError: Another process has taken the lease.
         """
         with _locked(self.files):
             holder = _holder(self.files)
@@ -51,7 +51,7 @@ class Lease:
             _write(self.files, self.token)
 
     def release(self) -> None:
-        """Gives up the lease. If another driver has taken over, its lease is not changed."""
+        """Gives up the lease. If another process has taken it over, its lease is not changed."""
         with _locked(self.files):
             holder = _holder(self.files)
             if holder is None or holder["token"] == self.token:
@@ -59,13 +59,15 @@ class Lease:
 
 
 def take(files: Files) -> Lease:
-    """Takes the lease of a run. An expired lease, or that of a dead process on this machine, is replaced.
+    """Takes the lease of a run, the exclusive right to work on it.
+
+    An expired lease, or that of a dead process on this machine, is replaced.
 
     Args:
         files: The run directory.
 
     Raises:
-        UsageError: Another driver holds the lease.
+        UsageError: Another process holds the lease.
     """
     with _locked(files):
         holder = _holder(files)
@@ -82,7 +84,11 @@ def take(files: Files) -> Lease:
 
 
 def is_held(files: Files) -> bool:
-    """Returns whether there is a lease that has not expired and whose holder is not known to be dead."""
+    """Returns whether a run has a lease that has not expired and whose holder is not known to be dead.
+
+    Args:
+        files: The run directory.
+    """
     holder = _holder(files)
     if holder is None or time.time() - holder["time"] >= LEASE_SECONDS:
         return False

@@ -1,6 +1,7 @@
 """Converts records of investigations to Parquet and back.
 
-Each turn is a row, and all other fields of the record are in the file's header. A file of the journal holds one turn.
+Each turn is a row, and all other fields of the record are in the file's header. While an investigation runs, its turns
+are in files of their own, the journal.
 """
 
 import json
@@ -68,7 +69,10 @@ class RecordedImage(EncodedImage):
 
 
 def write_turn(turn: Turn) -> bytes:
-    """Converts a turn to a file of the journal: a CRC-32 and Parquet with lossless images, for an exact replay."""
+    """Converts a turn of a running investigation to a file: a CRC-32 and Parquet.
+
+    The images are lossless, so that the turn can be replayed exactly.
+    """
     data = tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION})
     return zlib.crc32(data).to_bytes(_CRC) + data
 
@@ -86,7 +90,10 @@ def read_turn(data: bytes) -> Turn:
 
 
 def write_record(record: Record) -> bytes:
-    """Converts a record to a Parquet file. Images become lossy WebP, but keep the digest of the original pixels."""
+    """Converts the record of an investigation to a Parquet file.
+
+    Images become lossy WebP, but keep the digest of the original pixels.
+    """
     header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
     header |= {"evidence": plain(record.evidence), "confirmation": plain(record.confirmation)}
@@ -116,7 +123,7 @@ def read_record(data: bytes) -> Record:
 
 
 def drawn_prompts(data: bytes) -> list[str]:
-    """Reads the prompts and instructions of all images that an investigation generated. Loads no images.
+    """Reads the prompts and instructions of all images that an investigation generated or edited. Loads no images.
 
     Args:
         data: The file that `write_record` returned.
@@ -151,16 +158,16 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
 
 
 def check_version(header: dict[str, Any]) -> None:
-    """Raises StoreError if the header of a record or a turn has another version than this program writes."""
+    """Raises StoreError if the header of a stored record or turn has another version than this program writes."""
     if header.get("version") != VERSION:
         raise StoreError(f"a record has version {header.get('version')}; this OpenMAIA reads version {VERSION}")
 
 
 def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Returns the turns with the pixels of all their images.
+    """Returns the turns of an investigation with the pixels of all their images.
 
-    A stored turn contains only the pixels of images that occur first in it. Those of its other images are taken from
-    the earlier turns.
+    A stored turn contains only the pixels of images that occur first in it. The pixels of its other images are taken
+    from the earlier turns.
     """
     known: dict[str, EncodedImage] = {}
 

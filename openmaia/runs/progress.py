@@ -18,14 +18,14 @@ from openmaia.runs.run import Run
 FILE = "progress.json"
 
 EVERY = 2.0
-"""Minimum time in seconds between two writes of the file."""
+"""Minimum time in seconds between two writes of the progress file."""
 
 STALE = 30.0
-"""Age in seconds from which on the file is ignored."""
+"""Age in seconds from which on a progress file is ignored."""
 
 
 class ProgressFile:
-    """Writes the progress file of a run."""
+    """Writes the progress file of a run, which lists the running investigations and counts those that have ended."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -35,7 +35,7 @@ class ProgressFile:
         """Number of investigations that have ended since the driver began."""
 
     def write(self, running: Sequence[tuple[InvestigationId, float]]) -> None:
-        """Writes the file, unless it was written less than EVERY seconds ago. Errors are ignored.
+        """Writes the progress file, unless it was written a moment ago (see `EVERY`). Errors are ignored.
 
         Args:
             running: The running investigations, each with the time at which it began, in seconds since 1970.
@@ -55,7 +55,7 @@ class ProgressFile:
         self._written = now
 
     def close(self) -> None:
-        """Deletes the file."""
+        """Deletes the progress file."""
         try:
             self._run.investigations.delete(FILE)
         except OSError:
@@ -64,7 +64,7 @@ class ProgressFile:
 
 @dataclass(frozen=True, slots=True)
 class DriverProgress:
-    """The content of a progress file."""
+    """The content of the progress file of a run."""
 
     per_second: float
     """Number of investigations that have ended per second since the driver (the process that wrote the file) began."""

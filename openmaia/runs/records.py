@@ -14,12 +14,12 @@ from openmaia.core.units import Unit
 from openmaia.runs.evidence import Confirmation, Evidence
 
 VERSION = 5
-"""Version of the format. Records of other versions are refused."""
+"""Version of the format in which records are stored. Records of other versions are refused."""
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
 CUT = "the reply repeated itself and was cut"
-"""SET_ASIDE and CUT are notes in `Turn.forgiven`. SET_ASIDE: the answer was ignored, because it was written without the
-output of the experiment."""
+"""SET_ASIDE and CUT are notes in `Turn.forgiven`. SET_ASIDE: a reply held an experiment and an answer. The answer was
+ignored, because it was written without the output of the experiment."""
 
 
 class Stop(StrEnum):
@@ -27,7 +27,7 @@ class Stop(StrEnum):
 
     ANSWER = "answer"
     ABSTAIN = "abstain"
-    """The agent answered that there is nothing to describe."""
+    """The agent answered that its evidence supports no description."""
     LIMIT = "limit"
     """Turns, time or tokens ran out. The record holds what had been done until then."""
     STOPPED = "stopped"
@@ -43,7 +43,8 @@ class ImageEntry:
     original: str
     """Digest of the image, a key of `Turn.images`."""
     mask: bytes | None
-    """One bit per pixel, packed row by row. None without a mask."""
+    """Pixels at which the unit's activation exceeds its threshold: one bit per pixel, packed row by row. None without a
+    mask."""
     activation: dict[str, float | bool] | None
     """Result of measuring the unit on the image, as the agent saw it. The activation itself is under the key `value`.
     None if the image was not measured."""
@@ -56,7 +57,7 @@ class ToolCall:
     """One call of a tool by the agent's code."""
 
     ordinal: int
-    """Number of the call within its turn."""
+    """Number of the call within its turn, from 0."""
     name: str
     arguments: str
     """The arguments as JSON. Binary values are replaced by their digests."""
@@ -70,7 +71,7 @@ class ToolCall:
     shown: tuple[Part, ...]
     """Texts and images that the call displayed to the agent."""
     asked: tuple[str, ...]
-    """Prompts and instructions that the call sent to the generator or the editor."""
+    """Prompts and instructions that the call sent to the image generator or the image editor."""
     seconds: float
 
     @property
@@ -105,22 +106,25 @@ class Turn:
     cached_tokens: int
     generated_tokens: int
     left_out: str
-    """Describes the part of the conversation that did not fit into the backbone's context. Empty if all of it did."""
+    """Describes the part of the conversation that did not fit into the context of the agent's model, if any."""
     backbone_seconds: float
     experiment_seconds: float
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
-    """Requests and computing time of the turn by service."""
+    """Requests and computing time of the turn by service, such as "generator"."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occurred first in this turn, by digest."""
 
     @property
     def seconds(self) -> float:
-        """Duration of the reply and the experiment in seconds, including waiting times."""
+        """Duration of the agent's reply and its experiment in seconds, including waiting times."""
         return self.backbone_seconds + self.experiment_seconds
 
     @property
     def work_seconds(self) -> float:
-        """Seconds that the services and the agent's code took. Waiting times in queues are excluded."""
+        """Seconds that the services (models) and the agent's code took in this turn.
+
+        Waiting times in queues are excluded.
+        """
         own = self.experiment_seconds - sum(call.seconds for call in self.calls)
         return max(own, 0.0) + sum(usage.seconds for usage in self.spent.values())
 
@@ -138,31 +142,31 @@ class Record:
     replicate: int
     stop: Stop
     cause: str
-    """The limit that was reached. Empty if no limit ended the investigation."""
+    """The limit of turns, time or tokens that was reached. Empty if no limit ended the investigation."""
     description: str
     """The final description of the unit. Empty without an answer."""
     labels: tuple[str, ...]
-    """The final labels. Empty without an answer."""
+    """The labels (short phrases) of the final answer. Empty without an answer."""
     backbone: str
     """Name of the model that played the agent."""
     task: str
-    """Name of the task."""
+    """Name of the task that the agent was given."""
     sandbox: str
     """Level of confinement of the agent's code."""
     prompts: tuple[str, ...]
     """Texts of the messages before the first reply: the instructions (system message), then the user messages."""
     turns: tuple[Turn, ...]
     config: dict[str, Any]
-    """The resolved config."""
+    """The config of the run with the values of all keys."""
     preprocessing: str = ""
     """What was done to an image before the network received it, in words. Empty for a target that is no network."""
     started: float
-    """Seconds since 1970."""
+    """Time at which the investigation began, in seconds since 1970."""
     notes: tuple[str, ...] = ()
     """Remarks for the reader, for example that the investigation was restarted."""
     evidence: Evidence = field(default_factory=Evidence)
     confirmation: Confirmation | None = None
-    """Result of the test of the final labels. None if they were not tested."""
+    """Result of the test of the final labels on new images. None if they were not tested."""
     version: int = VERSION
 
     @property
@@ -186,7 +190,7 @@ class Record:
 
     @property
     def tool_calls(self) -> dict[str, int]:
-        """Number of calls by name of the tool."""
+        """Number of calls of each tool, by its name."""
         names = [call.name for turn in self.turns for call in turn.calls]
         return {name: names.count(name) for name in sorted(set(names))}
 
@@ -197,7 +201,7 @@ class Record:
 
     @property
     def converged(self) -> int | None:
-        """Number, from 1, of the first turn whose hypothesis list contains every final label.
+        """Number, from 1, of the first turn whose hypothesis list contains every label of the final answer.
 
         A list contains a label if the label's words occur consecutively in one of its entries. Case, punctuation and
         spacing are ignored. None without labels, or if no list contains all of them.
@@ -211,7 +215,7 @@ class Record:
 
     @property
     def images(self) -> dict[str, EncodedImage]:
-        """All images by digest."""
+        """All images of the investigation and of the test of its answer, by digest."""
         images = {digest: image for turn in self.turns for digest, image in turn.images.items()}
         return images | (self.confirmation.images if self.confirmation else {})
 

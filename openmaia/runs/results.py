@@ -12,20 +12,21 @@ from openmaia.runs.files import Files
 from openmaia.runs.ids import InvestigationId
 
 EVALUATION, TRIALS = "evaluation", "trials"
-"""Folders of evaluations (tests of descriptions with new images), and of trials: their measurements before scoring."""
+"""Folders of a run for evaluations (tests of descriptions with new images), and for trials (the images and measurements
+of such tests, before they are scored)."""
 RANDOM_WORDS = "random_words"
-"""Folder of the trials of descriptions that consist of a random word, with which the descriptions of each layer's units
-are compared. In the names of these files, the number of the word takes the place of the replicate."""
+"""Folder of a run for the trials (test images and measurements) of random words as descriptions, with which the agents'
+descriptions are compared. In the names of these files, the number of the word takes the place of the replicate."""
 SIGNIFICANCE = "significance.parquet"
 """File with the p-values of all evaluated descriptions of a run. It is one file, because the p-value of a description
-depends on the trials of other descriptions."""
+depends on the test results of other descriptions."""
 EVALUATIONS = "evaluations"
-"""Folder of further evaluations: runs that test the descriptions of this one with another config."""
+"""Folder of a run for further evaluations, which test its descriptions with another config."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """The config of a run, and one file per investigation with the result of each kind of test.
+    """The config of a run, and one file per investigation with the result of each kind of test of its description.
 
     A further evaluation of a run, in the directory RUN/evaluations/NAME, has a config and results of its own, but uses
     the plan and the investigations of RUN.
@@ -38,7 +39,7 @@ class RunResults:
 
     @property
     def investigations(self) -> Files:
-        """The directory that holds plan, records, journals and failures: for a further evaluation, that of its run."""
+        """The directory with plan, records, journals and failures: for a further evaluation, that of its run."""
         return self.source or self.files
 
     @property
@@ -48,7 +49,7 @@ class RunResults:
         return own if self.source is None else f"{_last(self.source)} as {own}"
 
     def config(self) -> dict[str, Any]:
-        """Returns the resolved config as nested dicts. Raises StoreError if it is damaged."""
+        """Returns the config with the values of all keys as nested dicts. Raises StoreError if it is damaged."""
         try:
             loaded: Any = yaml.safe_load(self.files.read("config.yaml") or b"")
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -74,11 +75,11 @@ class RunResults:
         self.files.delete(f"{folder}/{investigation.path}.parquet")
 
     def evaluated(self) -> set[InvestigationId]:
-        """Returns the investigations with an evaluation."""
+        """Returns the investigations whose descriptions were evaluated (tested with new images)."""
         return self.artifacts(EVALUATION)
 
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores in the evaluation of an investigation, without the p-values.
+        """Returns the scores of an investigation's description from its evaluation, by name, without the p-values.
 
         None if the investigation is not evaluated, or if its evaluation is damaged.
         """
@@ -89,18 +90,21 @@ class RunResults:
             return None
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores and p-values of one investigation, as `scores`. None if it has no readable evaluation."""
+        """Returns the scores and p-values of one description by name, like `scores`.
+
+        None if it has no readable evaluation.
+        """
         return self.scores([investigation]).get(investigation)
 
     def scores(self, investigations: Iterable[InvestigationId] | None = None) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the scores and p-values of evaluations by investigation. Only the footers of the files are read.
+        """Returns the scores and p-values of evaluated descriptions by investigation. Only the files' footers are read.
 
         Args:
             investigations: The investigations; None for all. Those without an evaluation, or with a damaged one, are left out.
 
         Returns:
             The stored scores of each evaluation, together with the p-values `p` and `q` of `significance`. The p-values
-            are missing until all trials of the run are scored.
+            are missing until all tests of the run are scored.
         """
         chosen = sorted(self.evaluated()) if investigations is None else list(investigations)
         significance = self.significance()
@@ -110,7 +114,7 @@ class RunResults:
     def significance(self) -> dict[InvestigationId, dict[str, Any]]:
         """Returns the p-value `p` of each tested description, and `q`: `p` adjusted for the false discovery rate.
 
-        Empty before the evaluation, or if the file is damaged.
+        The keys are the investigations. Empty before the run is evaluated, or if the file of p-values is damaged.
         """
         data = self.files.read(SIGNIFICANCE)
         try:

@@ -26,7 +26,7 @@ from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS,
 EXTENSIBLE = ("units", "replicates", "target.layers")
 """Config keys that can be changed to add investigations to a run."""
 TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
-"""Folders of tests of descriptions, which depend on the section `evaluate` of the config."""
+"""Folders of a run with tests of its descriptions, which depend on the section `evaluate` of the config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Run(RunResults):
         """Creates the run directory `config.name` in `config.paths.runs`, or opens it to resume the run.
 
         The config may differ from that of the directory in keys that say where and with how many processes the run is
-        executed, and in those of EXTENSIBLE. Before the first completed turn it may differ in every key, and before the
-        first test of a description in those of the section `evaluate`; in these two cases, earlier failures are
-        deleted.
+        executed, and in those that add investigations (see EXTENSIBLE). Before the first completed turn it may differ
+        in every key, and before the first test of a description in those of the section `evaluate`; in these two cases,
+        earlier failures are deleted.
 
         Raises:
             UsageError: The directory cannot be written, another command works on it with another config, or it holds
@@ -135,7 +135,7 @@ class Run(RunResults):
         return sum(len(indices) for *_, indices in self._plan())
 
     def iter_pending(self) -> Iterator[InvestigationId]:
-        """Yields the investigations without a record, in the order of the plan.
+        """Yields the planned investigations without a record (not finished), in the order of the plan.
 
         Records are listed one layer at a time, so that the memory does not grow with the run.
         """
@@ -144,7 +144,7 @@ class Run(RunResults):
             yield from (each for each in _members(*group) if _record_name(each) not in done)
 
     def pending(self) -> list[InvestigationId]:
-        """Returns the investigations without a record, in the order of the plan."""
+        """Returns the planned investigations without a record (not finished), in the order of the plan."""
         return list(self.iter_pending())
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
@@ -155,7 +155,10 @@ class Run(RunResults):
     # -- records -----------------------------------------------------------------------------------------------------
 
     def publish(self, record: Record) -> None:
-        """Writes the record of a finished investigation. Its journal and an earlier failure are deleted afterwards."""
+        """Writes the record of a finished investigation.
+
+        Its journal (the turns stored so far) and the message of an earlier failure are deleted afterwards.
+        """
         investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
         self.investigations.write(_record_name(investigation), write_record(record))
         self.investigations.delete(f"failures/{investigation.path}.json")
@@ -163,7 +166,7 @@ class Run(RunResults):
             self.journal(investigation).clear()
 
     def add(self, record: Record) -> InvestigationId:
-        """Adds a record as the next replicate of its unit, and extends the plan by it. No record is replaced.
+        """Adds a record as the next replicate of its unit, and extends the run's plan by it. No record is replaced.
 
         Other finished investigations that the plan lacks are added to it as well.
 
@@ -190,7 +193,7 @@ class Run(RunResults):
             yield
 
     def record(self, investigation: InvestigationId) -> Record:
-        """Reads a record. Raises UsageError if there is none, and StoreError if it is damaged."""
+        """Reads the record of an investigation. Raises UsageError if there is none, and StoreError if it is damaged."""
         return read_record(self._record_file(investigation))
 
     def _record_file(self, investigation: InvestigationId) -> bytes:
@@ -222,15 +225,15 @@ class Run(RunResults):
                 yield self.record(investigation)
 
     def record_path(self, investigation: InvestigationId) -> str:
-        """Returns the full path of a record, for messages."""
+        """Returns the full path of an investigation's record, for messages."""
         return self.investigations.path(_record_name(investigation))
 
     def done(self) -> set[InvestigationId]:
-        """Returns the investigations with a record."""
+        """Returns the finished investigations, those with a record."""
         return self._found("records")
 
     def is_done(self, investigation: InvestigationId) -> bool:
-        """Returns whether an investigation has a record."""
+        """Returns whether an investigation is finished, that is, has a record."""
         return self.investigations.exists(_record_name(investigation))
 
     def headers(self) -> list[dict[str, Any]]:
@@ -262,8 +265,8 @@ class Run(RunResults):
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
 
         Args:
-            verdicts: Further columns by investigation. `openmaia.evaluation.analysis.verdict.write_summary` gives the
-                verdicts.
+            verdicts: Further columns by investigation: the verdicts on the descriptions, which
+                `openmaia.evaluation.analysis.verdict.write_summary` passes.
         """
         with self.files.writing("summary.parquet") as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
@@ -279,15 +282,18 @@ class Run(RunResults):
     # -- investigations that are running or failed -------------------------------------------------------------------
 
     def journal(self, investigation: InvestigationId) -> FolderJournal:
-        """Returns the journal of an investigation. It is empty before the first turn is completed."""
+        """Returns the journal of an investigation, which stores its completed turns.
+
+        It is empty before the first turn is completed.
+        """
         return FolderJournal(self.investigations, f"journal/{investigation.path}")
 
     def turns_begun(self) -> Counter[InvestigationId]:
-        """Returns the number of completed turns of each investigation that has a journal."""
+        """Returns the number of completed turns of each investigation that has a journal, which stores them."""
         return Counter(InvestigationId.of_path(name.rsplit("/", 1)[0]) for name in self.investigations.names("journal"))
 
     def running(self) -> set[InvestigationId]:
-        """Returns the investigations that have a journal and are neither finished nor failed."""
+        """Returns the investigations with a journal (completed turns) that have neither finished nor failed."""
         return {each for each in self.turns_begun() if not self.is_done(each)} - self.failed()
 
     def fail(self, investigation: InvestigationId, cause: str) -> None:
@@ -333,7 +339,10 @@ class Run(RunResults):
 
 
 def check_record(header: tables.TableRow) -> tables.TableRow:
-    """Returns the summary in the header of a record. Raises StoreError if it has another version or no summary."""
+    """Returns the summary from the header of a record's file.
+
+    Raises StoreError if it has another version or no summary.
+    """
     check_version(header)
     if not isinstance(header.get("summary"), dict):
         raise StoreError("a record without a summary")

@@ -23,7 +23,10 @@ class RunningInvestigation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCounts:
-    """The number of investigations in each state. It is derived from file names, which is fast even for large runs."""
+    """The number of a run's investigations in each state.
+
+    It is derived from file names, which is fast even for large runs.
+    """
 
     name: str
     pending: int
@@ -32,7 +35,7 @@ class RunCounts:
     done: int
     """Number of investigations with a record."""
     failed: int
-    """Number of failed investigations. The next command repeats them."""
+    """Number of failed investigations. The next command that executes the run repeats them."""
     evaluated: int
     planned: int
     """Number of all investigations of the run."""
@@ -80,7 +83,7 @@ def rows(
     Args:
         run: The run.
         state_counts: The result of `counts` for this run.
-        investigations: The investigations, None for all of the plan.
+        investigations: The investigations, None for all of the run.
     """
     running = {each.investigation: each for each in state_counts.running}
     failures = run.failures()
@@ -94,7 +97,7 @@ def rows(
 
 
 def state(run: Run) -> dict[str, Any]:
-    """Returns the whole state of a run as JSON types: the counts, and in `units` one row per investigation."""
+    """Returns the state of a run as JSON types: its investigations, counted by state, and in `units` a row for each."""
     current = counts(run)
     return {
         "name": current.name,

@@ -33,7 +33,8 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in _SCORES),
     ]
 )
-"""Columns of summary.parquet. The columns after `confirm_auc` are null until the run is evaluated."""
+"""Columns of summary.parquet, a table with a row for each finished investigation. The columns after `confirm_auc` are
+null until the run is evaluated."""
 
 
 def summary(record: Record) -> TableRow:

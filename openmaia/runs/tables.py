@@ -43,7 +43,7 @@ def dump(
 
 
 def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: TableRow, group: int = 1024) -> None:
-    """Writes rows to an open file as they arrive, one row group of `group` rows at a time."""
+    """Writes rows to an open Parquet file as they arrive, one row group of `group` rows at a time."""
     remaining = iter(rows)
     with _writer(into, schema, header, compression="zstd") as writer:
         while batch := list(islice(remaining, group)):
@@ -51,7 +51,7 @@ def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: Table
 
 
 def write(into: Any, table: pa.Table, header: TableRow, group: int) -> None:
-    """Writes a table to an open file in row groups of `group` rows."""
+    """Writes a table and a JSON object, the header, to the binary stream `into`, in row groups of `group` rows."""
     with _writer(into, table.schema, header, compression="zstd") as writer:
         writer.write_table(table, group)
 
@@ -108,13 +108,18 @@ def header(files: Files, name: str) -> TableRow:
 
 
 def select(files: Files, name: str, column: str, value: int) -> tuple[list[TableRow], TableRow]:
-    """Returns the rows whose `column` equals `value`, and the header. Raises StoreError if the file cannot be read."""
+    """Returns the rows of a Parquet file whose `column` equals `value`, and the header.
+
+    Raises StoreError if the file cannot be read.
+    """
     table = matching(files, name, column, value)
     return table.to_pylist(), _header(table.schema.metadata, files.path(name))
 
 
 def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
-    """Returns the rows whose `column` equals `value` as a table. Row groups that cannot contain it are not read.
+    """Returns the rows of a Parquet file whose `column` equals `value` as a table.
+
+    Row groups that cannot contain it are not read.
 
     Raises:
         StoreError: The file cannot be read.

@@ -423,6 +423,15 @@ def test_user_tool_is_described_and_callable(run: Investigate):
     assert shown[0].pixels.mean() > 200
 
 
+def test_user_tool_may_return_numpy_and_what_json_lacks_is_an_error_of_its_call(run: Investigate):
+    measured = code("print(tools.statistics('all'))")
+    unusual = [code(f"print(tools.statistics({name!r}))") for name in ("nan", "blob")]
+    record = run(measured, *unusual, ANSWER, overrides=("tools=[tests.helpers.networks:statistics]",))
+    assert said(record, 0) == "{'mean': 0.5, 'counts': [1, 2], 'found': True}\n"
+    assert all("the result of user_tool cannot be returned" in said(record, turn) for turn in (1, 2))
+    assert record.stop is Stop.ANSWER
+
+
 def test_two_tools_of_one_name_are_refused():
     for names in (["tests.helpers.networks:brightest"] * 2, ["os.path:join", "posixpath:join"]):
         with pytest.raises(UsageError, match="another tool named"):

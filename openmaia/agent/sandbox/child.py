@@ -52,13 +52,13 @@ CallRefused.__module__, CallRefused.__name__, CallRefused.__qualname__ = "builti
 
 
 class PackageFinder:
-    """Meta path finder for numpy, Pillow and scipy that does not expose other packages or .pth files."""
+    """Meta path finder for numpy, Pillow and scipy. It does not expose other packages and .pth files beside them."""
 
     def __init__(self, folders: dict[str, str]):
         self._folders = folders
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Returns the spec of one of the packages, or None for any other module."""
+        """Returns the spec of numpy, PIL or scipy, if it is installed, or None for any other module."""
         if (folder := self._folders.get(name)) is None:
             return None
         file = f"{folder}/__init__.py"
@@ -66,7 +66,7 @@ class PackageFinder:
 
 
 def main() -> None:
-    """Confines this process, prepares the namespace, and runs experiments until the parent kills it."""
+    """Confines this process, prepares the namespace of the agent's code, and runs it until the parent kills it."""
     source, sink = _take_pipes()
     receive = _receiver(source)
     initial = receive()

@@ -27,7 +27,7 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
 
     Args:
         memory_mb: Memory in MiB.
-        cpu_seconds: CPU time.
+        cpu_seconds: CPU time in seconds.
         scratch_mb: Size of a file in MiB.
         processes: If it is 1, the process cannot fork.
         parent: The pid of the parent. This process is killed when the parent dies.

@@ -41,7 +41,7 @@ class SandboxLevel(StrEnum):
 
 
 class Status(StrEnum):
-    """The way in which an experiment ended."""
+    """The way in which an experiment, a piece of the agent's code, ended."""
 
     OK = "ok"
     ERROR = "error"
@@ -55,7 +55,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxResult:
-    """The result of one experiment."""
+    """The result of one experiment, a piece of the agent's code."""
 
     status: Status
     error: str

@@ -84,7 +84,7 @@ class ExemplarsAsLists(ast.NodeTransformer):
 
 
 def uncalled_entry_points(tree: ast.Module) -> list[str]:
-    """Returns the names of the entry points that an experiment defines but does not call.
+    """Returns the names of the entry points (functions in ENTRY_POINTS) that an experiment defines but does not call.
 
     Experiments in the styles of the published MAIA code define such a function and expect the program to call it.
     """

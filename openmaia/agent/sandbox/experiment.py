@@ -15,7 +15,7 @@ MAX_NAME = 200
 
 
 class CappedOutput:
-    """Passes at most `limit` bytes of output to `write` as text, and counts the bytes that it drops."""
+    """Passes at most `limit` bytes of an experiment's output to `write` as text, and counts the bytes that it drops."""
 
     def __init__(self, write: Callable[[str], None], limit: int):
         self._write, self._limit = write, limit
@@ -30,7 +30,7 @@ class CappedOutput:
             self._write(text)
 
     def finish(self) -> None:
-        """Writes the rest of the text, and a note that says how many bytes were dropped if there were any."""
+        """Writes an incomplete character at the end, if any, and a note about how many bytes were dropped, if any."""
         if text := self._decoder.decode(b"", True):
             self._write(text)
         if self._dropped:
@@ -54,12 +54,12 @@ class ExperimentMonitor:
         return self._begun + self._served + self._limits.seconds
 
     def run(self, code: str, number: int) -> SandboxResult:
-        """Runs the code of an experiment. `number` must differ from those of earlier experiments of the child.
+        """Runs the code of an experiment. `number` must differ from those of earlier experiments in this child.
 
         Raises:
             FrameError: The code is too long to be sent to the child.
-            Exception: `serve` (anything but a ToolError) or `write` raised it. Exceptions of the agent's code are part
-                of the result.
+            Exception: The function that answers tool calls (anything but a ToolError) or receives the output raised it.
+                Exceptions of the agent's code are part of the result.
         """
         self._child.on_text = self._output
         try:
@@ -93,8 +93,8 @@ class ExperimentMonitor:
                 raise ChildLost("it wrote a message of an unknown kind")
         try:
             return self._child.send(reply, self._deadline)
-        except FrameError as error:  # the agent asked for too much in one call
-            return self._child.send({"error": f"the result of {name} is too large: {error}"}, self._deadline)
+        except (FrameError, TypeError) as error:  # too large, or a value that JSON does not have
+            return self._child.send({"error": f"the result of {name} cannot be returned: {error}"}, self._deadline)
 
     def _call(self, name: str, args: list[Json], kwargs: dict[str, Json]) -> dict[str, Json]:
         begun = time.monotonic()

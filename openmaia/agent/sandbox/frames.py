@@ -25,11 +25,11 @@ BLOB = "$blob"
 
 
 class FrameError(ValueError):
-    """A frame is too large or malformed."""
+    """A frame, an encoded message between the sandbox and its parent, is too large or malformed."""
 
 
 def encode(message: Json, limit: int) -> list[bytes]:
-    """Encodes a message as the buffers of one frame of at most `limit` bytes.
+    """Encodes a message to or from the sandbox as one frame of at most `limit` bytes. Returns its buffers.
 
     Raises:
         TypeError: A value has a type that cannot be sent.
@@ -84,7 +84,10 @@ def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
 
 
 def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
-    """Raises FrameError if a frame of these sizes (in bytes) exceeds a limit."""
+    """Raises FrameError if the JSON and the byte strings of a frame are too large.
+
+    All sizes are in bytes. `limit` applies to the sum of the other two.
+    """
     total, limit = json_size + blob_size, min(limit, MAX_FRAME)
     if total > limit or json_size > MAX_JSON:
         raise FrameError(
@@ -94,7 +97,10 @@ def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
 
 
 def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
-    """Returns the lengths of the JSON and of the blobs of a frame. Raises FrameError if it is not a frame."""
+    """Returns the lengths of the JSON and of the blobs (byte strings) of a frame in bytes.
+
+    Raises FrameError if the data are not the beginning of a frame.
+    """
     magic, json_size, blob_size = PREFIX.unpack_from(data)
     if magic != MAGIC or json_size > MAX_JSON:
         raise FrameError("not a frame")
@@ -102,7 +108,7 @@ def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
 
 
 def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
-    """Decodes the JSON and the blobs of a frame. Raises FrameError if they are malformed."""
+    """Returns the message with this JSON and these blobs (its byte strings, joined). Raises FrameError if malformed."""
     rest = memoryview(blobs)
 
     def fill(value: Any, depth: int) -> Json:
@@ -145,7 +151,7 @@ def _finite(text: str) -> float:
 
 
 class Decoder:
-    """Reads frames from a stream that arrives in pieces. It holds at most one frame and one piece.
+    """Reads frames (encoded messages) from a stream that arrives in pieces. It holds at most one frame and one piece.
 
     Args:
         limit: The maximum size of a frame in bytes.

@@ -64,7 +64,7 @@ class Launched:
 
 
 def best_level() -> tuple[SandboxLevel, str]:
-    """Returns the best level that this machine offers, and the reason why it is not FULL; empty if it is FULL."""
+    """Returns the best level of protection that this machine offers, and why it is not FULL; empty if it is FULL."""
     if not sys.platform.startswith("linux"):
         return SandboxLevel.NONE, "Landlock needs Linux"
     try:
@@ -78,7 +78,10 @@ def best_level() -> tuple[SandboxLevel, str]:
 
 
 def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
-    """Returns `forced`, or else the best level of this machine. Raises SandboxError for NONE without `allow_none`."""
+    """Returns the level of protection `forced`, or if it is None, the best level that this machine offers.
+
+    Raises SandboxError if the level is NONE and `allow_none` is False.
+    """
     best, missing = best_level()
     level = best if forced is None else forced
     if level is SandboxLevel.NONE and not allow_none:
@@ -90,7 +93,7 @@ def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
 
 
 def launch(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str) -> Launched:
-    """Starts an interpreter in the folder `scratch` that runs `code`, and returns as soon as the process exists."""
+    """Starts a confined interpreter in the folder `scratch` that runs `code`. Returns as soon as the process exists."""
     start = _plain if level is SandboxLevel.NONE else functools.partial(_sandlock, level)
     # A child asks to die with its parent. To the kernel the parent is the *thread* that started it, so a short-lived
     # thread of the caller would take its child with it. This thread lives as long as the process.
@@ -108,7 +111,7 @@ def _python() -> str:
 
 @functools.cache
 def package_homes() -> dict[str, str]:
-    """Returns the folders of the packages that the agent may import, except those that are not installed."""
+    """Returns the folders of the installed packages that the agent's code may import, by package name."""
     specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
     origins = {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin}
     return {name: str(Path(origin).resolve().parent) for name, origin in origins.items()}
@@ -128,7 +131,7 @@ def readable() -> tuple[str, ...]:
 def hidden() -> tuple[str, ...]:
     """Returns the paths that the sandboxed process may not read although they are in a readable folder.
 
-    These are the installed packages other than PACKAGES.
+    These are the installed packages that are not in PACKAGES.
     """
     libraries, allowed = _standard_library(), [Path(path) for path in readable()]
     beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}

@@ -25,7 +25,7 @@ _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child
 
 
 class ChildLost(Exception):
-    """The child ended, broke the protocol, or has to be killed. It cannot be used any more."""
+    """The sandboxed process ended, broke the protocol, or has to be killed. It cannot be used any more."""
 
     def __init__(self, why: str = ""):
         super().__init__(why)
@@ -34,7 +34,7 @@ class ChildLost(Exception):
 
 @functools.cache
 def program() -> str:
-    """Returns the child's modules as one script, because the child has no access to the files of this package."""
+    """Returns the modules of the sandboxed process as one script, because it cannot read the files of this package."""
     package = "openmaia.agent.sandbox"
     sources = {"openmaia": "", "openmaia.agent": "", package: ""}
     sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in MODULES}
@@ -72,7 +72,10 @@ class Child:
             os.set_blocking(fd, False)
 
     def begin(self, level: SandboxLevel, api_source: str, manifest: Json) -> None:
-        """Sends the child its limits and its API (see `Sandbox`). The child answers "ready" when it has started."""
+        """Sends the child its limits and what the agent's code can call (`api_source` and `manifest`, see `Sandbox`).
+
+        The child answers "ready" when it has started.
+        """
         confine: dict[str, Json] = {
             "memory_mb": self._limits.memory_mb,
             "cpu_seconds": self._limits.cpu_seconds,
@@ -85,7 +88,9 @@ class Child:
         self.send({**initial, "confine": confine, "packages": {**package_homes()}}, time.monotonic() + 60)
 
     def send(self, message: Json, deadline: float) -> bool:
-        """Sends a message. Returns False if the deadline (a time of `time.monotonic`) passes before it is sent.
+        """Sends the child a message.
+
+        Returns False if the deadline (a time of `time.monotonic`) passes before it is sent.
 
         Raises:
             FrameError: The message cannot be sent; nothing has been written.
@@ -107,9 +112,9 @@ class Child:
         return True
 
     def receive(self, deadline: float) -> Json | None:
-        """Returns the next message, or None if the deadline passes before it is complete.
+        """Returns the next message of the child, or None if the deadline passes before it is complete.
 
-        Text that the child wrote before the message is passed to `on_text` first.
+        Text that the child printed before the message is first passed to `on_text`, the callback for its output.
 
         Args:
             deadline: A time of `time.monotonic`.
@@ -182,7 +187,7 @@ class Child:
         return len(data)
 
     def drain_text(self) -> None:
-        """Passes all text that is in the pipe to `on_text`."""
+        """Passes all text that the child printed to `on_text`, the callback for its output."""
         left = _PIPE_MAX
         while left > 0 and (size := self._take_text()):
             left -= size
@@ -205,7 +210,7 @@ class Child:
             os.kill(self.pid, signal.SIGINT)
 
     def lingers(self) -> bool:
-        """Returns whether threads or processes of the child have outlived the experiment."""
+        """Returns whether threads or processes of the child have outlived its experiment."""
         for _ in range(20):  # the kernel may still list a thread that has just been joined
             if not watch.lingers(self.pid):
                 return False

@@ -52,7 +52,9 @@ START_SECONDS = 120.0
 
 
 class Sandbox:
-    """A process that runs experiments. Variables persist between experiments until the process has to be replaced.
+    """A process that runs experiments of the agent.
+
+    Variables persist between experiments until the process has to be replaced.
 
     It is not thread-safe.
 
@@ -83,13 +85,13 @@ class Sandbox:
 
     @property
     def level(self) -> SandboxLevel:
-        """The level of protection. Raises SandboxError if it is NONE and that is not allowed."""
+        """The level of protection. Raises SandboxError if it is NONE and `allow_none` is False."""
         if self._level is None:
             self._level = choose_level(self._forced, self._allow_none)
         return self._level
 
     def start(self) -> None:
-        """Starts the process if there is none, and returns before it is ready."""
+        """Starts the process that runs experiments if there is none, and returns before it is ready."""
         if self._child is not None:
             return
         level = self.level
@@ -130,12 +132,12 @@ class Sandbox:
         return result
 
     def restart(self) -> None:
-        """Replaces the process. All variables and files are lost."""
+        """Replaces the process that runs experiments. All their variables and files are lost."""
         self._discard()
         self.start()
 
     def close(self) -> None:
-        """Kills the process and removes its files."""
+        """Kills the process that runs experiments and removes its files."""
         self._discard()
         if self._folder is not None:
             _remove(self._folder)

@@ -48,10 +48,10 @@ Step = tuple[int, int, int, int]
 
 
 def program(machine: str, *, forks: bool) -> bytes:
-    """Returns the seccomp filter of system calls as a BPF program.
+    """Returns the seccomp filter that the sandboxed process installs on itself, as a BPF program.
 
     Args:
-        machine: One of MACHINES.
+        machine: The machine as named by `platform.machine`, one of MACHINES.
         forks: Whether the process may create other processes.
     """
     column = _COLUMNS.index(machine)

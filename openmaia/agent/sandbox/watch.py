@@ -11,13 +11,13 @@ BLOCK = 512
 
 
 def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
-    """Returns which limit the child exceeds, so that it has to be killed.
+    """Returns which limit on threads or files the child exceeds, so that it has to be killed.
 
     Args:
-        pid: The pid of the child.
+        pid: The pid of the child, the sandboxed process.
         scratch: Its scratch folder.
         scratch_mb: The limit on the size of its files in MiB.
-        processes: The limit on its processes.
+        processes: The limit on its processes. It is added to a fixed limit on threads.
 
     Returns:
         The limit that the child exceeds, in words, or None if it exceeds none.
@@ -34,12 +34,15 @@ def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | Non
 
 
 def lingers(pid: int) -> bool:
-    """Returns whether the child has threads besides its main thread, or processes of its own."""
+    """Returns whether a process has threads besides its main thread, or descendants."""
     return _count(f"/proc/{pid}/task") > 1 or len(family(pid)) > 1
 
 
 def family(pid: int) -> list[int]:
-    """Returns the pids of a process and its descendants. The child is a subreaper, so orphans are among them."""
+    """Returns the pids of a process and its descendants.
+
+    The sandboxed process is a subreaper: it adopts orphans, so that they are among its descendants.
+    """
     pids = [pid]
     for each in pids:
         for task in _names(f"/proc/{each}/task"):

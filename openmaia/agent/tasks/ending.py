@@ -19,7 +19,7 @@ def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
 
     Args:
         text: What the model has written so far.
-        is_turn: Whether the reply is a turn of an investigation, and so ends with its first experiment.
+        is_turn: Whether the reply is a turn of an investigation, and so ends with its first experiment (code).
 
     Returns:
         The number of characters that belong to the reply, and why it ends there. None if the model may go on writing.
@@ -32,7 +32,7 @@ def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
 
 
 def cut(text: str, is_turn: bool) -> tuple[str, Cut]:
-    """Returns the part of a complete text that belongs to the reply, and why the rest was cut off.
+    """Returns the part of a model's complete text that belongs to its reply, and why the rest was cut off.
 
     The reason is Cut.NONE if nothing was cut off. See `ending` for the arguments.
     """

@@ -14,7 +14,10 @@ KNOWN = ("HYPOTHESIS LIST", "HYPOTHESES", "HYPOTHESIS", "DESCRIPTION", "REASONIN
 
 @cache
 def headings(answer: AnswerFormat) -> re.Pattern[str]:
-    """Returns a pattern that finds the headings of sections, with the groups `name` and `colon` (which may be empty)."""
+    """Returns a pattern that finds the headings of sections in a reply, such as `[DESCRIPTION]:`.
+
+    It has the groups `name` and `colon` (which may be empty).
+    """
     names = "|".join(map(re.escape, dict.fromkeys(["CODE", *KNOWN, answer.text, answer.decided_by])))
     return re.compile(
         rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t_]*\d+)?)\]"
@@ -25,7 +28,7 @@ def headings(answer: AnswerFormat) -> re.Pattern[str]:
 
 @cache
 def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
-    """Returns a pattern that matches the space before a heading of a label in the middle of a line."""
+    """Returns a pattern that matches the space before a label's heading (`[LABEL 2]:`) in the middle of a line."""
     return re.compile(
         rf"(?<=[^\s#>*_`-])[ \t]+(?=\[{re.escape(answer.labels)}[ \t_]*\d*\][*_`]*[ \t]*:)", re.IGNORECASE
     )
@@ -70,7 +73,7 @@ excites it"), but not "None of the dogs …"."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
-    """What one reply contains."""
+    """What one reply of the agent contains: an experiment (code), hypotheses, an answer."""
 
     code: str
     """The experiment; "" if there is none."""
@@ -90,7 +93,7 @@ DESCRIBED = AnswerFormat()
 
 
 def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
-    """Parses one reply of the agent. It never raises an exception."""
+    """Parses one reply of the agent, whose answer has the format `answer`. It never raises an exception."""
     forgiven: list[str] = []
     code, prose = _take_code(reply.replace("\r\n", "\n"), forgiven, answer)
     sections = _sections(prose, forgiven, answer)

@@ -83,7 +83,7 @@ class StoppingRule:
 
     @property
     def demands(self) -> dict[str, int]:
-        """The values above 0 by field name, without `confirm`, which demands nothing of the agent."""
+        """The fields with values above 0, by name, without `confirm`, which demands nothing of the agent."""
         names = ("experiments", "controls", "replicates", "labels")
         numbers: dict[str, int] = {name: getattr(self, name) for name in names}
         return {what: number for what, number in numbers.items() if number}
@@ -97,8 +97,8 @@ class StoppingRule:
 
         Args:
             text: The template `evidence.md`. The numbers replace placeholders such as {controls}, and lines about
-                numbers that are not required are left out. Its second paragraph says how calls name hypotheses. It is
-                kept only if images of hypotheses are required.
+                numbers that are not required are left out. Its second paragraph says how tool calls name the
+                hypotheses that their images test. It is kept only if images of hypotheses are required.
         """
         if not self.demands:
             return ""
@@ -137,11 +137,12 @@ class Task:
     """How the attribute `masked` of an image in the agent's code shows the region where the unit responds."""
 
     def instructions(self, api: str, *, is_whole: bool = True) -> str:
-        """Returns the system message.
+        """Returns the system message to the agent: its instructions.
 
         Args:
             api: A description of what the agent's code can call.
-            is_whole: Whether the agent can call every tool. If not, the example, which calls most tools, is left out.
+            is_whole: Whether the agent can call every tool. If not, the example, which calls most tools, is left
+                out.
         """
         return self.system.replace("{api}", api.rstrip()).replace(
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
@@ -169,7 +170,7 @@ class Task:
         return len(content) >= 3 and any(all(word in shown for word in content) for shown in prompts)
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
-        """Returns the first user message: the question about the unit, and the stopping rule if it demands anything.
+        """Returns the first user message to the agent: the question about a unit, and the stopping rule.
 
         Args:
             unit: The unit.
@@ -198,7 +199,10 @@ def _words(text: str) -> list[str]:
 
 
 def load(name: str) -> Task:
-    """Reads a task of this package, or the task in a folder. A missing prompt is taken from the task `description`.
+    """Reads a task. A missing prompt file is taken from the task `description`.
+
+    Args:
+        name: The name of a task of this package, or the path of a folder.
 
     Raises:
         UsageError: There is no such task, or its task.yaml is invalid.

@@ -16,11 +16,11 @@ WITHHELD = "Not available in this investigation: "
 def api_text(
     user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
 ) -> str:
-    """Returns the description of what the agent can call.
+    """Returns the description of what the agent's code can call, for the prompt.
 
     Args:
         user_tools: The user's own tools, by name.
-        scope: What the investigation is about.
+        scope: Whether the investigation is about a unit, a layer or the network.
         without: Tools that are not available. They and every example that calls one of them are left out.
     """
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]

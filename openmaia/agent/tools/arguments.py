@@ -40,10 +40,10 @@ def named_values(values: Any) -> dict[str, Any]:
 
 
 def texts(values: list[Any], tool: str) -> list[str]:
-    """Returns the texts of a list.
+    """Returns a list of texts, such as prompts, after checking them.
 
     Args:
-        values: The list.
+        values: The argument of a tool call.
         tool: The name of the tool, for messages.
 
     Raises:
@@ -69,7 +69,8 @@ def hypotheses(given: Any, count: int) -> list[str]:
     """Returns the hypothesis that each of `count` images tests.
 
     Args:
-        given: One hypothesis for all images, or a list with one for each image. None stands for no hypothesis.
+        given: The argument of a tool call: one hypothesis for all images, or a list with one for each image. None
+            stands for no hypothesis.
         count: The number of images.
 
     Returns:
@@ -82,7 +83,7 @@ def hypotheses(given: Any, count: int) -> list[str]:
 
 
 def view(name: Any) -> str:
-    """Returns the value if it is `original`, `masked`, or empty (the default rendering). Raises ToolError otherwise."""
+    """Returns the name of an image's rendering: `original`, `masked`, or empty. Raises ToolError if it is another."""
     if name not in ("", "original", "masked"):
         raise ToolError(f"view {brief(name)}; expected original or masked")
     return name

@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredImage:
-    """An image that a tool returned to the agent."""
+    """An image that a tool returned to the agent's code, and what was measured on it."""
 
     id: str
     original: EncodedImage
@@ -44,7 +44,7 @@ class ImageRegistry:
         activation: dict[str, float | bool] | None = None,
         hypothesis: str = "",
     ) -> RegisteredImage:
-        """Registers an image under the next free id."""
+        """Registers an image under the next free id. The arguments are the fields of `RegisteredImage`."""
         name = f"image-{len(self.entries) + 1}"
         entry = RegisteredImage(id=name, original=original, mask=mask, activation=activation, hypothesis=hypothesis)
         self.entries[entry.id] = entry
@@ -55,14 +55,16 @@ class ImageRegistry:
         self.entries.update((entry.id, entry) for entry in entries)
 
     def get(self, id: object) -> RegisteredImage:
-        """Returns an image. Raises ToolError for an unknown id."""
+        """Returns the image with an id such as `image-3`. Raises ToolError for an unknown id."""
         entry = self.entries.get(id) if isinstance(id, str) else None
         if entry is None:
             raise ToolError(f"there is no image {brief(id)}; use the images that the tools returned")
         return entry
 
     def rendered(self, id: object, name: str) -> EncodedImage:
-        """Returns an image in the rendering `original` or `masked`. Without a mask, both are the original.
+        """Returns an image in the rendering `original` or `masked` (it shows where the unit responds).
+
+        Without a mask, both are the original.
 
         Masks are drawn on demand, because most images are never displayed. Raises ToolError for an unknown id.
         """
@@ -76,7 +78,7 @@ class ImageRegistry:
 
         Args:
             argument: A dict with the id of a registered image, or with the bytes of a PNG file (see `values.wire`).
-            default: The rendering if the argument names none.
+            default: The rendering (`original` or `masked`) if the argument names none.
 
         Raises:
             ToolError: The argument is not an image, its id is unknown, or the PNG is invalid.
@@ -89,7 +91,7 @@ class ImageRegistry:
         return self.rendered(fields.get("image"), view(fields.get("view")) or default)
 
     def hypothesis_of(self, argument: dict[str, Any]) -> str:
-        """Returns the hypothesis that the image of an argument tests; an empty string if there is none."""
+        """Returns the hypothesis that the image in an argument of a tool call tests; empty if there is none."""
         return "" if "png" in argument else self.get(argument.get("image")).hypothesis
 
 
@@ -100,7 +102,7 @@ def unit_mask(image: EncodedImage, activations: Map | None, box: Sequence[float]
         image: The image on which the unit was measured.
         activations: The unit's activation map, shape (h, w). None if its layer has no spatial dimensions.
         box: The part of the image that the map covers: left, top, right, bottom in pixels.
-        threshold: The unit's mask threshold.
+        threshold: The activation above which a position belongs to the unit's mask.
 
     Returns:
         The mask of the whole image, or None without an activation map.

@@ -13,18 +13,18 @@ COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your
 
 
 def not_drawn(words: Sequence[str], prompt: str) -> str:
-    """Returns the note about the words that are missing in the image of a prompt."""
+    """Returns the note to the agent about words of a prompt that its generated image lacks."""
     return f"note: could not draw {', '.join(map(repr, words))} of {prompt!r}"
 
 
 def read_not_drawn(note: str) -> tuple[str, str] | None:
-    """Returns the prompt and the missing words that a note names, or None if the text is no such note."""
+    """Returns the prompt and the missing words (one text) of a note by `not_drawn`; None if it is no such note."""
     match = NOT_DRAWN.match(note)
     return (match["prompt"][1:-1], match["words"]) if match else None
 
 
 def copied(prompt: str) -> str:
-    """Returns the note that a prompt was copied from the example in the instructions."""
+    """Returns the note to the agent that a prompt was copied from the example in its instructions."""
     return (
         f"note: {prompt!r} is from the example in your instructions, which is about another unit: its image does not "
         "count as evidence. Write prompts for what the exemplars of this unit show"
@@ -32,6 +32,6 @@ def copied(prompt: str) -> str:
 
 
 def read_copied(note: str) -> str | None:
-    """Returns the prompt of the example that a note names, or None if the text is no such note."""
+    """Returns the prompt that a note by `copied` names, or None if the text is no such note."""
     match = COPIED.match(note)
     return match["prompt"][1:-1] if match else None

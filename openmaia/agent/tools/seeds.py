@@ -7,7 +7,7 @@ Purpose = Literal["explore", "confirm", "evaluate"]
 
 
 def seed(run_seed: int, purpose: Purpose, prompt: str, nth: int) -> int:
-    """Returns the 63-bit seed of a request.
+    """Returns the 63-bit seed of a request to a model.
 
     Args:
         run_seed: The seed of the run.

@@ -26,10 +26,11 @@ class Subjects:
             self.layers.update(layers if subject.scope is Scope.NETWORK else {subject.layer: layers[subject.layer]})
 
     def unit(self, layer: object, index: object) -> Unit:
-        """Returns the unit that a call names, or the subject if `layer` is None.
+        """Returns the unit that a tool call names, or the subject of the investigation if `layer` is None.
 
         Raises:
-            ToolError: The unit does not exist or may not be queried, or no unit is named although the subject is none.
+            ToolError: The unit does not exist or may not be queried, or no unit is named although the subject is a
+                layer or network.
         """
         if layer is None:
             if self._subject.scope is not Scope.UNIT:
@@ -49,7 +50,10 @@ class Subjects:
         return [Unit(target=self._subject.target, layer=layer, index=index) for index in range(self.layers[layer])]
 
     def exemplars(self, unit: Unit) -> UnitExemplars:
-        """Returns the exemplars of a unit. They are read from the store once and then kept."""
+        """Returns the exemplars (dataset images with activations) of a unit.
+
+        They are read from the store once and then kept.
+        """
         if unit not in self._exemplars:
             self._exemplars[unit] = self._services.exemplars.read(unit)
         return self._exemplars[unit]

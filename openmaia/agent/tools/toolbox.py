@@ -38,7 +38,7 @@ class ToolEffect:
 
 
 class Toolbox:
-    """Executes the tool calls of one investigation, and keeps its images and its counts of requests."""
+    """Executes the tool calls of one investigation, and keeps their images and counts of repeated requests."""
 
     def __init__(self, context: InvestigationContext):
         self.context = context
@@ -61,10 +61,10 @@ class Toolbox:
         }
 
     def call(self, name: str, args: Sequence[Any]) -> tuple[Any, ToolEffect]:
-        """Calls a tool and returns its result and its effect.
+        """Calls a tool and returns its result, and its effect, such as the images that it displays.
 
         Raises:
-            ToolError: The agent's code called it wrongly.
+            ToolError: There is no such tool, or its arguments are invalid.
             ServiceError: A service failed.
         """
         tool = self._tools.get(name)
@@ -79,7 +79,7 @@ class Toolbox:
             raise ToolError(f"{name}: wrong number of arguments") from error
 
     def replay(self, effect: ToolEffect) -> None:
-        """Restores the effect of a recorded call."""
+        """Restores the effect of a recorded tool call."""
         self.images.restore(effect.entries)
         self._asked.update(effect.asked)
 

@@ -40,34 +40,37 @@ class ClaimedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPrompts:
-    """A prompt with a claimed context and one without it, whose images are generated with the same seed."""
+    """A prompt with a context (such as snow) that is claimed to bias a classifier, and one without it.
+
+    The images of both are generated with the same seed.
+    """
 
     with_context: str
     without: str
     seed: int
     absent: bool = False
-    """Whether both prompts ask for something else in the place of the object of the class."""
+    """Whether both prompts ask for something else in the place of an object of the class that the claim is about."""
 
 
 class ContextWriter(Protocol):
-    """Writes the pairs of prompts with which a claimed context of a class is tested."""
+    """Writes pairs of prompts that test the claim that a context changes a classifier's score of a class."""
 
     @property
     def name(self) -> str:
-        """The name of the writer in results."""
+        """The name of this writer in stored results."""
         ...
 
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Writes n pairs of prompts.
+        """Writes n pairs of prompts, one with a claimed context and one without it.
 
         Args:
-            name: The name of the class.
-            context: The claimed context.
+            name: The name of the class whose score the context is claimed to change.
+            context: The claimed context, such as snow.
             n: The number of pairs.
             run_seed: The seed of the run.
-            absent: Whether all prompts ask for something else in the place of the object of the class.
+            absent: Whether all prompts ask for something else in the place of an object of the class.
 
         Raises:
             UnansweredQuestion: If no usable prompts could be written.
@@ -77,9 +80,10 @@ class ContextWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelContextWriter:
-    """Asks a language model for at most MAX_ASKED pairs of prompts.
+    """Asks a language model for pairs of prompts, one with a claimed context (such as snow) and one without it.
 
-    If more are needed, the same pairs are used again, with other seeds for their images.
+    It asks for at most 20 pairs (MAX_ASKED). If more are needed, the same pairs are used again, with other seeds for
+    their images.
     """
 
     model: LanguageModel
@@ -112,9 +116,9 @@ def with_seeds(pairs: Sequence[tuple[str, str]], run_seed: int, absent: bool) ->
     """Assigns a different seed to each pair of prompts, even if some pairs are equal.
 
     Args:
-        pairs: For each pair the prompt with the context and the one without it.
+        pairs: For each pair the prompt with a claimed context and the one without it.
         run_seed: The seed of the run.
-        absent: The value of `ContextPrompts.absent` for all pairs.
+        absent: Whether the prompts ask for something else in the place of the class (`ContextPrompts.absent`).
     """
     return [
         ContextPrompts(

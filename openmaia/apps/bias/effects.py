@@ -1,6 +1,7 @@
 """Estimates how a context changes a classifier's score of a class, and decides which claimed effects are supported.
 
-An estimate rests on pairs of images that differ only in the context. The decision corrects for all claims of a run.
+An estimate rests on pairs of generated images that differ only in the context. The decision corrects for the number of
+claims of a run.
 """
 
 from collections.abc import Sequence
@@ -18,27 +19,27 @@ from openmaia.evaluation.analysis.statistics import adjust_p_values
 from openmaia.runs.run import InvestigationId
 
 TestOutcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
-"""Whether a claim was tested, or else why not. A pair of images is sound if both show what was requested. undrawable:
-too few pairs are sound, and the generator reports words that it cannot draw. unconfirmed: too few pairs are sound,
-because images do not show the class or are not known to show it. unwritten: no usable prompts could be written."""
+"""Whether a claimed bias was tested, or else why not. A pair of images is sound if both show what was requested.
+undrawable: too few pairs are sound, and the generator reports words that it cannot draw. unconfirmed: too few pairs are
+sound, because images do not show the class or are not known to show it. unwritten: no usable prompts were written."""
 
 MIN_SOUND = 0.5
-"""Minimum share of sound pairs (both images as requested) that a test requires."""
+"""Minimum share of sound pairs (both images as requested) that a test of a bias requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEffect:
-    """The measured effect of one claimed context on the classifier's score of one class."""
+    """The effect of a claimed context (such as snow) on a classifier's score of a class, measured on image pairs."""
 
     context: ClaimedContext
     outcome: TestOutcome
     cause: str = ""
     """Why the claim was not tested; empty if it was."""
     score: Interval | None = None
-    """Mean over the sound pairs of the score with the context minus that without it, with its bootstrap interval over
-    pairs. None without a test."""
+    """Mean over the sound pairs (both images as requested) of the score with the context minus that without it, with
+    its bootstrap interval over pairs. None without a test."""
     raw: Interval | None = None
-    """The same for the logits. None without a test, or if the target has no logits."""
+    """The same difference for the logits. None without a test, or if the target has no logits."""
     p: float | None = None
     """P-value of the null hypothesis that the differences of the pairs are symmetric about zero; one-sided if the claim
     has a sign. None without a test."""
@@ -54,7 +55,7 @@ class ContextEffect:
 
     @property
     def claimed(self) -> float:
-        """The mean difference of the scores, positive if it has the claimed sign.
+        """The mean difference of the scores with and without the context, positive if it has the claimed sign.
 
         Its absolute value if the claim has no sign; 0 if the claim could not be tested.
         """
@@ -65,11 +66,11 @@ class ContextEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasVerdict:
-    """The decision whether a claimed bias is supported."""
+    """The decision whether the test of a bias that an agent claims supports it."""
 
     investigation: InvestigationId
     name: str
-    """The name of the class."""
+    """The name of the class that is scored."""
     effect: ContextEffect
     adjusted: float | None
     """The p-value adjusted for all tests of the run (Benjamini and Hochberg); None without a test."""
@@ -86,13 +87,14 @@ def effect(
 
     Args:
         context: The claimed context.
-        pairs: Matched pairs of the class `name`.
+        pairs: Pairs of scored images of the class `name`, with and without the context.
         name: The name of the class.
         resamples: The number of bootstrap resamples.
         writer: The name of the prompt writer.
 
     Returns:
-        The effect, without score and p-value if less than MIN_SOUND of the pairs, or only one, are sound.
+        The effect, without score and p-value if fewer than half of the pairs (MIN_SOUND), or fewer than two, are sound
+        (both images as requested).
     """
     sound = [pair for pair in pairs if pair.is_sound]
     untested = ContextEffect(
@@ -124,7 +126,7 @@ def verdicts(
     """Decides which of the claimed effects of a run are supported.
 
     Args:
-        effects: For every claim of the run the investigation, the name of the class and the effect.
+        effects: For every claim of the run the investigation that made it, the name of the class and the effect.
         rate: The false discovery rate over all claims (Benjamini and Hochberg).
         smallest: The minimum difference of mean scores in the claimed direction that counts as support.
     """

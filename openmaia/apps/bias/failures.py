@@ -1,4 +1,4 @@
-"""Finds images that the classifier gets wrong because of a supported bias.
+"""Finds images that a classifier gets wrong because of a supported bias: a context that changes its score of a class.
 
 missed       The classifier does not predict the class of the object, because the context lowers the score of the class,
              or because the context that raises it is missing.
@@ -32,7 +32,7 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongImage:
-    """An image that the classifier gets wrong."""
+    """A generated image that the classifier under study gets wrong."""
 
     side: PairSide
     predicted: str
@@ -41,7 +41,7 @@ class WrongImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureMode:
-    """How often and on which images one bias makes the classifier err in one way."""
+    """How often and on which images a bias (a context that changes a score) makes a classifier err in one way."""
 
     context: ClaimedContext
     kind: FailureKind
@@ -55,21 +55,22 @@ class FailureMode:
     n: int
     """Number of sound pairs, in which both images are as requested."""
     wrong: tuple[WrongImage, ...]
-    """The prone images with wrong predictions, at most KEPT, the largest errors first."""
+    """The prone images with wrong predictions, at most 24 (KEPT), the largest errors first."""
 
 
 def failures(verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
-    """Generates new matched images and finds those that the classifier gets wrong because of a supported bias.
+    """Generates new images with and without the context of a supported bias, and finds the errors that it causes.
 
     Args:
         verdict: The supported bias.
         writer: Writes the prompts.
-        matcher: Generates and scores the images.
+        matcher: Generates the images and scores them with the classifier.
         n: The number of pairs of images for each kind of failure.
         run_seed: The seed of the run.
 
     Returns:
-        The failure mode `missed`, and `false alarm` as well if the context raises the score.
+        The failure mode `missed` (the class is not recognised) and, if the context raises the score, also `false alarm`
+        (the class is predicted without an object of it).
 
     Raises:
         UnansweredQuestion: If no usable prompts could be written.

@@ -1,4 +1,4 @@
-"""Generates pairs of images with and without a context, checks whether they show the class, and scores them."""
+"""Generates pairs of images of a class with and without a context, checks what they show, and scores them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from openmaia.evaluation.judging.judges import ImageVerdict, Judge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSide:
-    """One image of a matched pair, with the classifier's score."""
+    """One image of a pair, with or without a context such as snow, and a classifier's score of a class for it."""
 
     prompt: str
     image: EncodedImage
@@ -35,7 +35,7 @@ class PairSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedPair:
-    """Two images that differ only in the context."""
+    """Two generated images that differ only in a context, such as snow."""
 
     having: PairSide
     """The image with the context."""
@@ -49,7 +49,7 @@ class MatchedPair:
 
     @property
     def difference(self) -> float:
-        """The score with the context minus the score without it."""
+        """The classifier's score of the class with the context minus that without it."""
         return self.having.value - self.without.value
 
     @property
@@ -65,12 +65,12 @@ class MatchedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matcher:
-    """Turns prompts into matched pairs of images with scores."""
+    """Turns pairs of prompts, with and without a context, into pairs of images with a classifier's scores."""
 
     generator: Generator
     target: Target
     judge: Judge | None = None
-    """Decides whether an image shows the class if the generator does not know. It must not depend on the classifier."""
+    """Decides whether an image shows the class if the generator does not know. It must not depend on the target."""
     knows_class: Callable[[str], bool] = lambda name: True
     """Returns whether a class is in the vocabulary of the generator and the judge. Only then do their confirmations
     that an image shows the class count."""
@@ -78,10 +78,10 @@ class Matcher:
     def pairs(self, unit: Unit, name: str, prompts: Sequence[ContextPrompts]) -> list[MatchedPair]:
         """Generates and scores one pair of images for each pair of prompts.
 
-        Collages are made from images of the test split, which agents never see.
+        If the generator makes collages, they consist of images of the test split, which agents never see.
 
         Args:
-            unit: The output unit of the class.
+            unit: The classifier's output for the class.
             name: The name of the class.
             prompts: The pairs of prompts.
         """

@@ -21,23 +21,23 @@ PACKAGE = "openmaia.apps.bias"
 CARDS, GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
 
 PAIRS = 6
-"""Number of pairs that a card shows of each kind: those whose scores differ most in the claimed direction, and those
-whose scores differ least in it."""
+"""Number of image pairs that the card of a claimed bias shows of each kind: those whose scores differ most in the
+claimed direction, and those whose scores differ least in it."""
 SIDE = 144
 PAGE_BYTES = 6_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTile:
-    """An image on a page."""
+    """An image on a page about biases."""
 
     uri: str
-    """The image as a data URI; empty if the page would exceed PAGE_BYTES with it."""
+    """The image as a data URI; empty if the page would exceed its size limit (PAGE_BYTES) with it."""
     image: StoredImage
 
 
 TilePair = tuple[ImageTile, ImageTile]
-"""The image with the context, and the matched one without it."""
+"""The image with a claimed context, and the matched one without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class BiasCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureSection:
-    """What the page of failure modes shows about one failure mode."""
+    """What the page of failure modes shows about one of them, a way in which a bias makes the classifier err."""
 
     name: str
     """The name of the class."""
@@ -69,7 +69,7 @@ class FailureSection:
 
 
 def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
-    """Writes the pages of biases and, if there are any, of failure modes to report/applications/ of the run.
+    """Writes the pages of biases and, if any are stored, of the errors they cause to report/applications/ of a run.
 
     Args:
         run: The run.

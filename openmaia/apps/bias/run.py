@@ -1,4 +1,4 @@
-"""Tests the claimed biases of a run, decides which are supported, and searches for errors that these biases cause."""
+"""Tests the biases that the agents of a run claim, decides which are supported, and searches for errors they cause."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ class BiasDesign:
     """The numbers and thresholds with which claimed biases are tested."""
 
     pairs: int = 40
-    """Number of matched pairs for each claim."""
+    """Number of image pairs, with and without the context, for each claim."""
     smallest: float = 0.02
     """Minimum difference of mean scores, in the claimed direction, of a supported bias."""
     rate: float = 0.05
@@ -34,16 +34,17 @@ class BiasDesign:
 
 
 def is_tested(run: Run) -> bool:
-    """Returns whether the claims in all records of a run are tested and the verdicts on them are stored."""
+    """Returns whether the biases claimed in all records (finished investigations) of a run are tested and judged."""
     return run.done() <= run.artifacts(TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(
     run: Run, writer: ContextWriter, matcher: Matcher, design: BiasDesign, progress: Callable[[int, int], None]
 ) -> list[BiasVerdict]:
-    """Tests the claims of every record that has no test yet, and searches for errors that supported biases cause.
+    """Tests the biases that agents claim, and searches for errors that the supported ones cause.
 
-    The p-values of all tests of the run are adjusted together, so that a verdict may change when records are added.
+    Only records (finished investigations) that have no test yet are tested. The p-values of all tests of the run are
+    adjusted together, so that a verdict may change when records are added.
 
     Args:
         run: The run.
@@ -116,11 +117,11 @@ def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
 
 
 def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
-    """Reads the stored tests or failure modes of a run, one file for each investigation, ordered by unit.
+    """Reads the stored tests of claimed biases, or the errors by biases, of a run, for each investigation in order.
 
     Args:
         run: The run.
-        folder: TESTS or FAILURES.
+        folder: TESTS for tests, FAILURES for errors (constants of `stored`).
         light: Whether to leave out the images.
     """
     for investigation in sorted(run.artifacts(folder)):

@@ -1,4 +1,4 @@
-"""Stores tests of claimed biases, and the failure modes of supported ones, as Parquet files with one row per image."""
+"""Stores tests of claimed biases, and failure modes (errors that biases cause), as Parquet with one row per image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -37,7 +37,10 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image of a test or of a failure mode. See PairSide for the fields that have the same name there."""
+    """An image of a test of a claimed bias, or of a failure mode (errors that a bias causes).
+
+    See PairSide for the fields that have the same name there.
+    """
 
     part: int
     """Index of the effect or failure mode to which the image belongs."""
@@ -63,7 +66,7 @@ class StoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTest:
-    """The stored tests of the biases that one investigation claims, or the stored failure modes of these biases."""
+    """The stored tests of the biases that one investigation claims, or the errors that these cause."""
 
     investigation: InvestigationId
     name: str
@@ -74,14 +77,14 @@ class StoredTest:
 
     @property
     def effects(self) -> tuple[ContextEffect, ...]:
-        """The stored effects. Only for tests, not for failure modes."""
+        """The measured effect of each claimed context. Only for tests, not for failure modes."""
         return tuple(map(_effect, self.parts))
 
 
 def dump_test(
     investigation: InvestigationId, name: str, tested: Sequence[tuple[ContextEffect, Sequence[MatchedPair]]]
 ) -> bytes:
-    """Serialises the tests of one investigation to Parquet. The two images of a pair are adjacent rows.
+    """Serialises the bias tests of one investigation to Parquet. The two images of a pair are adjacent rows.
 
     Args:
         investigation: The investigation whose claims were tested.
@@ -98,7 +101,7 @@ def dump_test(
 
 
 def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[FailureMode]) -> bytes:
-    """Serialises the failure modes of one investigation to Parquet. `name` is the name of the class."""
+    """Serialises failure modes (errors that biases of the class `name` cause) of one investigation to Parquet."""
     rows = [
         _row(wrong.side, part, mode.prone, wrong.predicted) for part, mode in enumerate(modes) for wrong in mode.wrong
     ]
@@ -131,7 +134,7 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
 
 
 def plain(verdict: BiasVerdict) -> dict[str, Any]:
-    """Converts a verdict to JSON values, with intervals as [mean, low, high]."""
+    """Converts a verdict on a claimed bias to JSON values, with intervals as [mean, low, high]."""
     effect = verdict.effect
     return {
         "unit": str(verdict.investigation.unit),

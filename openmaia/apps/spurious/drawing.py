@@ -1,4 +1,4 @@
-"""Generates a small data set in the folder layout of Spawrious.
+"""Generates a small data set in the folder layout of Spawrious (images of classes in places).
 
 If the generator makes collages, they consist of images of the test split, which agents never see.
 """
@@ -23,7 +23,7 @@ def prompt(label: str, location: str) -> str:
 
 
 def folder(config: Config) -> Path:
-    """Returns the folder of the data set in the cache directory.
+    """Returns the folder of the generated data set in the cache directory.
 
     Its name is a hash of all settings that determine the images. Versions of packages are not included.
     """
@@ -35,11 +35,11 @@ def folder(config: Config) -> Path:
 
 
 def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress: Callable[[int, int], None]) -> None:
-    """Generates those images of the data set that do not exist yet. The file name of an image is its seed.
+    """Generates the missing images of a data set of classes in places. The file name of an image is its seed.
 
     Args:
         files: The folder of the data set.
-        settings: The classes, places and counts.
+        settings: The classes, the places and the numbers of images.
         generator: Generates the images.
         progress: Called after each batch with the number of existing images and the total.
 

@@ -19,7 +19,7 @@ from openmaia.core.services import Generation, Generator, LayerProbe, Target
 
 
 def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[list[list[EncodedImage]]]:
-    """Generates `settings.probe` images of every class in every place and returns them by [class][place][repeat].
+    """Generates `settings.probe` images of every class in every place of the settings, by [class][place][repeat].
 
     Images of the same place and repeat share their seed. With some generators they therefore share their background.
     """
@@ -36,20 +36,20 @@ def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[
 def responses(
     target: Target, layer: str, images: Sequence[Sequence[Sequence[EncodedImage]]]
 ) -> npt.NDArray[np.float64]:
-    """Measures the activations of a layer on the images of `draw`, (classes, places, repeats, units)."""
+    """Measures the activations of a layer on the images of `draw`. Shape (classes, places, repeats, units)."""
     return np.array(
         [[target.respond([LayerProbe(layer=layer, image=image) for image in cell]) for cell in row] for row in images]
     )
 
 
 def selective(activations: npt.NDArray[np.float64], units: Sequence[int]) -> list[int]:
-    """Returns the units for which the class explains more variance than the place.
+    """Returns those units for whose activation the class in the image explains more variance than the place.
 
     The variances are those of a two-way analysis of variance with a balanced design.
 
     Args:
-        activations: (classes, places, repeats, units).
-        units: Indices into the last axis.
+        activations: Shape (classes, places, repeats, units), as returned by `responses`.
+        units: The units to judge, indices into the last axis.
     """
     by_class = activations.mean(axis=(1, 2)).var(axis=0)
     by_place = activations.mean(axis=(0, 2)).var(axis=0)

@@ -25,7 +25,7 @@ class DataCell:
     """One folder of Spawrious: the images of one class in one place of one environment. "Cell" means such a folder."""
 
     environment: int
-    """One of ENVIRONMENTS, which differ in how often a class is in its usual place in training."""
+    """One of ENVIRONMENTS (0 or 1), which differ in how often a class is in its usual place in training."""
     location: str
     """The place, such as "snow"."""
     label: str
@@ -39,14 +39,14 @@ class DataCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledImage:
-    """An image of the data set."""
+    """An image of Spawrious, a data set that shows classes in places."""
 
     path: str
     """The path relative to the root folder of the data set."""
     label: int
     """Index of the class."""
     location: str
-    """The place that it shows."""
+    """The place that it shows, such as "snow"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class DataSplits:
     validation: tuple[LabelledImage, ...]
     """Validation images, unbalanced like the training images."""
     test: tuple[LabelledImage, ...]
-    """Test images, in which the places are exchanged."""
+    """Test images, in which each class is in the training place of another class."""
     pool: tuple[LabelledImage, ...]
     """The same number of images of each class in each training place. Balanced validation sets are drawn from them."""
 
 
 def check(settings: SpuriousConfig) -> None:
-    """Checks that the settings give each class one place in training and another one in the test, and valid numbers.
+    """Checks that settings give each class one place in training and another one in the test, and valid numbers.
 
     Raises:
         UsageError: A setting is invalid.
@@ -97,7 +97,7 @@ def _problems(settings: SpuriousConfig) -> Iterator[str]:
 
 
 def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
-    """Counts the images that the study needs from each folder of the data set.
+    """Counts the images that a study of spurious features needs from each folder of the data set.
 
     Returns:
         For each folder (environment, place and class) the number of images, for training, validation, test and the
@@ -115,8 +115,8 @@ def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
 def training(settings: SpuriousConfig) -> dict[DataCell, int]:
     """Counts the images that training and validation together need from each folder of the data set.
 
-    In each environment a class has `settings.per_cell` images: a share is in its usual place, the rest in the place
-    `settings.filler`.
+    In each of the two environments a class has `settings.per_cell` images: a share of them (`settings.shares`) in its
+    usual place, the rest in the place `settings.filler`.
     """
     counts: dict[DataCell, int] = {}
     for environment, share in zip(ENVIRONMENTS, settings.shares, strict=True):
@@ -128,7 +128,7 @@ def training(settings: SpuriousConfig) -> dict[DataCell, int]:
 
 
 def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
-    """Divides the images of a data set into training, validation, test and the balanced pool.
+    """Divides the images of a data set into training, validation, test and a pool for balanced validation sets.
 
     Args:
         root: The folder of the data set.
@@ -136,7 +136,7 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
         seed: Seed of the division into training and validation. The other parts depend on file names only.
 
     Raises:
-        UsageError: The settings are invalid, a cell has too few images, or a part shows one class only.
+        UsageError: The settings are invalid, a folder has too few images, or a part shows one class only.
     """
     check(settings)
     paths = {cell: _listed(root, cell, count) for cell, count in wanted(settings).items()}
@@ -170,7 +170,7 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
 
 
 def content(root: Path, images: Sequence[LabelledImage]) -> str:
-    """Returns a SHA-256 hash of the labels, places and file contents of images."""
+    """Returns a SHA-256 hash of the labels, places and file contents of images in `root`."""
     total = hashlib.sha256()
     for image in images:
         status = (root / image.path).stat()

@@ -19,13 +19,13 @@ PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
 
 
 def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[StudyResult], backbone: str) -> Path:
-    """Writes report/spurious.html, .svg, .png and .csv, and table.json with all numbers.
+    """Writes our reproduction of the MAIA paper's Table 2: report/spurious.html, .svg, .png and .csv, and table.json.
 
     Args:
         files: The run directory.
         config: The config of the study.
-        made: Our reproduction of Table 2.
-        results: The results of all classifiers.
+        made: The reproduction.
+        results: The results of the study for each classifier.
         backbone: The name of the model that plays the agent.
 
     Returns:

@@ -42,7 +42,10 @@ class FeatureSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionScore:
-    """A row of Table 2 for one classifier, with one accuracy, or one for each random draw of units or images."""
+    """A row of the MAIA paper's Table 2 (a way to select units) for one classifier.
+
+    It has one accuracy, or one for each random draw of units or images.
+    """
 
     units: tuple[int, ...]
     """The number of units that the model of each accuracy uses."""
@@ -50,7 +53,7 @@ class SelectionScore:
 
 
 def standardised(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
-    """Standardises the features of all sets by their means and standard deviations in the first set.
+    """Standardises the features of all sets by their means and standard deviations in the first set, `fit`.
 
     A feature that is constant in the first set becomes 0 there.
     """
@@ -66,7 +69,7 @@ def unbalanced(
     agent: Sequence[int],
     probe: Sequence[int],
 ) -> dict[str, SelectionScore]:
-    """Returns the rows of Table 2 that need no balanced images, by the names in ROWS.
+    """Returns the rows of the MAIA paper's Table 2 that need no balanced images, by the names in ROWS.
 
     In balanced images class and place are independent. A row for which no units were selected is left out.
 
@@ -75,8 +78,8 @@ def unbalanced(
         validation: The images on which the rows are fitted.
         test: The images on which they are scored.
         units: The units that the L1-regularised logistic regression selected.
-        agent: The units that the agent found selective.
-        probe: The units that the factorial probe found selective.
+        agent: Those of them that the agent found selective (they respond to a class itself).
+        probe: Those of them that the factorial probe, which has no agent, found selective.
     """
     fit, test_features = standardised(validation, test)
     labels = validation.labels
@@ -106,14 +109,16 @@ def unbalanced(
 def balanced(
     settings: SpuriousConfig, pool: FeatureSet, test: FeatureSet, n: int, seed: int
 ) -> dict[str, SelectionScore]:
-    """Returns the rows `balanced` and `balanced_n`, fitted on images in which class and place are independent.
+    """Returns the rows of Table 2 that are fitted on images in which class and place are independent.
+
+    `balanced` tunes its L1 regularisation; `balanced_n` has nonzero weights for n units.
 
     Args:
         settings: The settings of the study.
         pool: The images from which balanced validation sets are drawn.
         test: The images on which the rows are scored.
         n: The number of units of the row `balanced_n`. The row is left out if n is 0.
-        seed: The seed of the draws.
+        seed: The seed with which the sets are drawn.
     """
 
     def trial(number: int) -> dict[str, tuple[int, float]]:

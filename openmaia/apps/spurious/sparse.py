@@ -25,7 +25,8 @@ STEPS, FACTOR = 40, 1.5
 """`with_units` increases C (the inverse of the regularisation strength) at most STEPS times by the factor FACTOR. At
 the first value of C, all weights are still 0."""
 HALVINGS = 8
-"""Maximum number of bisections between the last C with fewer units than requested and the first C with enough."""
+"""Maximum number of bisections between the last C at which `with_units` gets fewer units than requested and the first C
+with enough."""
 ITERATIONS = 1000
 
 
@@ -51,7 +52,10 @@ class SparseModel:
 
 
 def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
-    """Fits a logistic regression on the given units alone, without regularisation (solver lbfgs)."""
+    """Fits a logistic regression on some columns (`units`) of standardised features alone, without regularisation.
+
+    `tolerance` is that of the solver, lbfgs.
+    """
     chosen = list(units)
     regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
     fitted = _fit(regression, features[:, chosen], labels)
@@ -64,7 +68,7 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
     """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units (solver saga).
 
     The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more
-    units have them, only the `count` units with the largest ones keep them.
+    units have them, only the `count` units with the largest weights keep them.
 
     Raises:
         UsageError: No regularisation that was tried gives that many units nonzero weights.

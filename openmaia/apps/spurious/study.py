@@ -1,4 +1,4 @@
-"""Conducts the study of one classifier, from its training to its rows of the MAIA paper's Table 2.
+"""Studies spurious features of one classifier, from its training to its rows of the MAIA paper's Table 2.
 
 The result of every step is stored.
 """
@@ -33,12 +33,12 @@ NetworkOutput = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyServices:
-    """The services and callbacks that a study uses."""
+    """The services and callbacks that a study of spurious features uses."""
 
     trainer: "ClassifierTrainer"
     """Trains classifiers, and reads their features and logits."""
     investigate: Callable[[Config], Run]
-    """Runs all investigations of a config and returns the run."""
+    """Lets the agent investigate all units of a config and returns the run."""
     target: Callable[[Config], Target]
     """Returns the network of a config as a target, whose units can be measured."""
     generator: Callable[[], Generator]
@@ -49,7 +49,7 @@ class StudyServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """The results of the study for one classifier."""
+    """The results of the study of spurious features for one classifier."""
 
     seed: int
     seen: float
@@ -69,13 +69,13 @@ class StudyResult:
     def agreement(self) -> int:
         """The number of units on which the agent and the factorial probe agree whether the unit is selective.
 
-        The probe is an experiment with a fixed design, without an agent (see factorial.py).
+        A selective unit responds to a class itself. The probe is an experiment with a fixed design (see factorial.py).
         """
         return sum((unit in self.verdicts.selective) == (unit in self.probe) for unit in self.candidates)
 
 
 def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> StudyResult:
-    """Conducts the study of one classifier.
+    """Trains a classifier, lets the agent judge its units, and computes its rows of the MAIA paper's Table 2.
 
     The test images, and the pool from which balanced validation sets are drawn, are read only after the agent has
     judged the units.
@@ -83,7 +83,7 @@ def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> S
     Args:
         config: The config of the study.
         root: The folder of the data set.
-        seed: The seed of the classifier.
+        seed: The seed of the training and of the division of its images.
         services: The services that the study uses.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Averages the rows of Table 2 over all classifiers, with intervals, and compares the agent's row with other rows."""
+"""Averages the rows of the MAIA paper's Table 2 over all classifiers, and compares the agent's row with others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,10 +44,10 @@ NAMES = {
     "balanced": ("All", "l1, tuned"),
     "balanced_n": ("All", "l1, as many as the agent's"),
 }
-"""For each row the set of units from which it selects, and how it selects them."""
+"""For each row of the table the set of units from which it selects, and how it selects them. {units}: their number."""
 
 COMPARED = ("l1_n", "random", "probe", "original")
-"""The rows with which the agent's row is compared."""
+"""The rows of the table with which the row of the units that the agent selects is compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class SeedEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRow:
-    """A row of the table: a way to select units, over all classifiers."""
+    """A row of the MAIA paper's Table 2: a way to select units, over all classifiers (seeds)."""
 
     name: str
     """A name of `scoring.ROWS`."""
@@ -105,7 +105,7 @@ class SpuriousTable:
 
     rows: tuple[SelectionRow, ...]
     differences: dict[str, SeedEstimate]
-    """The agent's accuracy minus that of another row, paired by seed, by the name of that row."""
+    """By the name of another row: accuracy with the agent's units minus that of the other row, paired by seed."""
     seen: SeedEstimate
     """Accuracy of the classifiers on the unbalanced validation images."""
     shifted: SeedEstimate
@@ -113,7 +113,7 @@ class SpuriousTable:
 
 
 def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
-    """Computes the table from the results of all classifiers.
+    """Computes our reproduction of the MAIA paper's Table 2 from the results of all classifiers.
 
     Args:
         results: The results of the study for each classifier.
@@ -136,7 +136,7 @@ def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
 
 
 def as_data(made: SpuriousTable) -> DataTable:
-    """Converts the table for a CSV file. Our results and those of the MAIA paper are in separate columns."""
+    """Converts our reproduction of the MAIA paper's Table 2 for a CSV file, the paper's numbers in separate columns."""
     columns = ["row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high"]
     columns += [f"seed_{number}" for number in range(len(made.rows[0].by_seed))]
     rows: list[tuple[str | float | None, ...]] = []

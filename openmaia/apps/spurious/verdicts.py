@@ -21,7 +21,7 @@ SELECTIVE, SPURIOUS = "SELECTIVE", "SPURIOUS"
 class UnitVerdicts:
     """The indices of the judged units, grouped by the agent's verdict.
 
-    Only selective units become features of the new classifier.
+    Only selective units, which respond to a class itself, become features of the new classifier.
     """
 
     selective: tuple[int, ...]
@@ -32,12 +32,15 @@ class UnitVerdicts:
     """Units whose investigation failed."""
 
     def as_dict(self) -> dict[str, list[int]]:
-        """Returns the verdicts as JSON values."""
+        """Returns the units by verdict, as JSON values."""
         return {name: list(units) for name, units in asdict(self).items()}
 
 
 def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
-    """Reads the agent's verdicts on units of a layer. A unit without a record of an investigation counts as failed."""
+    """Reads from a run the agent's verdicts whether units of a layer are selective or spurious.
+
+    A unit without a record of an investigation counts as failed.
+    """
     by_answer: dict[str, list[int]] = {SELECTIVE: [], SPURIOUS: [], "undecided": [], "failed": []}
     for index in units:
         summary = run.summary(InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=0))
@@ -48,15 +51,15 @@ def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVer
 
 
 def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: str, units: Sequence[int]) -> Config:
-    """Returns the config of the agent's run, with one investigation per unit.
+    """Returns the config of the run in which an agent judges units, with one investigation per unit.
 
     Args:
         config: The config of the study.
         seed: The seed of the classifier.
         checkpoint: The weights of the classifier.
-        images: The folder of the images from which exemplars are computed.
+        images: The folder of the images from which exemplars (those with high activations) are computed.
         dataset: The name under which the exemplars are stored.
-        units: The units to judge.
+        units: The indices of the units to judge.
     """
     return replace(
         with_weights(config, checkpoint),

@@ -38,8 +38,10 @@ class ConfigAssembly:
     def host(self, role: str, config: "Config") -> Any:
         """Loads the model of a service and returns the object that implements the service's protocol.
 
+        The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
+
         Args:
-            role: One of "target", "generator", "editor", "backbone" and "test_generator".
+            role: The service, one of "target", "generator", "editor", "backbone" and "test_generator".
             config: The config of the run.
         """
         from openmaia.cli.assembly import hosts
@@ -47,9 +49,9 @@ class ConfigAssembly:
         return hosts.host(role, config)
 
     def concurrency(self, role: str, config: "Config") -> int:
-        """Returns how many calls a service answers concurrently, or 0 if it processes one batch after another.
+        """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after another.
 
-        See `host` for the arguments.
+        A replica is a process that holds one copy of the model. See `host` for the arguments.
         """
         from openmaia.cli.assembly import hosts
 
@@ -62,7 +64,7 @@ class ConfigAssembly:
         return datasets.image_dataset(config, say)
 
     def options(self, config: "Config") -> "InvestigationOptions":
-        """Returns the limits and settings of the investigations of the config."""
+        """Returns the settings of the investigations of the config, such as the largest number of turns."""
         from openmaia.cli.assembly import investigations
 
         return investigations.options(config)
@@ -76,7 +78,7 @@ class ConfigAssembly:
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
-        """Returns the services that evaluate descriptions.
+        """Returns the models and data with which descriptions of units are tested.
 
         See `openmaia.cli.assembly.evaluation.evaluation_services` for the arguments.
         """
@@ -87,7 +89,7 @@ class ConfigAssembly:
         )
 
     def design(self, config: "Config") -> "EvaluationDesign":
-        """Returns the settings of the evaluation: how prompts are written, the numbers of images, the seed."""
+        """Returns the settings of the evaluation: how test prompts are written, the numbers of images, the seed."""
         from openmaia.cli.assembly import evaluation
 
         return evaluation.design(config)

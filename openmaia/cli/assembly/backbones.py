@@ -8,7 +8,7 @@ from openmaia.core.services import Backbone
 
 
 def backbone(config: Config) -> Backbone:
-    """Returns the model that plays the agent, combined with a viewer if `backbone.sees` is "text"."""
+    """Returns the model that plays the agent, combined with the model of `viewer` if `backbone.sees` is "text"."""
     agent = _language_model(config)
     if config.backbone.sees == "images":
         return agent
@@ -67,10 +67,10 @@ def _language_model(config: Config) -> Backbone:
 
 
 def backbone_name(config: Config) -> str:
-    """Returns the name of the backbone for records.
+    """Returns the name by which records of investigations call the backbone, the model that plays the agent.
 
-    The name of the scripted experimenter includes the network that it sees with, and the name of a backbone that cannot
-    process images includes its viewer.
+    The name of the scripted experimenter, which is no language model, includes the network that it sees with. The name
+    of a backbone that cannot process images includes the viewer, which describes images to it in words.
     """
     if config.backbone.sees == "text":
         seeing = replace(config.backbone, sees="images")

@@ -11,7 +11,7 @@ from openmaia.core.units import OUTPUT
 
 
 def checked(config: Config) -> Config:
-    """Checks that the units of a config are classes of a classifier, and returns the config.
+    """Checks that the units that a config selects are classes of a classifier, and returns the config.
 
     Raises:
         UsageError: If the units are not classes.
@@ -33,9 +33,9 @@ def services(
 ) -> tuple[ContextWriter, Matcher]:
     """Returns the two services that test claimed biases.
 
-    The first one writes pairs of prompts, with the claimed context and without it. The second one generates their
-    images and scores them with the classifier. Its judge, which checks that images show the class, runs in this
-    process.
+    A claimed bias is a context in which a classifier is said to score a class higher or lower. The first service writes
+    pairs of prompts, with the claimed context and without it. The second one generates their images and scores them
+    with the classifier. Its judge, which checks that images show the class, runs in this process.
 
     Args:
         config: The config of the run.

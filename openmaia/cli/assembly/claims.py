@@ -15,12 +15,12 @@ from openmaia.runs.run import Run
 
 
 def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list[Run], str]:
-    """Stores the claims of files and of run directories about the units that a run has described.
+    """Stores what files and other run directories say about the units that a run has described.
 
     Args:
         run: The run.
         paths: CSV tables, imported labels, or run directories, such as one with a person's investigations.
-        info: The target of the run.
+        info: The layers and classes of the run's target, the network under study.
 
     Returns:
         (runs, sentence): the run directories of all methods whose claims are stored, also by earlier calls, and a

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from openmaia.models.training import ClassifierTrainer, Trainable
 
 BOX_THRESHOLD = 0.3
-"""Minimum score of a detected box, as in the synthetic units of the MAIA paper. Not validated for other labels."""
+"""Minimum score of a detected box, as in the synthetic units of the MAIA paper. Not validated for other concepts."""
 
 
 def in_process(config: Config) -> EvaluationServices:
-    """Builds all services of an evaluation in this process. They use stored exemplars, and compute no missing ones."""
+    """Builds all services of an evaluation, which tests descriptions of units, in this process.
+
+    The mean and standard deviation of each unit's activations are read from its stored exemplars (the dataset images
+    that excite it most). Missing exemplars are not computed.
+    """
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
@@ -44,17 +48,20 @@ def evaluation_services(
     store: ExemplarStore | None = None,
     dataset: ImageDataset | None = None,
 ) -> EvaluationServices:
-    """Returns the services of an evaluation. The prompt writer and the judge are built in this process.
+    """Returns the services of an evaluation, which tests descriptions of units on generated images.
+
+    The writer of the images' prompts, and the judge, which says what an image shows, are built in this process.
 
     Args:
         config: The config of the run.
         generator: Makes the test images.
         target: Measures the units on the test images.
-        backbone: The backbone of the run. If it is also the prompt writer of the config, its model is not loaded again.
-        store: The exemplars, from which the mean and standard deviation of each unit are read. Only
-            `openmaia.evaluation.controls.prepare_reference` needs it.
-        dataset: The images of the run, from which photographs are taken as control images and for detection. Only
-            `prepare_reference` needs it.
+        backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
+        store: The stored exemplars, from which the mean and standard deviation of each unit's activations are read.
+            Only `openmaia.evaluation.controls.prepare_reference` needs it.
+        dataset: The images of the run, from which photographs are taken as control images and for detection (are
+            photographs that show what a description names those that excite the unit?). Only `prepare_reference` needs
+            it.
     """
     model = language_model(config, backbone)
     count, size = config.evaluate.pictures, test_generator(config).size
@@ -72,9 +79,10 @@ def evaluation_services(
 
 
 def known_truths(config: Config) -> KnownTruths:
-    """Returns what the units of a synthetic or closed-form target respond to; empty if that is not known.
+    """Returns what each unit of a synthetic or closed-form target responds to; empty if that is not known.
 
-    It is also empty with `target.shuffled`, because shuffled activations have no explanation.
+    Activations of a closed-form target are formulas over image statistics and network outputs. The result is also empty
+    with `target.shuffled`, because shuffled activations have no explanation.
     """
     name = config.target.name
     if config.target.kind == "synthetic":
@@ -98,7 +106,7 @@ def known_truths(config: Config) -> KnownTruths:
 
 
 def design(config: Config) -> EvaluationDesign:
-    """Returns the evaluation protocol of a config: the prompts, the number of test images, the seed, and so on."""
+    """Returns the evaluation protocol of a config: how test prompts are written, the numbers of images, the seed."""
     settings = config.evaluate
     preset = next(preset for preset in get_args(PromptPreset) if preset == settings.preset)
     return EvaluationDesign(
@@ -113,7 +121,7 @@ def design(config: Config) -> EvaluationDesign:
 
 
 def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:
-    """Returns the language model that writes prompts and judges images, or None if rules write the prompts.
+    """Returns the language model that writes prompts of test images and judges images, or None if rules write them.
 
     See `evaluation_services` for the argument `backbone`.
     """
@@ -155,7 +163,7 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
     Args:
         config: The config of the run.
-        model: The language model of the prompt writer, if there is one. It is the judge with `evaluate.judge=auto`.
+        model: The language model that writes test prompts, if there is one. It is the judge with `evaluate.judge=auto`.
     """
     match config.evaluate.judge:
         case "auto" if model is not None:
@@ -198,9 +206,9 @@ def _eyes_judge(config: Config) -> Judge:
 
 
 def trainer(config: Config) -> "ClassifierTrainer":
-    """Returns a trainer that fine-tunes the network of the target as a classifier.
+    """Returns a trainer that fine-tunes the target network of a config as a classifier.
 
-    The trainer also computes the activations of the last hidden layer.
+    The trainer also computes the activations of the classifier's last hidden layer.
     """
     from openmaia.models.training import ClassifierTrainer, Recipe
 

@@ -15,9 +15,9 @@ def worker(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarWorker:
-    """Returns a worker that computes exemplars. Loads the target and the images if they are not given.
+    """Returns a worker that computes exemplars, the dataset images that excite each unit most.
 
-    See `make` for the arguments.
+    Loads the target network and the dataset images if they are not given. See `make` for the arguments.
     """
     return ExemplarWorker(config, target or targets.target(config), dataset or datasets.image_dataset(config, say))
 
@@ -32,12 +32,14 @@ def make(
 ) -> ExemplarStore:
     """Computes exemplars where they are missing, and returns the store of exemplars.
 
+    Exemplars are the dataset images that excite a unit most.
+
     Args:
         config: The config of the run.
-        layers: The names of the layers. Layers whose exemplars are in the store are not computed again.
+        layers: Names of layers of the target network. Layers whose exemplars are in the store are not computed again.
         say: Receives messages for the user.
         progress: Called with the number of finished images and the number of all images.
-        target: The target, if it is loaded already.
-        dataset: The images, if they are loaded already.
+        target: The target network, if it is loaded already.
+        dataset: The dataset images, if they are loaded already.
     """
     return compute_exemplars(worker(config, say, target, dataset), layers, progress)

@@ -49,7 +49,7 @@ def editor(config: Config) -> Editor:
 
 
 def generator_name(settings: GeneratorConfig) -> str:
-    """Returns the name of a generator for results: its model, or its kind if it has none."""
+    """Returns the name by which results call an image generator: its model, or its kind if it has none."""
     models = {"diffusers": settings.diffusion.model, "openai": settings.api.model}
     return models.get(settings.kind, settings.kind)
 

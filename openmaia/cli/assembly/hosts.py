@@ -13,8 +13,10 @@ from openmaia.config.schema import Config, test_generator
 def host(role: str, config: Config) -> Any:
     """Loads the model of a service and returns the object that implements the service's protocol.
 
+    The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
+
     Args:
-        role: One of "target", "generator", "editor", "backbone" and "test_generator".
+        role: The service, one of "target", "generator", "editor", "backbone" and "test_generator".
         config: The config of the run.
     """
     match role:
@@ -31,9 +33,11 @@ def host(role: str, config: Config) -> Any:
 
 
 def concurrency(role: str, config: Config) -> int:
-    """Returns how many calls a service answers concurrently, or 0 if it processes one batch after another.
+    """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after another.
 
-    Language models batch concurrent calls themselves. The scripted experimenter answers one chat after another.
+    A replica is a process that holds one copy of the model. Language models batch concurrent calls themselves. The
+    scripted experimenter, which replaces the language model offline, answers one chat after another. See `host` for the
+    arguments.
     """
     if role != "backbone":
         return 0

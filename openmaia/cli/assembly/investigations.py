@@ -32,7 +32,7 @@ BYTES_PER_TOKEN = 3
 def services(
     config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
 ) -> Services:
-    """Builds all services of an investigation in this process.
+    """Builds all services of an investigation (the work of the agent on one unit) in this process.
 
     Every request to the target, the generator, the editor and the backbone is counted in the field `ledger` of the
     returned object, with its duration and GPU time.
@@ -41,7 +41,7 @@ def services(
         config: The config of the run.
         store: The exemplars of the target's units.
         measured: The target, if it is loaded already.
-        agent: The backbone, if it is loaded already.
+        agent: The backbone (the model that plays the agent), if it is loaded already.
     """
     ledger, gpus = UsageLedger(), config.pools
     return Services(
@@ -55,7 +55,7 @@ def services(
 
 
 def options(config: Config) -> InvestigationOptions:
-    """Returns the limits and settings of the investigations of a config."""
+    """Returns the settings of the investigations of a config, such as the largest number of turns."""
     box = config.sandbox
     return InvestigationOptions(
         config=to_dict(config),
@@ -89,10 +89,10 @@ def options(config: Config) -> InvestigationOptions:
 
 
 def output_bytes(config: Config) -> int:
-    """Returns the largest number of bytes of text that an experiment may print. It may display the same number again.
+    """Returns the largest number of bytes of text that an experiment of the agent may print.
 
-    If the backbone is a language model, printed and displayed text together fill at most about the share TURN_SHARE of
-    its context, so that the output of one turn does not displace earlier turns.
+    It may display as many bytes again. If a language model plays the agent, both together fill at most about a quarter
+    of its context (TURN_SHARE), so that the output of one turn does not displace earlier turns.
     """
     if config.backbone.kind not in SERVED:
         return config.sandbox.output_bytes
@@ -101,9 +101,9 @@ def output_bytes(config: Config) -> int:
 
 
 def generator_note(config: Config) -> str:
-    """Returns a note about the generator for the prompt of a language model; empty if there is nothing to say.
+    """Returns a note about the image generator for the agent's prompt; empty if there is nothing to say.
 
-    The note lists the vocabulary of the collage generator.
+    If a language model uses the collage generator, the note lists the words that this generator knows.
     """
     if config.generator.kind != "collage" or config.backbone.kind not in SERVED:
         return ""
@@ -117,7 +117,7 @@ def generator_note(config: Config) -> str:
 
 
 def contrasts(config: Config) -> Contrasts | None:
-    """Returns rules that write near misses of labels, or None if the backbone is a language model, which writes them.
+    """Returns rules that write near misses of labels, or None if a language model plays the agent and writes them.
 
     A near miss of a label is the same scene with one thing changed so that the label no longer holds.
     """

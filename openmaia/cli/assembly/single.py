@@ -37,6 +37,8 @@ class SingleUnit:
     def evaluate(self, record: "Record") -> "Evaluation":
         """Tests the description in a record with new images, as `openmaia evaluate` does for a run with one unit.
 
+        A record is the stored result of an investigation.
+
         Raises:
             ServiceError: A service failed.
         """
@@ -59,7 +61,16 @@ class SingleUnit:
 
 
 def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
-    """Returns the unit that a text such as "layer4=122" names. Raises UsageError if it names none or several."""
+    """Returns the unit that a text such as "layer4=122" names.
+
+    Args:
+        spec: The text. For the scope LAYER it is the name of a layer, and for NETWORK it is ignored.
+        info: The layers and classes of the target, the network under study.
+        scope: Whether a unit, a whole layer or the whole network is investigated.
+
+    Raises:
+        UsageError: The text names no unit, or several.
+    """
     units = select(spec, info, scope).units
     if len(units) != 1:
         raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
@@ -76,7 +87,9 @@ def prepare(
     dataset: ImageDataset | None = None,
     backbone: Backbone | None = None,
 ) -> SingleUnit:
-    """Loads the models and images of one investigation, and computes missing exemplars of the unit's layer.
+    """Loads the models and images for investigating one unit, and computes missing exemplars of the unit's layer.
+
+    Exemplars are the dataset images that excite a unit most.
 
     Args:
         config: The config of the run.
@@ -85,7 +98,7 @@ def prepare(
         progress: Called with the numbers of finished and of all images while exemplars are computed.
         target: The target, if it is loaded already.
         dataset: The images, if they are loaded already.
-        backbone: The backbone, if it is loaded already.
+        backbone: The backbone (the model that plays the agent), if it is loaded already.
 
     Raises:
         UsageError: The specification does not name exactly one unit, or something that the config names is missing.

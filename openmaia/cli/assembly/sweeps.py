@@ -49,7 +49,7 @@ def _validate(configs: Sequence[Config]) -> None:
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
-    """Investigates the same units with several sets of tools, in one sweep for each set.
+    """Investigates the same units with several sets of tools of the agent, in one sweep for each set.
 
     Args:
         configs: The config of each sweep, by the name of its tool set.
@@ -66,7 +66,10 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
 
 
 def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
-    """Runs a sweep whose task is to find biases of a classifier, and tests the agent's claims on matched images."""
+    """Runs all investigations of a config whose task is to find biases of a classifier, and tests the claimed biases.
+
+    A bias is tested on matched images, which are generated in pairs with and without the claimed context.
+    """
     _validate([config])
     distributed.prepare(config.ray.address)
     from openmaia.apps.bias.run import is_tested
@@ -91,7 +94,9 @@ def _test_biases(sweep: "Sweep") -> None:
 def compute_exemplars(
     config: Config, progress: "ProgressCallback", say: Callable[[str], None] = lambda line: None
 ) -> "ExemplarStore":
-    """Computes the missing exemplars of all layers of the target on Ray, and returns the store.
+    """Computes the missing exemplars of all layers of the target network on Ray, and returns the store of exemplars.
+
+    Exemplars are the dataset images that excite a unit most.
 
     Args:
         config: The config of the run.

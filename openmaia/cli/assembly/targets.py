@@ -19,7 +19,7 @@ PYTHON = "python:"
 
 
 def target(config: Config) -> "ReadableTarget":
-    """Returns the target network of a config, with its weights loaded."""
+    """Returns the target (the network under study) of a config, with its weights loaded."""
     match config.target.kind:
         case "network":
             from openmaia.models.targets.hooked import NetworkTarget
@@ -45,6 +45,8 @@ def target(config: Config) -> "ReadableTarget":
 
 def synthetic_units(config: Config) -> "SyntheticUnits | None":
     """Returns the synthetic units that the user defined in the config, or None if there are none.
+
+    A synthetic unit responds to given concepts.
 
     Raises:
         UsageError: If the definitions are invalid.
@@ -74,7 +76,7 @@ def network(config: Config, weights: str) -> "TargetNetwork":
 
 
 def given_preprocess(config: Config) -> "GivenPreprocess":
-    """Returns what a config says about the preprocessing of the target."""
+    """Returns what a config says about the preprocessing of images for the target network."""
     from openmaia.models.targets.preprocess import GivenPreprocess
 
     given = config.target

@@ -12,11 +12,11 @@ from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
 
 
 def validate(config: Config) -> None:
-    """Checks what a run needs on this machine.
+    """Checks that everything that a run needs and that its config names exists on this machine.
 
     Raises:
-        UsageError: The task, a file, a function, a layer or a unit that the config names does not exist, or the file of
-            `backbone.record` holds no labels or replies for this run.
+        UsageError: The agent's task, a file, a function, a layer or a unit that the config names does not exist, or the
+            file of `backbone.record` holds no labels or replies for this run.
     """
     _check_files(config)
     if config.backbone.kind in ("replay", "labels"):  # These only read a file. A viewer would load a model.
@@ -26,7 +26,7 @@ def validate(config: Config) -> None:
 
 
 def validate_units(config: Config) -> None:
-    """Checks the task, the layers and the units of a config, as far as they are known without loading weights.
+    """Checks the agent's task, the layers and the units of a config, as far as they are known without loading weights.
 
     The layers of a network on a hub, and of a network that a function of the user returns, are not known in advance.
 
@@ -41,7 +41,7 @@ def validate_units(config: Config) -> None:
 
 
 def target_outline(config: Config) -> TargetInfo | None:
-    """Returns what is known about a target without loading weights, such as its layers and classes.
+    """Returns what is known about a config's target network without loading weights, such as its layers and classes.
 
     The digest of a network or a synthetic target is left empty. Returns None if nothing is known.
 
@@ -65,7 +65,8 @@ def target_outline(config: Config) -> TargetInfo | None:
 def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
     """Returns the number of units of each layer of a target, and the reason why each other module is not a layer.
 
-    Weights are loaded only if the layers cannot be found without them.
+    Both are keyed by the name of the layer or module. Weights are loaded only if the layers cannot be found
+    without them.
 
     Raises:
         UsageError: The network does not exist, or cannot be loaded.

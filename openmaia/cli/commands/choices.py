@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
     """Writes an HTML page on which people choose between two labels for each unit (two-alternative forced choice).
 
-    The answer key, which says where each label comes from, is written into the directory of the first run.
+    A label is a text that says what a unit responds to. The answer key, which says where each label comes from, is
+    written into the directory of the first run.
 
     Args:
         runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
             of other units.
         page: The file to write.
         truth: A table of true labels, or an imported labels.jsonl. People compare the labels with the true ones. If it
-            is empty, they compare them with exemplars.
+            is empty, they compare them with exemplars, the dataset images that excite the unit most.
 
     Raises:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
@@ -72,7 +73,7 @@ def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
 
 
 def ask_model(runs: Sequence[str], truth: str = "") -> None:
-    """Asks a language model the questions of the page of `write_page`, and prints how often each method was preferred.
+    """Asks a language model the questions of `write_page`, and prints how often each method was preferred.
 
     The model is the one that writes the test prompts in the config of the first run. The arguments are as for
     `write_page`.

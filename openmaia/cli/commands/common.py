@@ -43,7 +43,7 @@ RepeatFlag = Annotated[
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Ends a command with the exit code STOPPED after Ctrl-C or SIGTERM. What was completed is kept."""
+    """Ends the command in its block with the exit code 3 (STOPPED) after Ctrl-C or SIGTERM. Completed work is kept."""
     try:
         yield
     except KeyboardInterrupt:
@@ -72,7 +72,7 @@ def print_report(paths: Sequence[str], embedding: str = "") -> None:
 
 
 def text_embedding(model: str) -> "TextEmbedding | None":
-    """Loads the model of the option --embedding. Returns None if the option is empty."""
+    """Loads the text model that the option --embedding names. Returns None if `model` is empty."""
     from openmaia.models.text_embedding import load_text_embedding
 
     return load_text_embedding(model) if model else None
@@ -80,6 +80,8 @@ def text_embedding(model: str) -> "TextEmbedding | None":
 
 def print_failures(outcome: "SweepOutcome") -> bool:
     """Prints the causes of failed investigations and the damaged files of a sweep, and writes its HTML report.
+
+    A sweep is the execution of all investigations of one config.
 
     Returns:
         Whether an investigation failed, or a file is damaged.
@@ -95,10 +97,12 @@ def print_failures(outcome: "SweepOutcome") -> bool:
 
 
 def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
-    """Yields a line for each of the SHOWN_FAILURES most frequent causes of failures, and one that counts the others.
+    """Yields a line for each cause of failures, the most frequent first, and one that counts those left out.
+
+    Causes are left out if there are more of them than the constant SHOWN_FAILURES allows.
 
     Args:
-        causes: The cause of each failure, by the name of its unit.
+        causes: The cause of each failed investigation, by the name of its unit.
     """
     units: defaultdict[str, list[str]] = defaultdict(list)
     for unit, cause in causes.items():
@@ -140,7 +144,8 @@ def repeat_damaged(run: "Run", *, records: bool) -> None:
 
     Args:
         run: The run.
-        records: Whether to move damaged records, too, so that their units are investigated again.
+        records: Whether to move damaged records (the results of investigations), too, so that their units are
+            investigated again.
 
     Raises:
         UsageError: Another command works on the run.

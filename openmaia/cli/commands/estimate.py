@@ -23,12 +23,14 @@ FigureOption = Annotated[str, typer.Option(help="With --estimate and --gpus: dra
 def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure: str) -> None:
     """Predicts duration and costs of a sweep without loading any model, and prints them.
 
+    A sweep is the execution of all investigations of one config.
+
     Args:
         config: YAML files and key=value overrides.
-        rates: A run directory or a YAML file from which service times are taken. If it is empty, they are taken from
-            the records of the config's own run, or from a built-in table.
-        gpus: Numbers of GPUs, separated by commas. For each, the replicas are balanced over so many GPUs. If it is
-            empty, the pools have the replicas of the config.
+        rates: A run directory or a YAML file from which service times (seconds that a request takes) are taken.
+            If it is empty, they are taken from the records of the config's own run, or from a built-in table.
+        gpus: Numbers of GPUs, separated by commas. For each, the replicas (copies of the models) are balanced over so
+            many GPUs. If it is empty, each model has the replicas of the config.
         units: Numbers of units, separated by commas. If it is empty, the pending investigations of the config count.
         figure: The SVG file into which the durations are drawn. If it is empty, none is drawn.
 

@@ -95,7 +95,7 @@ def evaluate(
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides arguments into run directories, and into YAML files and key=value overrides.
+    """Divides arguments of `openmaia evaluate` into run directories, and into YAML files and key=value overrides.
 
     Raises:
         UsageError: There is no run directory.

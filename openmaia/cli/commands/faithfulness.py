@@ -34,7 +34,7 @@ def check_layers(run: "Run", services: "EvaluationServices") -> None:
 
 
 def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
-    """Ablates the units of a run, and stores and prints how this changes the class probabilities.
+    """Ablates the units of a run, and stores and prints how this changes the target's class probabilities.
 
     `openmaia.evaluation.faithfulness` defines the measures.
     """

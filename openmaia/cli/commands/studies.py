@@ -55,6 +55,8 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
 def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) -> "dict[str, Config]":
     """Returns a config for each tool set of an ablation, by the name of the tool set.
 
+    A tool set is a choice of the tools that the agent may use. The full set has all of them.
+
     Args:
         sources: The YAML files and key=value overrides that all tool sets share.
         other: The sources that select another generator, for the tool set `other-generator`. Empty if this set is not
@@ -62,8 +64,9 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
         sets: The names of the tool sets, separated by commas. If it is empty, all that can be run.
 
     Raises:
-        UsageError: The config cannot be ablated, a tool set is unknown or named twice, the full set is missing, or
-            `other` is missing, is not wanted, or does not change the generator (and the editor) only.
+        UsageError: The task or the backbone of the config does not allow an ablation, or the config leaves out tools
+            itself. Or a tool set is unknown or named twice, or the full set is missing. Or `other` is missing, is not
+            wanted, or does not change the generator (and the editor) only.
     """
     from openmaia.config.loading import load
     from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS

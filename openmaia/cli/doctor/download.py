@@ -34,7 +34,7 @@ def fetch(sources: Sequence[WeightSource], network: str) -> list[tuple[bool, str
     """Downloads weights into the caches of this machine. Files that are in the caches already are not downloaded again.
 
     Args:
-        sources: Weights in folders or on the hub.
+        sources: Weights in folders or on the Hugging Face hub.
         network: A network of torchvision or timm, or an empty string.
 
     Returns:

@@ -34,7 +34,11 @@ def python() -> CheckResult:
 
 
 def versions(distributions: Mapping[str, Distribution]) -> list[CheckResult]:
-    """Checks that the versions of installed packages meet the requirements of openmaia and of ENGINES."""
+    """Checks that the versions of installed packages meet the requirements of openmaia, torch and similar libraries.
+
+    Args:
+        distributions: The installed Python distributions by canonical name.
+    """
     known = {OURS, *ENGINES, *(canonicalize_name(each.name) for each in _requirements(distributions, OURS))}
     wrong: list[CheckResult] = []
     for name in (OURS, *ENGINES):
@@ -58,7 +62,7 @@ def _requirements(distributions: Mapping[str, Distribution], name: str) -> Itera
 
 
 def sandbox() -> CheckResult:
-    """Reports how well this machine confines the agent's code."""
+    """Reports how well this machine can confine the code that the agent writes."""
     level, reason = best_level()
     if level is SandboxLevel.FULL:
         return ok("sandbox: full (Landlock with scopes)")
@@ -73,7 +77,7 @@ def ask_libraries(seconds: float, *arguments: str) -> dict[str, Any]:
 
     Args:
         seconds: Timeout. Answers that the process has not printed by then are left out.
-        *arguments: The command-line arguments of the probe.
+        *arguments: The command-line arguments of that module.
 
     Returns:
         The answers by name, such as "torch" (the version) and "gpus". If the process failed, "error" is the last line

@@ -31,9 +31,10 @@ def main_memory() -> int:
 
 
 def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
-    """Compares the GPUs that the pools request with the number of this machine's GPUs.
+    """Compares the GPUs that the pools of a config request with the number of this machine's GPUs.
 
-    Returns no result if no pool requests a GPU, or if the run uses a cluster that exists already.
+    A pool is the group of processes that hold copies of one model. Returns no result if no pool requests a GPU, or
+    if the run uses a cluster that exists already.
     """
     requests = [request for request in of_pools(config) if request.gpus]
     if wrong := [f"pools.{r.name}.num_gpus={r.gpus:g}" for r in requests if r.gpus > 1 and r.gpus != int(r.gpus)]:
@@ -53,6 +54,8 @@ def replica_memory(
     config: Config, reports: Sequence[WeightReport], kv_cache: float, gpus: Sequence[GpuInfo]
 ) -> list[CheckResult]:
     """Compares the memory that a replica of each pool needs with its share of a GPU, or with the main memory.
+
+    A pool serves one model. Its replicas are the processes that each hold a copy of it.
 
     Args:
         config: The config of the run.

@@ -26,31 +26,31 @@ NF4 = 0.5 + 4 / 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightSource:
-    """A repository or folder with weights that each replica of a pool loads."""
+    """A repository or folder with weights that each replica (process) of a pool loads. A pool serves one model."""
 
     role: str
     """The pool whose replicas load the weights."""
     key: str
     """The config key that names the weights."""
     given: str
-    """A folder or a hub id."""
+    """A folder, or an id on the Hugging Face hub."""
     itemsize: float = 4
     """Bytes of a floating-point weight once it is loaded."""
     pattern: re.Pattern[str] = STANDARD
-    """Matches the files that are loaded; its group `part` is the folder of a part of a pipeline."""
+    """Matches the files that are loaded; its group `part` is the folder of a part of a diffusers pipeline."""
     skipped: tuple[tuple[str, ...], ...] | None = None
     """For a pipeline: one tuple for each part that another source provides, with the names that this part may have, the
     preferred one first. None: the source is a single model."""
     revision: str | None = None
 
     def files(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Selects the files that are loaded. Files in the safetensors format are preferred.
+        """Selects the files that are loaded from this source. Files in the safetensors format are preferred.
 
         Args:
             names: The paths of all files of the source, relative to its root.
 
         Returns:
-            The paths of the files by part of the pipeline. The part of a single model is an empty string.
+            The paths of the files by part of a diffusers pipeline. The part of a single model is an empty string.
         """
         parts: dict[str, list[str]] = {}
         for name in sorted(names):
@@ -69,7 +69,7 @@ def _first(candidates: Iterable[str], names: Iterable[str]) -> str:
 
 
 def weight_sources(config: Config) -> Iterator[WeightSource]:
-    """Yields the weights that the config names by a folder or a hub id."""
+    """Yields the weights that the config names by a folder or an id on the Hugging Face hub."""
     target = config.target
     if target.kind == "synthetic":
         for key in ("detector", "segmenter"):

@@ -41,13 +41,13 @@ class WeightReport:
     """The pool whose replicas load the weights."""
     result: CheckResult
     loaded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Bytes of the loaded weights in memory, by part of the pipeline; empty if they are not known."""
+    """Bytes of the loaded weights in memory, by part of a diffusers pipeline; empty if they are not known."""
     to_fetch: int = 0
     """Bytes that the run would download."""
 
 
 def inspect(sources: Iterable[WeightSource]) -> list[WeightReport]:
-    """Checks the files of each source in its folder, or on the hub and in the hub's cache."""
+    """Checks the weight files of each source in its folder, or on the Hugging Face hub and in the hub's cache."""
     with ThreadPoolExecutor(THREADS) as threads:
         return list(threads.map(_inspect, sources))
 
@@ -77,7 +77,7 @@ def inspect_network(network: str, answer: Mapping[str, Any]) -> WeightReport:
 
 
 def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
-    """Compares the size of the necessary downloads with the free disk space for the hub's cache.
+    """Compares the size of the necessary downloads with the free disk space for the Hugging Face cache.
 
     Returns no result if nothing has to be downloaded.
     """
@@ -90,7 +90,7 @@ def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
 
 
 def cached(source: WeightSource) -> Path | None:
-    """Returns the folder in the hub's cache that holds weights of a source.
+    """Returns the folder in the Hugging Face cache that holds weights of a source.
 
     Returns None if the cache holds no weights of the source, or if the name of the source cannot be a hub id.
     """

@@ -9,7 +9,7 @@ from openmaia.runs.run import Run
 
 
 def show_biases(verdicts: Sequence[BiasVerdict], run: Run) -> None:
-    """Prints the biases that the agents of a run claimed, with the results of their tests."""
+    """Prints the biases of a classifier that the agents of a run claimed, with the results of their tests."""
     if verdicts:
         columns = ("class", "context", "score", "logit (95 %)", "p adj.", "verdict")
         whole = ("class", "score", "logit (95 %)")
@@ -33,7 +33,10 @@ def _bias(verdict: BiasVerdict) -> list[str]:
 
 
 def show_spurious(table: SpuriousTable) -> None:
-    """Prints Table 2 of the MAIA paper, with our figures and those of the paper in separate columns."""
+    """Prints Table 2 of the MAIA paper: classifiers that keep only some of their units, to remove spurious features.
+
+    Our figures and those of the paper are in separate columns.
+    """
     say(f"accuracy with the places of the training: {_accuracy(table.seen)}; exchanged: {_accuracy(table.shifted)}")
     cells = [
         (

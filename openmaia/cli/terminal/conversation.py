@@ -35,10 +35,12 @@ LineT = TypeVar("LineT")
 
 
 class ConversationView:
-    """Prints turns, and writes the images that they display as files.
+    """Prints turns of an investigation, and writes the images that they display as files.
+
+    A turn is a reply of the agent, and the output of the experiment that it contains, if any.
 
     Args:
-        files: The run directory.
+        files: The run directory, into which the images are written.
     """
 
     def __init__(self, files: Files):
@@ -84,7 +86,10 @@ class ConversationView:
 
 
 def shortened(lines: Sequence[LineT]) -> list[LineT | str]:
-    """Returns at most SHOWN_LINES of the lines: the first and the last, and between them how many are left out."""
+    """Returns the lines of a text, shortened if there are more than the constant SHOWN_LINES allows.
+
+    Of a longer text the first and the last lines remain, and between them a line with the number of those left out.
+    """
     left_out = len(lines) - SHOWN_LINES
     if left_out <= 0:
         return list(lines)

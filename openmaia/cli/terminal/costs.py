@@ -14,7 +14,7 @@ INVESTIGATIONS = "ray.investigations"
 
 
 def show_costs(run: Run) -> None:
-    """Prints the cost of a run's investigations in one line. Prints nothing if the run has no records."""
+    """Prints the cost of a run's investigations in one line. Prints nothing if none is finished."""
     total = costs(run.headers())
     if not total.investigations:
         return
@@ -29,11 +29,11 @@ def show_costs(run: Run) -> None:
 
 
 def show_workload(config: Config, work: Workload, units: str) -> None:
-    """Prints the numbers on which a cost estimate is based.
+    """Prints the numbers on which the estimated cost of a sweep (all investigations of one config) is based.
 
     Args:
         config: The config of the sweep.
-        work: The requests and service times on which the estimate is based.
+        work: The requests to the models, and the seconds per request, on which the estimate is based.
         units: Says how the number of units was determined.
     """
     say(f"units: {units}")
@@ -46,7 +46,10 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
-    """Prints a table with a row for each prediction. If there is only one, also prints a table of its services."""
+    """Prints a table of predicted durations and costs of a sweep (all investigations of one config).
+
+    Each prediction has a row. If there is only one, also prints a table of the models that the sweep calls.
+    """
     columns = ("units", "GPUs", "replicas", "at once", "duration", "GPU h", "busy", "one by one", "waits for")
     show_table("", columns, map(_cells, predictions), left=0, whole=("duration", "replicas", "waits for"))
     console.print()

@@ -6,7 +6,7 @@ from openmaia.runs.run import Run
 
 
 def show_faithfulness(run: Run) -> None:
-    """Prints how ablating each unit changes the class probabilities. Prints nothing if this was not measured."""
+    """Prints how ablating each unit of a run changes class probabilities. Prints nothing if this was not measured."""
     found = read_faithfulness(run)
     if found is None:
         return

@@ -20,8 +20,8 @@ SHOWN = 8
 def running_investigations(runs: Sequence[Run]) -> Callable[[], RenderableType | None]:
     """Returns a function that returns a table of the oldest running investigations of these runs.
 
-    The function returns None if no investigation is running, or if the output is not a terminal. It reads the progress
-    files of the runs at most once every SECONDS.
+    The function returns None if no investigation is running, or if the output is not a terminal. However often it is
+    called, it reads the progress files of the runs at most every two seconds.
     """
     shown: Table | None = None
     read_at = float("-inf")

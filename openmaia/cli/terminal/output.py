@@ -25,7 +25,7 @@ from openmaia.evaluation.analysis.bootstrap import Interval
 
 
 class PrintableConsole(Console):
-    """A console that shows control characters of the texts as "�", because labels and file names may hold any."""
+    """A console that shows control characters of printed texts as "�", because labels and file names may hold any."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yields the segments of a renderable object. Segments with the console's own control codes are unchanged."""
@@ -72,7 +72,10 @@ def show_table(
 
 
 def format_interval(interval: Interval | None, spec: str = ".2f") -> str:
-    """Formats a mean with its interval. Returns an empty string if the interval is None or the mean is NaN."""
+    """Formats a mean with its interval. Returns an empty string if the interval is None or the mean is NaN.
+
+    `spec` is the format specification of each number.
+    """
     if interval is None or interval.mean != interval.mean:
         return ""
     return f"{interval.mean:{spec}} ({interval.low:{spec}} to {interval.high:{spec}})"
@@ -102,7 +105,7 @@ class _Bars(Progress):
 
 
 class Terminal:
-    """Shows a progress bar for each stage of a run, and prints lines above the bars.
+    """Shows a progress bar for each stage of a run, such as its investigations, and prints lines above the bars.
 
     Args:
         below: Returns what is shown below the bars, or None. It is called for every refresh.
@@ -126,7 +129,10 @@ class Terminal:
         say(line)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Updates the progress bar of a stage, and prints a note above the bars."""
+        """Updates the progress bar of a stage, and prints a note above the bars.
+
+        `done` and `total` are the numbers of finished and of all items. An empty note is not printed.
+        """
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage, total=total)
         self._bars.update(self._tasks[stage], completed=done, total=total)

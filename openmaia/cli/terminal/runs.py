@@ -42,10 +42,10 @@ READ_EVALUATIONS = 1000
 
 
 def show_state(run: Run, resamples: int) -> None:
-    """Prints the progress of a run, its units with their verdicts, and what else was measured of them.
+    """Prints the progress of a run, its units with verdicts on their descriptions, and what else was measured of them.
 
-    This can be the agreement of repeated investigations, the effects of ablating units, the comparison with known
-    truths, and the comparison with the claims of other methods.
+    This can be the agreement of repeated investigations, the effects of ablating units, the comparison with what the
+    units are known to respond to, and the comparison with the claims of other methods.
 
     Args:
         run: The run.
@@ -70,7 +70,7 @@ def show_conduct(name: str, conduct: AgentConduct) -> None:
 
     Args:
         name: The name of the run.
-        conduct: The counts.
+        conduct: The counts, over all finished investigations of the run.
     """
     investigations, turns, experiments = (
         max(n, 1) for n in (conduct.investigations, conduct.turns, conduct.experiments)
@@ -140,7 +140,7 @@ def _state(run: Run, state: RunCounts) -> RenderableType:
 
 
 def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
-    """Returns a table of the oldest running investigations, at most `shown` of them."""
+    """Returns a table of running investigations: the oldest ones, at most `shown` of them."""
     table = Table("running", "turn", "age", box=None, padding=(0, 2, 0, 0))
     oldest = sorted(running, key=lambda each: (-(each.seconds or 0), each.investigation))
     for each in oldest[:shown]:
@@ -171,14 +171,17 @@ CONTROL_NAMES = {
 
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
-    """Prints units of a run with their labels, their verdicts, and the AUC against the control that they beat least.
+    """Prints units of a run with their labels, the verdicts on their descriptions, and an AUC of each.
+
+    The AUC says how well a unit's activation separates images of its description from control images. Of several kinds
+    of control images, the kind that it separates worst counts.
 
     Args:
         run: The run.
-        resamples: The number of bootstrap resamples.
+        resamples: The number of bootstrap resamples for intervals.
         overall: Whether to read all evaluations. If so, the units with the best verdicts are shown, and the mean over
             all units of the AUC on images of a unit's own description minus the AUC on images of another unit's
-            description. Otherwise the first units of the plan are shown.
+            description. Otherwise the first units that the run was to investigate are shown.
     """
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
@@ -226,7 +229,7 @@ def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
 
 
 def show_exemplars(store: ExemplarStore, target: str) -> None:
-    """Prints the number of units with exemplars in each layer, and how long reading a unit's exemplars takes."""
+    """Prints how many units of each layer have exemplars in a store, and how long reading a unit's exemplars takes."""
     table: list[list[str]] = []
     units = 0
     for layer in store.layers():

@@ -40,7 +40,7 @@ PROTOCOLS = {
 
 
 def show_scores(run: Run, resamples: int) -> None:
-    """Prints the scores of a run, with their intervals and controls. Prints nothing if no unit has been evaluated."""
+    """Prints the mean scores of a run's descriptions, with intervals. Prints nothing if no unit has been evaluated."""
     scores = run_scores(run, resamples)
     if not scores.units:
         return
@@ -68,7 +68,8 @@ def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[st
 def show_supported(run: Run, scores: PooledScores) -> None:
     """Prints how descriptions score if units are given their own, those of other units (shuffled), or random words.
 
-    The scores are the mean AUC and the share of supported descriptions. Prints nothing if no share was measured.
+    The scores are the mean AUC and the share of descriptions that are judged supported. Prints nothing if no share was
+    measured.
     """
     shares = supported_shares(run)
     if not shares:
@@ -87,7 +88,7 @@ def show_supported(run: Run, scores: PooledScores) -> None:
 def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
     """Prints how the labels of runs match what their units are known to respond to.
 
-    Prints nothing if it is not known what any unit responds to.
+    Prints nothing if it is not known what any unit responds to. `runs` holds each run with its name.
     """
     cells = [
         (
@@ -107,7 +108,10 @@ def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
 
 
 def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
-    """Prints each method's mean activations by layer, as in Table A3 of the MAIA paper, and the paired differences.
+    """Prints each method's mean activations by layer, as in Table A3 of the MAIA paper, and compares the methods.
+
+    They are means over images that show what a method's descriptions name, and over neutral images. The methods are
+    compared by differences that are paired by unit.
 
     Args:
         runs: The run of each method with its name.
@@ -132,7 +136,7 @@ def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
 
 
 def show_comparison(comparisons: Sequence[RunComparison]) -> None:
-    """Prints a table of the paired differences for each pair of runs."""
+    """Prints a table for each pair of runs: the differences of their scores, paired by unit."""
     for pair in comparisons:
         title = f"{pair.one} minus {pair.other}"
         if pair.cause:
@@ -170,7 +174,8 @@ def _difference(each: PairedDifference) -> list[str]:
 def show_reliability(run: Run) -> None:
     """Prints the agreement between investigations of the same unit, and risk-coverage curves.
 
-    A curve gives, for several shares of the units, the mean risk (1 minus AUC) of the units with the highest certainty.
+    A curve gives, for several shares of the units, the mean risk (1 minus AUC) of the most certain units. The certainty
+    of a unit is, for example, the agreement between its investigations.
     """
     reliability = read_reliability(run)
     if by := reliability.agreements:
@@ -200,6 +205,8 @@ def show_reliability(run: Run) -> None:
 
 def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -> None:
     """Prints the evaluation of each tool set, and the figures of Table A5 of the MAIA paper.
+
+    A tool set is a choice of the tools that the agent may use.
 
     Args:
         name: The name of the ablation.

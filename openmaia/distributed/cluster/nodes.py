@@ -32,10 +32,10 @@ class OwnNode:
         self._absent_since: float | None = None
 
     def check(self) -> None:
-        """Checks that Ray still runs on the node.
+        """Checks that Ray still runs on the node of this process.
 
         Raises:
-            ServiceError: If no call of this method in the last ABSENT_SECONDS found the node among the living nodes.
+            ServiceError: If the node has been missing among the living nodes for a while (`ABSENT_SECONDS`).
         """
         if ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}:
             self._absent_since = None

@@ -28,7 +28,10 @@ SILENT_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Reserved resources for one replica: a bundle of a placement group. If its node is lost, Ray moves the bundle."""
+    """Reserved resources for one replica, a process with one copy of a model: a bundle of a placement group.
+
+    If the node of the bundle is lost, Ray moves the bundle.
+    """
 
     group: PlacementGroup
     index: int
@@ -42,7 +45,7 @@ class Place:
 
 
 class FreePlaces:
-    """Reserved resources that a pool no longer uses. Other pools may take them.
+    """Reserved resources that a pool, the replicas of one model, no longer uses. Other pools may take them.
 
     They stay reserved until the run ends, because Ray can only remove a placement group as a whole.
     """
@@ -51,13 +54,13 @@ class FreePlaces:
         self._places: dict[tuple[PlacementGroup, int], Place] = {}
 
     def give_back(self, place: Place) -> None:
-        """Adds the resources of a replica that has ended."""
+        """Adds the resources of a replica that has ended to the free ones."""
         self._add(place, 1)
 
     def take(self, request: ResourceRequest) -> Place | None:
-        """Removes and returns resources for one replica of the request.
+        """Removes free resources that suffice for one replica of the request, and returns them.
 
-        Returns None if no free place is large enough, or if the replica needs neither GPUs nor CPUs.
+        Returns None if no free resources suffice, or if the replica needs neither GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
             if _bundle(request) and _holds(place.room, request):
@@ -85,13 +88,14 @@ def reserved(
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
 
     Args:
-        requests: The resources to reserve. Requests without GPUs and CPUs are skipped.
+        requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
+            CPUs are skipped.
         say: Receives a message if the resources are not free yet.
         grows: Whether the cluster is autoscaled. Nodes are then added for one replica after another, so that each
             replica gets its own placement group, and only the first replica of each request is waited for.
 
     Yields:
-        One list for each request with a place for each of its replicas. The list of a skipped request is empty.
+        One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.
     """
     counts = [request.count if _bundle(request) else 0 for request in requests]
     wanted = [request for request, count in zip(requests, counts, strict=True) for _ in range(count)]

@@ -30,7 +30,9 @@ ANSWER = 90.0
 
 
 def preflight(config: Config, run: Run, say: Printer) -> None:
-    """Checks that the cluster has the resources of the config and that all nodes share the folders of the run.
+    """Checks that the cluster has the resources that the config requests and that all nodes share the run's folders.
+
+    These are the folders of `paths.runs` and `paths.exemplars`.
 
     Raises:
         UsageError: If resources are missing, or if a node does not share the folders. The message names the resources,
@@ -41,11 +43,11 @@ def preflight(config: Config, run: Run, say: Printer) -> None:
 
 
 def room(config: Config, say: Printer) -> None:
-    """Checks that the cluster has the resources that the config requests: GPUs, CPUs, memory and labelled nodes.
+    """Checks that the cluster has what the config requests: GPUs, CPUs, memory and nodes with certain labels.
 
-    The initial replicas of all pools must fit beside at least one investigation. The workers that compute exemplars end
-    before the pools start, so they must fit on their own. If an existing cluster is too small, the function waits up to
-    `ray.wait_seconds` for nodes to join.
+    The initial replicas of all pools (each pool serves one model) must fit beside at least one investigation of a unit.
+    The workers that compute exemplars, dataset images selected for each unit, end before the pools start, so they must
+    fit on their own. If an existing cluster is too small, the check waits up to `ray.wait_seconds` for nodes to join.
 
     With `ray.autoscaling`, nothing is checked. `say` receives a message if fewer investigations than configured can run
     at once, or if pools cannot grow to their maximum.

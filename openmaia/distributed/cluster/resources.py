@@ -12,7 +12,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """The resources of a number of equal processes. Each process runs on one node."""
+    """The resources that a number of equal processes request. Each process runs on one node."""
 
     name: str
     count: int
@@ -44,7 +44,9 @@ class NodeResources:
 
 
 def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
-    """Returns the resources that each pool requests. Pools that need no GPUs, CPUs and labelled nodes are left out.
+    """Returns the resources that each pool, the replicas of one model, requests.
+
+    A pool that needs neither GPUs nor CPUs nor nodes with certain labels is left out.
 
     Args:
         config: The config of the run.
@@ -56,14 +58,17 @@ def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
 
 
 def of_pool(role: str, pool: PoolConfig, *, largest: bool = False) -> ResourceRequest:
-    """Returns the resources of the initial replicas of a pool or, if `largest`, of its largest number of replicas."""
+    """Returns the resources of the initial replicas of a pool or, if `largest`, of its largest number of replicas.
+
+    `role`, the service of the pool such as "generator", becomes the name of the request.
+    """
     count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
     labels = dict(pool.node_labels)
     return ResourceRequest(name=role, count=count, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)
 
 
 def of_investigations(config: Config) -> ResourceRequest:
-    """Returns the resources of the investigations that run concurrently."""
+    """Returns the resources that the concurrent investigations of a run request."""
     ray = config.ray
     memory = ray.memory_mb * 2**20
     return ResourceRequest(
@@ -72,7 +77,7 @@ def of_investigations(config: Config) -> ResourceRequest:
 
 
 def of_exemplars(config: Config) -> ResourceRequest:
-    """Returns the resources of the workers that compute exemplars. They end before the pools start."""
+    """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit."""
     return ResourceRequest(
         name="ray.exemplar_workers", count=config.ray.exemplar_workers, gpus=config.pools.target.num_gpus
     )

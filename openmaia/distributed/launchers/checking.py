@@ -18,7 +18,7 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
     Args:
         configs: The config of a sweep, or those of several sweeps that share all pools except the one of the target.
         nodes: The nodes of the job.
-        asked: The settings that determine the nodes, for the error message.
+        asked: The settings that determine the nodes, as text for the error message.
 
     Raises:
         UsageError: If the nodes are too small.
@@ -36,17 +36,17 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
 
 
 def nodes(job: JobConfig) -> list[NodeResources]:
-    """Returns the nodes that a job requests."""
+    """Returns the resources of each node that a job requests."""
     return [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2.0**30)] * job.nodes
 
 
 def spoken(job: JobConfig) -> str:
-    """Returns the settings that determine the size of a job, for messages."""
+    """Returns the settings that determine the size of a job, as text for messages."""
     return f"job.nodes={job.nodes} with job.gpus={job.gpus}, job.cpus={job.cpus}, job.memory_gb={job.memory_gb} of each"
 
 
 def files(config: Config) -> None:
-    """Checks, on this machine, that the files and folders of a config exist and that `paths.runs` can be written.
+    """Checks, on this machine, that the files and folders named in a config exist and that `paths.runs` can be written.
 
     Raises:
         UsageError: If a file or folder is missing, or if `paths.runs` cannot be written.
@@ -56,7 +56,7 @@ def files(config: Config) -> None:
 
 
 def absolute(config: Config) -> None:
-    """Checks that the paths of runs and exemplars are absolute or URLs.
+    """Checks that `paths.runs` and `paths.exemplars` of a config are absolute paths or URLs.
 
     The processes of a job run in separate working directories on several machines. Most of these directories are
     deleted when the job ends.
@@ -104,7 +104,7 @@ def program(name: str, purpose: str) -> str:
 
 
 def folder(name: str) -> Path:
-    """Returns the path of a subfolder of cluster/.
+    """Returns the path of a subfolder of the folder cluster/, which is only in a clone of the repository.
 
     Raises:
         UsageError: If the folder is missing because the package is not installed from a clone.

@@ -68,7 +68,7 @@ _Dumper.add_representer(str, _text)
 
 
 def prepare(config: Config, overlays: Sequence[str], image: str | None, namespace: str) -> KubeRayJob:
-    """Returns the manifest of a run.
+    """Returns the RayJob manifest that executes a run on Kubernetes.
 
     Args:
         config: The config of the run.
@@ -269,7 +269,7 @@ def _mount(pod: Document, name: str) -> None:
 
 
 def submit(job: KubeRayJob) -> str:
-    """Applies the manifest with kubectl and returns the name of the RayJob. Raises UsageError if kubectl fails."""
+    """Applies a manifest with kubectl and returns the name of the RayJob. Raises UsageError if kubectl fails."""
     checking.program("kubectl", "hands jobs to Kubernetes")
     command = ["kubectl", "apply", *_namespace(job), "--filename=-"]
     done = subprocess.run(command, input=str(job), capture_output=True, text=True)

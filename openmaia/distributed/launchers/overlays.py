@@ -19,7 +19,7 @@ KEYS = {"apiVersion", "kind", "resources", "patches"}
 
 
 def documents(base: Path, overlays: Sequence[Path]) -> list[Document]:
-    """Returns the YAML documents of a base after the patches of the overlays, applied in the given order.
+    """Returns the YAML documents of a kustomize base after the patches of overlays, applied in the given order.
 
     Raises:
         UsageError: If a folder cannot be read, uses an unsupported feature, or holds a patch that cannot be applied.

@@ -48,11 +48,12 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
     Args:
         configs: The loaded configs, one for each sweep.
         sources: The config files and overrides from which they were loaded. The job loads them again.
-        address: The address of the Ray dashboard. None means RAY_API_SERVER_ADDRESS, or a dashboard on this machine.
+        address: The address of the Ray dashboard. None means the value of the environment variable
+            RAY_API_SERVER_ADDRESS or, if it is not set, a dashboard on this machine.
 
     Raises:
-        UsageError: If a path is relative, a config file is outside of the working directory, or `job.runtime_env` is
-            invalid.
+        UsageError: If `paths.runs` or `paths.exemplars` is relative, a config file is outside of the working directory,
+            or `job.runtime_env` is invalid.
     """
     for config in configs:
         checking.absolute(config)

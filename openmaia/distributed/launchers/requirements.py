@@ -22,7 +22,7 @@ EFFICIENTNET = "efficientnet_lite"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of the check of one requirement."""
+    """The result of the check of one requirement of a config, such as an installed package."""
 
     state: Literal["ok", "note", "missing"]
     """ok: the requirement is met; note: there is a problem, but the run may still work; missing: the run would fail."""

@@ -20,7 +20,7 @@ CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """A batch job, ready for sbatch."""
+    """A batch job: the call of sbatch that submits it, and the path of the Python that it uses."""
 
     command: list[str]
     python: str
@@ -39,7 +39,8 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         options: Further options of sbatch. They override those made from the config.
 
     Raises:
-        UsageError: If an option is invalid, the nodes are too small, or paths, files or packages are missing.
+        UsageError: If an option is invalid, the nodes are too small for the configs, a path of runs or exemplars is
+            relative, or files or packages are missing.
     """
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:

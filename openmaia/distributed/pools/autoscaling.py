@@ -15,9 +15,9 @@ DOWN_AFTER_IF_WANTED = 5.0
 
 @dataclass(slots=True)
 class ScalingPolicy:
-    """Decides how many replicas a pool should have, with hysteresis.
+    """Decides how many replicas a pool, which serves one model, should have, with hysteresis.
 
-    The demand must stay high or low for some time before the number changes.
+    The demand, the number of replicas that could be busy, must stay high or low for some time before anything changes.
     """
 
     min_replicas: int

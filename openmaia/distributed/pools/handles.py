@@ -85,7 +85,7 @@ class BatchedHandle:
 
 
 class PooledTarget(BatchedHandle):
-    """A handle to the pool of a target network."""
+    """A handle to the pool of a target network, whose units are investigated."""
 
     role = "target"
 
@@ -94,11 +94,14 @@ class PooledTarget(BatchedHandle):
         return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation of a unit on an image for each probe."""
+        """Returns one activation for each probe, which names a unit and an image."""
         return self._submit("probe", probes)
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the activations of all units of a layer on an image for each probe, shape (units,)."""
+        """Returns an array of shape (units,) for each probe, which names a layer and an image.
+
+        It holds the activations of all units of the layer on the image.
+        """
         return self._submit("respond", probes)
 
 
@@ -183,7 +186,7 @@ class PooledBackbone:
 
 @dataclass(frozen=True)
 class Pools:
-    """The pools that one run uses."""
+    """The pools that one run uses. Each pool consists of the replicas of one model and a dispatcher."""
 
     addresses: Mapping[str, PoolAddress]
     """The pools, by role: "target", "generator", "editor", "backbone", and "test_generator" if there is one."""
@@ -191,12 +194,12 @@ class Pools:
     """Whether the pools are persistent, so that they also serve other runs."""
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
-        """Returns handles to the four pools and the exemplars for one caller.
+        """Returns the exemplars, and handles to the pools of target, generator, editor and backbone, for one caller.
 
         The handles add the cost of their calls to a new `UsageLedger`, which is the `ledger` of the result.
 
         Args:
-            exemplars: The exemplars of the target.
+            exemplars: The exemplars of the target, which are dataset images selected for its units.
             caller: The unique name of the caller, such as an investigation.
         """
         ledger = UsageLedger()
@@ -210,18 +213,18 @@ class Pools:
         )
 
     def target(self, caller: str) -> PooledTarget:
-        """Returns a handle to the target alone, for a caller with this name."""
+        """Returns a handle to the pool of the target alone, for a caller with this name."""
         return PooledTarget(self.addresses["target"], caller)
 
     def test_generator(self, caller: str) -> PooledGenerator:
-        """Returns a handle to the generator of test images.
+        """Returns a handle to the generator of test images, which test the descriptions of units.
 
-        If the config names no separate one, this is the generator that investigations use.
+        If the config names no separate generator for them, this is the generator that investigations use.
         """
         return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:
-        """Returns a handle to the generator alone, for a caller with this name."""
+        """Returns a handle to the pool of the generator alone, for a caller with this name."""
         return PooledGenerator(self.addresses["generator"], caller)
 
     def leave(self, caller: str) -> None:

@@ -30,7 +30,10 @@ SECTIONS = ("target", "generator", "editor", "backbone", "pictures", "pools")
 
 
 def pools_name(config: Config) -> str:
-    """Returns the name of the persistent pools of a config: the name of the target and a hash of SECTIONS."""
+    """Returns the name of the persistent pools of a config.
+
+    It consists of the name of the target and a hash of the sections of the config that determine its pools.
+    """
     values = to_dict(config)
     sections = {section: values[section] for section in SECTIONS} | {"test": values["evaluate"]["generator"]}
     text = json.dumps(sections, sort_keys=True)
@@ -39,7 +42,7 @@ def pools_name(config: Config) -> str:
 
 @dataclass(slots=True)
 class PoolKeeper:
-    """A Ray actor that owns the persistent pools of one config."""
+    """A Ray actor that owns the persistent pools of one config, whose models stay loaded after a run has ended."""
 
     config: Config
     assembly: Assembly
@@ -50,7 +53,7 @@ class PoolKeeper:
         return f"pools {pools_name(self.config)}"
 
     def start(self) -> Pools:
-        """Starts the pools if they are not running, and returns handles to them."""
+        """Starts the persistent pools of the config if they are not running, and returns handles to them."""
         if self._pools is None:
             self._pools = replace(self._stack.enter_context(run_pools([self.config], self.assembly))[0], kept=True)
         return self._pools
@@ -60,7 +63,7 @@ class PoolKeeper:
         return self.start().statistics()
 
     def stop(self) -> None:
-        """Ends the pools."""
+        """Ends the persistent pools of the config."""
         self._stack.close()
 
 
@@ -68,7 +71,9 @@ _RemoteKeeper: Any = ray.remote(PoolKeeper)
 
 
 def up(config: Config, assembly: Assembly) -> str:
-    """Starts the persistent pools of a config if they are not running, and returns their name. `down` ends them.
+    """Starts the persistent pools of a config if they are not running, and returns their name.
+
+    Their models stay loaded after a run has ended, until `down` ends the pools.
 
     Raises:
         UsageError: If `ray.address` is "local", because that cluster ends with this process.
@@ -112,8 +117,8 @@ def kept_or_own_pools(
 ) -> Generator[list[Pools]]:
     """Context manager that yields the pools of each config, in the order of the configs.
 
-    If persistent pools are running for every config, it yields these. Otherwise it starts new pools for all configs,
-    which end with the block.
+    If persistent pools, whose models stay loaded between runs, are running for every config, it yields these.
+    Otherwise it starts new pools for all configs, which end with the block.
     """
     keepers = [keeper for config in configs if (keeper := _find(pools_name(config))) is not None]
     if len(keepers) == len(configs):

@@ -33,7 +33,7 @@ _RemoteReplica: Any = ray.remote(Replica)
 
 @dataclass(slots=True)
 class PoolManager:
-    """Owns the dispatcher and the replicas of one pool.
+    """Owns the replicas of one pool and the dispatcher, which distributes requests to them.
 
     The dispatcher runs on the node of the driver. Ray restarts dispatcher and replicas if they die, and the dispatcher
     then loads the models of the replicas again.
@@ -73,7 +73,7 @@ class PoolManager:
         ).remote(self.spec, self.cache)
 
     def start(self) -> None:
-        """Starts the smallest number of replicas. They load concurrently."""
+        """Starts the smallest number of replicas that the pool's config permits. They load concurrently."""
         for number in range(self.spec.config.min_replicas):
             self._add_replica(self.places[number] if number < len(self.places) else None)
         self._publish()

@@ -56,7 +56,7 @@ def run_pools(
 
 
 class LoadingTimes:
-    """Announces the models that are loading, with the times that they took before, and keeps these times.
+    """Announces the models that are loading, with the times that they took before, and stores the new times in a file.
 
     Args:
         pools: The role of each pool and the config from which it is built.
@@ -129,7 +129,7 @@ def make_manager(
 
 
 def cache_spec(role: str, config: Config) -> CacheSpec | None:
-    """Returns the settings of the cache of a service, or None if its answers are not cached."""
+    """Returns the settings of the image cache of a service, or None if its answers are not cached."""
     pool = getattr(config.pools, role)
     if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
         return None

@@ -15,7 +15,7 @@ LATENCY_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50
 
 @dataclass(slots=True, kw_only=True)
 class PoolStatistics:
-    """Statistics since the dispatcher started. Times are in seconds."""
+    """Statistics of a pool since its dispatcher started. Times are in seconds."""
 
     requests: int = 0
     """Number of requests that arrived, including those answered from the cache."""
@@ -80,7 +80,7 @@ class Metrics:
         self._before: dict[str, float] = {}
 
     def publish(self, statistics: PoolStatistics) -> None:
-        """Sets the gauges, and increases the counters by their growth since the last call."""
+        """Sets Ray's gauges to the current values, and increases Ray's counters by the growth since the last call."""
         now = asdict(statistics)
         for name, gauge in self._gauges.items():
             gauge.set(now.pop(name), self._tags)

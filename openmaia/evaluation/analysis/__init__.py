@@ -1,1 +1,1 @@
-"""Statistics over evaluated runs: intervals, verdicts, comparisons of runs, reliability, sanity tests of metrics."""
+"""Statistics over runs whose descriptions were tested: intervals, verdicts, comparisons, reliability, sanity tests."""

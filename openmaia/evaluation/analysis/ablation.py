@@ -1,7 +1,8 @@
-"""Measures the contribution of each tool: compares investigations of the same units with different sets of tools.
+"""Measures what each tool of the agent contributes: compares investigations of the same units with different tools.
 
 Three tool sets are those of the MAIA paper's appendix D (table A5): `full`, `exemplars-only` and `generation-only`. The
-other two are ours. All descriptions are tested with images of one generator, even if the agent used another one.
+other two, `no-editing` and `other-generator`, are ours. All descriptions are tested with images of one image generator,
+even if the agent used another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,23 +23,27 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "no-editing": ("edit_images",),
     OTHER: (),
 }
-"""For each tool set the names of the tools that agents lack. In OTHER they have all, but another image generator."""
+"""For each tool set the names of the tools that the agent lacks. In OTHER it has all, but another image generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSetResult:
-    """The scores of one tool set, over the units whose descriptions are evaluated in the runs of all tool sets."""
+    """The scores of the descriptions that the agent made with one tool set.
+
+    They are means over the units whose descriptions are evaluated in the runs of all tool sets. Positive images are
+    generated from the description, neutral images do not show what it names.
+    """
 
     name: str
     units: int
     tested: int
     """Number of units whose description could be tested."""
     positive: Interval
-    """Mean activation to positive images, over tested units."""
+    """Mean activation on positive images, over tested units."""
     neutral: Interval
-    """Mean activation to neutral images, over tested units."""
+    """Mean activation on neutral images, over tested units."""
     auc: Interval
-    """Mean AUC over all units; abstentions count as chance."""
+    """Mean over all units of the AUC of positive against neutral images; abstentions count as chance, 0.5."""
     positive_against: Interval | None
     """`positive` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
     against: Interval | None
@@ -46,11 +51,14 @@ class ToolSetResult:
 
 
 def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetResult]:
-    """Compares the runs of several tool sets on the units that are evaluated in all of them.
+    """Compares the runs of several tool sets of the agent on the units that are evaluated in all of these runs.
 
     Args:
-        runs: The run of each tool set, by its name in SETS.
+        runs: The run of each tool set, by the name of the tool set in SETS.
         resamples: The number of bootstrap resamples.
+
+    Returns:
+        The scores of each tool set, in the order of `runs`.
     """
     estimates = {name: unit_estimates(run, resamples) for name, run in runs.items()}
     common = sorted(set[Unit].intersection(*(set(each["auc"]) for each in estimates.values())))

@@ -29,24 +29,24 @@ MAX_OTHERS = 4
 
 
 class ClaimSimilarity(Protocol):
-    """A method that measures how similar two claims are."""
+    """A method that measures how similar two claims (descriptions of units, with labels) are."""
 
     @property
     def name(self) -> str:
-        """The method's name in results."""
+        """The name of the method of comparison in results."""
         ...
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns for each pair how similar the claims are, from 0 to 1; None if the method could not compare them."""
+        """Returns for each pair of claims how similar they are, from 0 to 1; None if they could not be compared."""
         ...
 
 
 class WordOverlap:
-    """Compares labels by their common terms.
+    """Compares two claims (descriptions of units) by the terms that their labels have in common.
 
-    Labels are matched one to one so that the sum of the Jaccard indices of their terms is maximal. This sum is divided
-    by the larger number of labels. Two abstentions have similarity 1, an abstention and another claim 0. Synonyms are
-    not recognised.
+    The labels of both are matched one to one so that the sum of the Jaccard indices of their terms is maximal. This sum
+    is divided by the larger number of labels. Two abstentions (claims without text) have similarity 1, an abstention
+    and another claim 0. Synonyms are not recognised.
     """
 
     name = "words in common"
@@ -55,7 +55,7 @@ class WordOverlap:
         self._terms = terms
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns the overlap of each pair."""
+        """Returns for each pair of claims the overlap of the terms of their labels, from 0 to 1."""
         return [self._overlap(first, second) for first, second in pairs]
 
     def _overlap(self, first: Claim, second: Claim) -> float:
@@ -68,14 +68,14 @@ class WordOverlap:
 
 
 class ModelSimilarity:
-    """Asks a language model whether two claims have the same meaning."""
+    """Asks a language model whether two claims (descriptions of units, with labels) have the same meaning."""
 
     def __init__(self, model: LanguageModel):
         self.name = f"judged by {model.name}"
         self._model = model
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns 1 (same meaning) or 0 for each pair, and None if the model gives no usable answer."""
+        """Returns 1 (same meaning) or 0 for each pair of claims, and None if the model gives no usable answer."""
         questions = [
             Question.of(template("same", one=_statement(first), other=_statement(second))) for first, second in pairs
         ]
@@ -100,7 +100,7 @@ def _parse_yes(answer: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How similar the claims of the replicates of a unit are, by one method of comparison."""
+    """How similar the claims (descriptions) of replicates, repeated investigations of a unit, are by one method."""
 
     by: str
     """Name of the method that compared the claims."""
@@ -120,10 +120,10 @@ class Agreement:
 
 
 def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: int) -> Agreement | None:
-    """Measures how similar the claims of replicates are, over the units with several replicates.
+    """Measures how similar the claims of replicates (repeated investigations of a unit) are.
 
     Args:
-        claims: The claims of a run.
+        claims: The claims (descriptions of units) of a run. Units without several replicates are left out.
         similarity: The method that compares two claims.
         resamples: The number of bootstrap resamples.
 

@@ -1,10 +1,11 @@
-"""Bootstrap intervals in which prompts and units are crossed clusters.
+"""Bootstrap intervals in which the prompts of test images and the tested units are crossed clusters.
 
-Images of one prompt resemble each other, one image may be shown to many units, and the units are themselves a sample
-from the network. Prompts and units are therefore reweighted independently, and the activation of a unit on an image is
-weighted by the product of both weights: the product reweighted bootstrap of Owen and Eckles (2012, "Bootstrapping data
-arrays of arbitrary order", Annals of Applied Statistics 6). The weights are positive numbers (the Bayesian bootstrap,
-Rubin 1981) and not counts, because with counts all images of a unit that has few prompts would often have the weight 0.
+Images generated from one prompt resemble each other, one image may be shown to many units, and the units are themselves
+a sample from the network. Prompts and units are therefore reweighted independently, and the activation of a unit on an
+image is weighted by the product of both weights: the product reweighted bootstrap of Owen and Eckles (2012,
+"Bootstrapping data arrays of arbitrary order", Annals of Applied Statistics 6). The weights are positive numbers (the
+Bayesian bootstrap, Rubin 1981) and not counts, because with counts all images of a unit that has few prompts would
+often have the weight 0.
 
 The weights of units have an exponential distribution. For prompts, exponential weights would make the variance of the
 mean of n prompts too small by the factor (n - 1) / (n + 1), which matters if all units share a few neutral prompts.
@@ -30,7 +31,7 @@ LEVEL = 95.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate with its 95 % bootstrap interval (percentile method); all three are NaN if there are no values."""
+    """An estimate with its 95 % bootstrap interval (percentile method). All three numbers are NaN without values."""
 
     mean: float
     low: float
@@ -57,11 +58,11 @@ class ClusteredValues:
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
-        """Builds the object from any iterables of equal length."""
+        """Builds the object from values and, in the same order, the cluster of each."""
         return cls(values=tuple(values), clusters=tuple(clusters))
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
-        """Returns the weight of each value in each resample, (resamples, values)."""
+        """Returns the bootstrap weight of each value, equal within a cluster, in each resample, (resamples, values)."""
         variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
         return np.interp(variates, _VARIATES, _gamma_weights(len({*self.clusters})))
 
@@ -76,13 +77,16 @@ class BootstrapEstimate:
     """The statistic in each bootstrap resample, (resamples,)."""
 
     def minus(self, other: "BootstrapEstimate") -> "BootstrapEstimate":
-        """Returns the difference, paired by resample: prompts that both estimates use have the same weights in both."""
+        """Returns this estimate minus another, paired by resample: prompts that both use have equal weights in both."""
         return BootstrapEstimate(unit=self.unit, value=self.value - other.value, draws=self.draws - other.draws)
 
 
 @lru_cache(maxsize=8192)
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
-    """Returns exponential weights with mean 1, (resamples,). They depend only on the cluster's name and the seed."""
+    """Returns the bootstrap weights of a cluster in all resamples: exponential with mean 1, (resamples,).
+
+    They depend only on the seed and on the name of the cluster, which is a prompt or a unit.
+    """
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
 
@@ -108,15 +112,15 @@ def estimate(
     """Estimates one of MEASURES for one unit, with its bootstrap distribution over prompts.
 
     Args:
-        measure: The name of the measure.
+        measure: The name of the measure, such as "auc" (a key of `statistics.MEASURES`).
         unit: The name of the unit.
-        positive: The unit's activations on positive images.
+        positive: The unit's activations on positive images, which show what a description names.
         neutral: Its activations on neutral or other control images.
         resamples: The number of bootstrap resamples.
         seed: The seed of the bootstrap.
 
     Returns:
-        The estimate, or None if a group is empty or the measure is undefined.
+        The estimate, or None if there are no images of one kind or the measure is undefined.
     """
     if not positive.values or not neutral.values:
         return None
@@ -129,18 +133,18 @@ def estimate(
 
 
 def group_mean(unit: str, group: ClusteredValues, resamples: int, seed: int = 0) -> BootstrapEstimate:
-    """Estimates the mean of one group of values of a unit. The group must not be empty."""
+    """Estimates the mean of one group of values of the unit with the name `unit`. The group must not be empty."""
     values, weights = np.asarray(group.values, dtype=np.float64), group.weights(resamples, seed)
     return BootstrapEstimate(unit=unit, value=float(values.mean()), draws=weights @ values / weights.sum(axis=1))
 
 
 def constant(unit: str, value: float, resamples: int) -> BootstrapEstimate:
-    """Returns an estimate whose draws all equal `value`: a score without prompts, such as that of an abstention."""
+    """Returns an estimate for a unit whose bootstrap draws all equal `value`: a score that is not resampled."""
     return BootstrapEstimate(unit=unit, value=value, draws=np.broadcast_to(np.float64(value), resamples))
 
 
 def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstimate:
-    """Returns the mean of several estimates of one unit."""
+    """Returns the mean of estimates of the unit with the name `unit`, such as those of repeated investigations."""
     if len(estimates) == 1:
         return BootstrapEstimate(unit=unit, value=estimates[0].value, draws=estimates[0].draws)
     return BootstrapEstimate(
@@ -151,13 +155,13 @@ def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstim
 
 
 def percentile_interval(value: float, draws: FloatArray) -> Interval:
-    """Returns the point estimate `value` with the percentile interval of `draws`, ignoring resamples that are NaN."""
+    """Returns the point estimate `value` with the percentile interval of its bootstrap draws, ignoring NaN."""
     low, high = np.nanpercentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return Interval(mean=float(value), low=float(low), high=float(high))
 
 
 def interval(estimate: BootstrapEstimate) -> Interval:
-    """Returns the percentile interval of one unit's estimate, over its prompts."""
+    """Returns an estimate of one unit with its percentile interval, which is over prompts only."""
     return percentile_interval(estimate.value, estimate.draws)
 
 
@@ -169,7 +173,7 @@ class PooledMean:
         self._total, self._weight = np.zeros(1), np.zeros(1)
 
     def add(self, estimate: BootstrapEstimate, count: float = 1.0) -> None:
-        """Adds the estimate of one unit, or of one replicate of a unit.
+        """Adds the estimate of one unit, or of one replicate (repeated investigation) of a unit.
 
         Args:
             estimate: The estimate.
@@ -192,7 +196,7 @@ class PooledMean:
 
 
 def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:
-    """Returns the mean over units with its interval over prompts crossed with units; NaN if there are no estimates."""
+    """Returns the mean of units' estimates with its interval over prompts crossed with units; NaN without estimates."""
     mean = PooledMean(seed)
     for each in estimates:
         mean.add(each)

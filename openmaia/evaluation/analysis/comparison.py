@@ -1,8 +1,9 @@
 """Compares runs on the units that they share: the score of a unit in one run minus its score in the other.
 
-Replicates of a unit are averaged first. Intervals come from the bootstrap over prompts and units crossed, in which a
-prompt that both runs used has the same weight in both. The p-values are those of Wilcoxon's signed-rank test over units
-(scipy.stats.wilcoxon), adjusted over all pairs of runs and all measures (Benjamini and Hochberg).
+Replicates (repeated investigations) of a unit are averaged first. Intervals come from the bootstrap over prompts and
+units crossed, in which a prompt that both runs used has the same weight in both. The p-values are those of Wilcoxon's
+signed-rank test over units (scipy.stats.wilcoxon), adjusted over all pairs of runs and all MEASURES (Benjamini and
+Hochberg).
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ MEASURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The difference between two runs in one measure."""
+    """The difference between two runs in one measure, over the units that both have scored by it."""
 
     measure: str
     units: int
@@ -49,12 +50,12 @@ class PairedDifference:
     p: float | None
     """Two-sided p-value of Wilcoxon's signed-rank test over units; None for a single unit."""
     adjusted: float | None
-    """p adjusted for the false discovery rate over all pairs of runs and all measures; None without `p`."""
+    """p adjusted for the false discovery rate over all compared pairs of runs and all measures; None without `p`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Two runs and their differences in all measures."""
+    """Two runs (by name) and their differences in all MEASURES."""
 
     one: str
     other: str
@@ -63,18 +64,19 @@ class RunComparison:
     alone: tuple[int, int]
     """Number of units that only the first run has finished, and that only the second run has finished."""
     differing: tuple[str, ...]
-    """Config keys with different values."""
+    """Keys of the runs' configs with different values."""
     differences: tuple[PairedDifference, ...]
     cause: str = ""
     """The reason why the runs cannot be compared; empty if they can."""
 
 
 MeasureEstimates = Mapping[str, Mapping[Unit, BootstrapEstimate]]
-"""For each of MEASURES and PROMPT_ROLES the estimates of the units for which it is defined."""
+"""For each of MEASURES, and for the mean activation on images of each of PROMPT_ROLES, the estimate of every unit for
+which it is defined."""
 
 
 def compare_runs(runs: Sequence[tuple[Run, str]], resamples: int) -> list[RunComparison]:
-    """Compares every pair of runs.
+    """Compares every pair of runs in all MEASURES, on the units that both have finished.
 
     Args:
         runs: The runs, each with its name.
@@ -123,12 +125,12 @@ def paired_difference(
 
     Args:
         measure: The name of the measure.
-        first: The estimates of the first run.
-        second: The estimates of the second run.
+        first: The measure's estimates in the first run, by unit.
+        second: Those in the second run.
         seed: The seed of the bootstrap.
 
     Returns:
-        The difference, without an adjusted p-value; None if the runs have no such units.
+        The difference, without an adjusted p-value; None if no unit has an estimate in both runs.
     """
     shared = sorted(first.keys() & second.keys())
     if not shared:
@@ -149,7 +151,7 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
     """Returns the two-sided p-value of Wilcoxon's signed-rank test, which leaves out differences that are zero.
 
     Args:
-        differences: The difference between two runs for each unit.
+        differences: For each unit the difference between two runs in one measure.
 
     Returns:
         The p-value: 1 if all differences are zero, None for fewer than two units.
@@ -164,7 +166,8 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
 def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
     """Estimates MEASURES, and the mean activations on positive and on neutral images, of every unit of a run.
 
-    Replicates of a unit are averaged.
+    Positive images show what the unit's description names, neutral ones do not. Replicates (repeated investigations) of
+    a unit are averaged.
     """
     replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*MEASURES, *PROMPT_ROLES)}
     for header in run.headers():

@@ -1,4 +1,4 @@
-"""Compares the prompts of test images with those of the images that the agent drew in its investigation."""
+"""Compares the prompts of test images with those of the images that the agent generated in its investigation."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ them."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOverlap:
-    """The overlap of the test prompts of a trial with the prompts that the agent used in its investigation."""
+    """The overlap of the prompts that test a unit's description with those that the agent used in its investigation."""
 
     explored: int
     """Number of different prompts of the investigation."""
@@ -31,16 +31,16 @@ def fold(prompt: str) -> str:
 
 
 def explored(prompts: Iterable[str]) -> ExploredPrompts:
-    """Returns the folded prompts of an investigation."""
+    """Returns the set of the prompts that an agent used in an investigation, each normalised by `fold`."""
     return frozenset(map(fold, prompts))
 
 
 def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOverlap:
-    """Compares test prompts with the prompts of an investigation.
+    """Compares the prompts of test images with those of the images that the agent generated in its investigation.
 
     Args:
         prompts: The test prompts. If there are none, `exact` and `words` are 0.
-        drawn: The folded prompts of the investigation.
+        drawn: The prompts of the investigation, normalised by `fold`.
     """
     known = {content_words(prompt) for prompt in drawn}
     tested = {prompt: content_words(prompt) for prompt in prompts}
@@ -54,7 +54,10 @@ def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverlap:
-    """The overlap of the test prompts of a run with those of its investigations."""
+    """The overlap of the test prompts of a run with the prompts that the agent used in its investigations.
+
+    A trial is the test of one investigation's description.
+    """
 
     trials: int
     """Number of trials with images."""
@@ -67,13 +70,13 @@ class RunOverlap:
 
 
 def run_overlap(scores: Iterable[Mapping[str, Any]]) -> RunOverlap | None:
-    """Averages the overlap over the trials of a run.
+    """Averages the overlap of test prompts with the agent's prompts over the trials (tested descriptions) of a run.
 
     Args:
-        scores: The scores of each evaluation, as `Run.scores` returns them.
+        scores: The scores of each trial: the values of the dict that `Run.scores` returns.
 
     Returns:
-        The overlap, or None if no trial has images.
+        The mean overlap, or None if no trial has images.
     """
     trials = [each for each in scores if each["overlap_exact"] is not None]
     if not trials:

@@ -1,9 +1,10 @@
-"""Tests descriptions by permuting them within a layer.
+"""Tests descriptions of units by permuting them among the units of a layer.
 
 The statistic T(u, d) is the AUC of the responses of unit u to the positive images of description d against those to its
-neutral images. It exists for every unit u and every description d of the layer, because a trial holds the responses of
-all units of the layer to its images. It was chosen over differences of means for three reasons: it does not depend on
-the scale of a unit, a few extreme images cannot decide it, and the controls of the verdict are AUCs as well.
+neutral images. It exists for every unit u and every description d of the layer, because a trial (the test of one
+description) holds the responses of all units of the layer to its images. It was chosen over differences of means for
+three reasons: it does not depend on the scale of a unit, a few extreme images cannot decide it, and the comparisons
+with controls (`openmaia.evaluation.analysis.verdict`) are AUCs as well.
 
 The null distribution consists of all T(v, d) in which d was made for another unit than v, or consists of random words.
 Pairs in which d has the same labels as a description of v are left out, because two units may be described alike. The
@@ -12,7 +13,7 @@ other units and 10 random descriptions, no p-value of a unit alone could be belo
 values of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most
 descriptions, or whose AUCs vary more than those of other units, has no advantage. Standardisation does not change the
 order of the values of a unit. If the descriptions are assigned to the units at random, the value of a unit's own
-description is a random entry of the table, so that P(p <= a) <= a holds on average over the units of a layer.
+description is a random one of all its values, so that P(p <= a) <= a holds on average over the units of a layer.
 """
 
 from dataclasses import dataclass
@@ -27,14 +28,14 @@ NORMAL_MAD = 1.4826
 
 
 def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating]) -> FloatArray:
-    """Returns the test statistic T, an AUC, of all units for one description.
+    """Returns the test statistic T, an AUC, of all units of a layer for one description.
 
     Args:
-        positive: Responses of all units to the positive images of the description, (n, units).
-        neutral: Responses of all units to its neutral images, (m, units).
+        positive: Responses of all units to positive images, which show what the description names, (n, units).
+        neutral: Responses of all units to neutral images, which do not, (m, units).
 
     Returns:
-        The AUC of each unit, ties counting half, (units,); CHANCE for all units if there are no positive or no neutral
+        The AUC of each unit, ties counting half, (units,); 0.5 for all units if there are no positive or no neutral
         images.
     """
     units = positive.shape[1] if positive.size else neutral.shape[1] if neutral.ndim == 2 else 0
@@ -62,7 +63,7 @@ class EffectTable:
 def standardise_rows(table: EffectTable) -> FloatArray:
     """Standardises the AUCs of each unit over all descriptions, on the logit scale.
 
-    The logit keeps values near 1 apart. The median is subtracted, and the result is divided by the scaled median
+    The logit keeps values near 1 apart. The unit's median is subtracted, and the result is divided by its scaled median
     absolute deviation. The divisor is at least the standard deviation of the logit that results from the finite number
     of images alone, for a true AUC of 0.5 (Hanley and McNeil 1982).
 
@@ -82,9 +83,9 @@ def standardise_rows(table: EffectTable) -> FloatArray:
 def p_values(table: EffectTable) -> FloatArray:
     """Returns the p-value of every description for every unit, (units, descriptions).
 
-    It is the share of values in the null distribution that are at least as large as the standardised value of this
-    description and unit. This value itself is counted as a member of the distribution, so that no p-value is 0. Ties
-    count against the description.
+    It is the share of values in the null distribution, pooled over the units of `table`, that are at least as large as
+    the standardised value of this description and unit. This value itself is counted as a member of the distribution,
+    so that no p-value is 0. Ties count against the description.
     """
     if not table.values.size:
         return np.ones_like(table.values)

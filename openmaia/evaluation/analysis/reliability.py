@@ -1,7 +1,8 @@
 """Measures the reliability of a run: how similar replicates are, and how well measures of certainty predict the AUC.
 
-A measure of certainty is the agreement between the replicates of a unit, or the AUC of the test with which an
-investigation confirms the agent's answer. A risk-coverage curve shows how well it predicts the AUC of the evaluation.
+Replicates are repeated investigations of a unit. A measure of certainty is the agreement between them, or the AUC of
+the test with which an investigation confirms the agent's answer. A risk-coverage curve shows how well it predicts the
+AUC of the evaluation, in which the description is tested with new images afterwards.
 """
 
 import json
@@ -30,25 +31,26 @@ BY_CONFIRMATION = "AUC of the loop's own test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """The agreement between the replicates of a run, and its risk-coverage curves."""
+    """The agreement between a run's replicates (repeated investigations of a unit), and its risk-coverage curves."""
 
     agreements: tuple[Agreement, ...]
     """One for each method that compares claims; empty if no unit has several replicates."""
     selective: tuple[RiskCoverage, ...]
-    """One curve for each measure of certainty. The risk of a unit is 1 minus its AUC, averaged over its replicates."""
+    """One curve for each measure of certainty. The risk of a unit is 1 minus the mean test AUC of its replicates."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing could be measured."""
+        """Whether there are neither agreements nor curves, because nothing could be measured."""
         return not self.agreements and not self.selective
 
 
 def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
-    """Measures the reliability of an evaluated run.
+    """Measures how similar the replicates of an evaluated run are, and how well certainty predicts its scores.
 
     Args:
         run: The run.
-        similarities: Methods that compare the claims of two replicates. Each gives one agreement and one curve.
+        similarities: Methods that compare the claims (descriptions) of two replicates (repeated investigations of a
+            unit). Each gives one agreement and one risk-coverage curve.
         resamples: The number of bootstrap resamples.
     """
     claims = read_claims(run)
@@ -75,7 +77,7 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 
 
 def write_reliability(run: Run, reliability: Reliability) -> None:
-    """Stores the reliability in the run directory."""
+    """Stores the reliability of a run in its directory."""
     document = {
         "agreements": [
             _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}

@@ -1,7 +1,7 @@
-"""The results of two sanity tests of our metrics, and the caveats that follow from them.
+"""The results of two sanity tests of the metrics that score descriptions, and the caveats that follow from them.
 
 The test `missing_label` removes half of the true labels of a unit. The test `extra_label` adds as many wrong labels as
-there are true ones. A metric passes a test if its value falls (Oikarinen, Yan and Weng 2025, "Evaluating Neuron
+there are true ones. A metric passes a test if its value then falls (Oikarinen, Yan and Weng 2025, "Evaluating Neuron
 Explanations: A Unified Framework with Sanity Checks"). `make science only=sanity` runs the tests.
 """
 
@@ -26,12 +26,12 @@ SanityResults = dict[str, dict[str, bool]]
 
 @cache
 def measured_results() -> SanityResults:
-    """Reads the results in sanity.json, which `make science only=sanity` writes."""
+    """Reads from sanity.json which metric passes which sanity test. `make science only=sanity` writes the file."""
     return stored()["results"]
 
 
 def stored() -> dict[str, Any]:
-    """Reads sanity.json: the results, the share of units for which each metric fell, and a hash of the tested code."""
+    """Reads sanity.json: which metric passes which test, for what share of units it fell, and a hash of the code."""
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
@@ -63,12 +63,12 @@ NAMES = {
 
 
 def warning(metric: str) -> str:
-    """Returns the caveat to show beside a metric, such as "blind to missing labels"; empty if it fails no test."""
+    """Returns the caveat to show with a metric, such as "blind to missing labels"; empty if it fails no sanity test."""
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     failed = [test.replace("_", " ") for test, passes in measured_results().get(name, {}).items() if not passes]
     return f"blind to {' and '.join(failed)}s" if failed else ""
 
 
 def notes(metrics: Sequence[str]) -> list[str]:
-    """Returns a footnote for each of the metrics that fails a test."""
+    """Returns a footnote for each of the given metrics (by name) that fails a sanity test."""
     return [f"{NAMES[name]} is {caveat}" for name in metrics if (caveat := warning(name))]

@@ -1,5 +1,7 @@
 """Computes risk-coverage curves: the mean risk of the units that remain if the least certain units are left out.
 
+The risk of a unit says how bad its description is, such as 1 minus its AUC.
+
 The curve follows El-Yaniv and Wiener (2010, "On the foundations of noise-free selective classification",
 JMLR 11). The area under this curve is the mean risk over all coverages, as in Geifman and El-Yaniv (2017, "Selective
 classification for deep neural networks").
@@ -22,10 +24,13 @@ MAX_WEIGHTS = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """The risk-coverage curve of one measure of certainty."""
+    """The risk-coverage curve of one measure of certainty.
+
+    The risk of a unit says how bad its description is, such as 1 minus its AUC.
+    """
 
     by: str
-    """The measure of certainty."""
+    """The name of the measure of certainty."""
     units: int
     risks: tuple[tuple[float, Interval], ...]
     """Pairs (coverage, mean risk of the most certain units), where the coverage is the share of units that are kept."""
@@ -42,11 +47,11 @@ class RiskCoverage:
 def selective(
     certainty: Mapping[Unit, float], risk: Mapping[Unit, float], by: str, resamples: int
 ) -> RiskCoverage | None:
-    """Measures the risk-coverage curve over the units that have both a certainty and a risk.
+    """Measures how the mean risk changes if the least certain units are left out (the risk-coverage curve).
 
     Args:
         certainty: The certainty of each unit; larger is more certain.
-        risk: The risk of each unit, such as 1 minus the AUC of its description.
+        risk: The risk of each unit, such as 1 minus the AUC of its description. Units that lack one value are left out.
         by: The name of the measure of certainty.
         resamples: The number of bootstrap resamples.
 
@@ -77,7 +82,7 @@ def selective(
 def risk_of_most_certain(
     risk: FloatArray, certainty: FloatArray, weights: FloatArray, counts: FloatArray
 ) -> FloatArray:
-    """Returns the mean risk of the most certain units.
+    """Returns the mean risk of the most certain units, for several numbers of units.
 
     Args:
         risk: The risk of each unit, (units,).

@@ -1,7 +1,7 @@
 """Computes the p-values of all descriptions of a run, and measures how often wrong descriptions are judged "supported".
 
-The wrong descriptions give the rate of false alarms of the verdict. Each unit is tested with descriptions of other
-units of its layer ("shuffled"), and with descriptions of random words, by the same rule as with its own.
+The wrong descriptions give the rate of false alarms of the verdict "supported". Each unit is tested with descriptions
+of other units of its layer ("shuffled"), and with descriptions of random words, by the same rule as with its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,11 +43,11 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Significance:
-    """The p-values of the tested descriptions of a run, and how often right and wrong descriptions are supported."""
+    """The p-values of a run's tested descriptions, and how often right and wrong ones get the verdict "supported"."""
 
     p: Mapping[Claim, float]
     q: Mapping[Claim, float]
-    """p adjusted for the false discovery rate over all claims (Benjamini and Hochberg)."""
+    """p adjusted for the false discovery rate over all claims, the descriptions of units (Benjamini and Hochberg)."""
     supported: Mapping[str, tuple[float, float, float]]
     """For each of OWN, SHUFFLED and RANDOM the share of units whose description is supported, and both ends of its 95 %
     Wilson interval, whose sample size is the number of units. There is no entry if there are no such descriptions. The
@@ -71,12 +71,12 @@ _Assignments = dict[str, list[list[_Pair]]]
 def compute_significance(
     trials: Iterable[Trial], read: Callable[[Claim], Trial], words: Callable[[str], Sequence[Trial]]
 ) -> Significance:
-    """Computes the p-values of all tested trials, and the shares of supported descriptions.
+    """Computes the p-values of all tested descriptions, and the shares of units with the verdict "supported".
 
     Args:
-        trials: All trials of the run; those of one layer have to be adjacent.
-        read: Returns the trial of a claim, which is not kept in memory.
-        words: Returns the trials of random words for the name of a layer.
+        trials: All trials (tests of one description each) of the run; those of one layer have to be adjacent.
+        read: Reads again the trial of a claim (a description), because trials are not kept in memory.
+        words: Returns the trials of descriptions that consist of random words, for the name of a layer.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -173,7 +173,7 @@ def _adjusted(pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, float]]:
 
 
 def write_significance(run: Run) -> None:
-    """Computes the significance of all evaluated descriptions of a run, and stores it in the run directory."""
+    """Computes the p-values of all evaluated descriptions of a run, and stores `Significance` in its directory."""
     stored = StoredTrials(run)
     result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
     rows = [
@@ -192,12 +192,12 @@ def write_significance(run: Run) -> None:
 
 
 def is_current(run: Run) -> bool:
-    """Returns whether the significance is stored and no evaluation was added or changed since."""
+    """Returns whether the p-values of a run are stored and none of its evaluations was added or changed since."""
     return _header(run).get("stamp") == evaluation_stamp(run, 0)
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
-    """Reads `Significance.supported` from the run directory; empty if it was not computed yet, or if its file is damaged."""
+    """Reads `Significance.supported`, how often descriptions are supported; empty if the file is missing or damaged."""
     stored = _header(run).get("supported", {})
     return {name: (share, low, high) for name, (share, low, high) in stored.items()}
 

@@ -23,27 +23,29 @@ neutral images, with the weights p and q, for each of b sets of weights. Undefin
 
 
 def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean positive minus the mean neutral activation, with the weights `p` and `q` (see `Measure`).
+    """Returns the mean positive minus the mean neutral activation, for each set of weights (see `Measure`).
 
-    The evaluation of the MAIA paper reports these means.
+    `p` (b, n) weights the n positive activations, `q` (b, m) the m neutral ones. The MAIA paper reports both means.
     """
     return _mean(positive, p) - _mean(neutral, q)
 
 
 def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the area under the ROC curve with the weights `p` and `q` (see `Measure`).
+    """Returns the area under the ROC curve of positive against neutral activations, for each set of weights.
 
-    It is Mann-Whitney's U divided by the number of pairs, ties counting half (Hanley and McNeil 1982).
+    `p` (b, n) weights the n positive activations, `q` (b, m) the m neutral ones (see `Measure`). The area is
+    Mann-Whitney's U divided by the number of pairs, ties counting half (Hanley and McNeil 1982).
     """
     wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
     return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
 
 
 def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns Cohen's d with the weights `p` and `q` (see `Measure`).
+    """Returns Cohen's d of positive against neutral activations, for each set of weights (see `Measure`).
 
-    It is the difference of the means divided by the pooled standard deviation with n + m - 2 degrees of freedom (Cohen
-    1988, chapter 2). It is NaN if neither group has any variance.
+    `p` (b, n) weights the n positive activations, `q` (b, m) the m neutral ones. The result is the difference of the
+    means divided by the pooled standard deviation with n + m - 2 degrees of freedom (Cohen 1988, chapter 2). It is NaN
+    if neither group has any variance.
     """
     n, m = len(positive), len(neutral)
     squares = _variance(positive, p) * n + _variance(neutral, q) * m
@@ -51,10 +53,11 @@ def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatA
 
 
 def mad(positive: FloatArray, p: FloatArray, control: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4) with the weights `p` and `q`.
+    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4), for each set of weights.
 
-    It is the difference of the means divided by the population standard deviation of the control activations. It is NaN
-    if those are constant. CoSy's control images are random images of a dataset.
+    `p` (b, n) weights the n positive activations, `q` (b, m) the m control ones (see `Measure`). The result is the
+    difference of the means divided by the population standard deviation of the control activations. It is NaN if those
+    are constant. CoSy's control images are random images of a dataset.
     """
     return _ratio(difference(positive, p, control, q), np.sqrt(_variance(control, q)))
 
@@ -65,7 +68,7 @@ MATCHED = ("difference", "auc", "d")
 
 
 def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:
-    """Computes one of MEASURES with equal weights. Returns None if it is undefined, for example for an empty group."""
+    """Computes one of MEASURES (`name`) with equal weights of the activations; None if undefined, as without images."""
     if not positive or not neutral:
         return None
     p, q = (np.asarray(values, dtype=np.float64) for values in (positive, neutral))
@@ -74,7 +77,7 @@ def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> f
 
 
 def auc(positive: Sequence[float], neutral: Sequence[float]) -> float:
-    """Returns the area under the ROC curve, or CHANCE if a group is empty."""
+    """Returns the area under the ROC curve of positive against neutral activations; 0.5 if one kind is missing."""
     value = measure("auc", positive, neutral)
     return CHANCE if value is None else value
 
@@ -90,7 +93,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 
 def proportion(hits: Sequence[bool]) -> list[float] | None:
-    """Returns [share, low, high] with Wilson's 95 % interval, rounded to 4 decimals; None if there are no trials."""
+    """Returns the share of hits as [share, low, high], with Wilson's 95 % interval, to 4 decimals; None if empty."""
     if not hits:
         return None
     share = sum(hits) / len(hits)

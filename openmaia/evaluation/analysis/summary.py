@@ -1,4 +1,4 @@
-"""Averages the scores of a run over its units, with confidence intervals."""
+"""Averages the scores of a run's descriptions over its units, with confidence intervals."""
 
 import json
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from openmaia.runs.run import Run
 FILE = "evaluation.json"
 
 WHOLE = ""
-"""The key of all layers together, where other keys are the names of layers."""
+"""The key of the means over all layers, where other keys are the names of layers."""
 
 RESAMPLED = tuple(name for name in MATCHED if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
@@ -31,10 +31,10 @@ FIXED = (
 SCORES = ("auc", "auc_other", "auc_minus_other", "auc_words", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
 
 MeanActivations = Mapping[str, Interval]
-"""Means of raw activations, with their intervals. `positive` and `neutral` average the positive or neutral images of
-each unit first, and then the units, as the tables of the MAIA papers do. `positive_images` and `neutral_images` average
-all images of all units at once, as the published MAIA code does. They differ if units have different numbers of
-images."""
+"""Means of raw activations, with their intervals. `positive` and `neutral` average the positive images (which show what
+a description names) or neutral images (which do not) of each unit first, and then the units, as the tables of the MAIA
+papers do. `positive_images` and `neutral_images` average all images of all units at once, as the published MAIA code
+does. They differ if units have different numbers of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +59,19 @@ class PooledScores:
     units: int
     """Number of evaluated investigations."""
     outcomes: dict[str, int]
-    """Number of investigations by the outcome of their trials."""
+    """Number of investigations by the outcome of the test of their descriptions (`Trial.outcome`)."""
     measures: dict[str, Interval]
-    """The mean of each of SCORES with its interval."""
+    """The mean over units of each of SCORES with its interval."""
     activations: LayerActivations
 
     @property
     def difference(self) -> Interval:
-        """AUC on own images minus AUC on other units' images, over units whose layer has another tested unit."""
+        """AUC on images of a unit's own description minus AUC on those of other units of the layer."""
         return self.measures["auc_minus_other"]
 
 
 def run_scores(run: Run, resamples: int) -> PooledScores:
-    """Returns the scores of a run. They are stored in the run directory, and computed again if evaluations change.
+    """Returns the mean scores of a run. They are stored in the run directory, and computed again if evaluations change.
 
     Damaged evaluations are left out.
     """
@@ -114,7 +114,7 @@ def _from_json(lists: Mapping[str, list[float | None]]) -> dict[str, Interval]:
 
 
 def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0) -> PooledScores:
-    """Averages scores over units. Only one evaluation is in memory at a time."""
+    """Averages the scores of evaluations (tested descriptions) over units. Only one of them is in memory at a time."""
     outcomes: Counter[str] = Counter()
     means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
     levels: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
@@ -148,10 +148,11 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates SCORES, and the mean activations on positive and on neutral images, of one evaluation.
+    """Estimates SCORES, and the mean activations on positive and on neutral images, of one evaluated description.
 
-    Undefined scores are left out. For abstentions and undrawable claims, `auc` is CHANCE, and the only other scores are
-    those on images of other units' descriptions and of random words. Unwritten claims have no scores.
+    Undefined scores are left out. For abstentions (no description), and if the images do not show what it names, `auc`
+    is 0.5, and the only other scores are those on images of other units' descriptions and of random words. There are no
+    scores if no usable prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:

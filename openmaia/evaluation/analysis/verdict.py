@@ -1,5 +1,7 @@
 """Derives one verdict per investigation from the stored scores of its evaluation. No other module derives verdicts.
 
+A control (CONTROLS) is a group of images with which the positive images, those of the description, are compared by AUC.
+
 The rule:
     supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
         0.5.
@@ -35,11 +37,11 @@ CONTROLS = {
     "auc_unrelated": "unrelated prompts",
     "auc_random": "photographs",
 }
-"""What the positive images of a description are compared with, by the name of the score."""
+"""What the positive images of a description are compared with, by the name of the score, an AUC."""
 
 
 class Verdict(StrEnum):
-    """Whether a description holds. Tables list the verdicts in this order, from the best."""
+    """Whether the description of a unit holds. Tables list the verdicts in this order, from the best."""
 
     SUPPORTED = "supported"
     WEAK = "weak"
@@ -70,12 +72,12 @@ class ControlScore:
 
     @property
     def name(self) -> str:
-        """What the positive images are compared with, in words."""
+        """What the positive images of the description are compared with, in words."""
         return CONTROLS[self.key]
 
     @property
     def text(self) -> str:
-        """The control with its AUC, interval and numbers of images, in words."""
+        """What the positive images are compared with, the AUC, its interval and the numbers of images, in words."""
         return (
             f"{self.name} {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
             f"{self.control} images)"
@@ -84,7 +86,11 @@ class ControlScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitVerdict:
-    """The verdict on one investigation, and what it rests on."""
+    """The verdict on the description that one investigation ended with, and what it rests on.
+
+    A control is a group of images with which those of the description are compared. `p` and `q` are the description's
+    p-value and this value adjusted over all descriptions of the run.
+    """
 
     verdict: Verdict
     reason: str
@@ -98,12 +104,12 @@ class UnitVerdict:
 
     @property
     def worst(self) -> ControlScore | None:
-        """The control whose interval begins lowest; None if no control was measured."""
+        """The control (group of images to compare with) whose AUC interval begins lowest; None if none was measured."""
         return min(self.controls, key=lambda each: (each.low, each.auc), default=None)
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The sort key of tables: the verdict, and within a verdict the lower end of the worst control's interval.
+        """The sort key in tables of investigations: the verdict, then the lower end of the worst control's interval.
 
         The best verdict and the highest lower end come first.
         """
@@ -130,7 +136,7 @@ UNDRAWABLE = "At least half of the images of the description do not show what it
 
 
 def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
-    """Derives the verdict on an investigation.
+    """Derives the verdict on the description that an investigation ended with.
 
     Args:
         stop: How the investigation ended (`openmaia.runs.records.Stop`), or `failed`, `running` or `pending`.
@@ -190,11 +196,13 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
-    """Reads the entry `controls` of stored scores, as `openmaia.evaluation.scores.control_scores` returns it.
+    """Reads the comparisons with controls from stored scores.
+
+    Args:
+        stored: The entry `controls` of the scores, as `openmaia.evaluation.scores.control_scores` returns it.
 
     Returns:
-        The controls with at least MIN_PROMPTS positive and MIN_PROMPTS control prompts, and the names of all other
-        CONTROLS.
+        The controls with enough (MIN_PROMPTS) positive and control prompts, and the names of all other CONTROLS.
     """
     controls = tuple(
         ControlScore(
@@ -209,12 +217,12 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
 def run_verdicts(
     run: Run, investigations: Sequence[InvestigationId] | None = None
 ) -> dict[InvestigationId, UnitVerdict]:
-    """Returns the verdicts on investigations of a run.
+    """Returns the verdicts on the descriptions that investigations of a run ended with.
 
     Args:
         run: The run.
-        investigations: The investigations in the wanted order. None: all investigations of the plan in its order, and
-            then those outside of the plan that have a record or failed.
+        investigations: The investigations in the wanted order. None: all investigations of the run's plan in its order,
+            and then those outside of the plan that are finished or failed.
     """
     failures, running, scores = run.failures(), run.running(), run.scores(investigations)
     if investigations is None:
@@ -244,5 +252,5 @@ def sentence(verdicts: Iterable[UnitVerdict]) -> str:
 
 
 def write_summary(run: Run) -> None:
-    """Writes summary.parquet, a table of all finished investigations, with their verdicts."""
+    """Writes summary.parquet, a table of all finished investigations of a run, with their verdicts."""
     run.write_summary({each: verdict.columns for each, verdict in run_verdicts(run).items()})

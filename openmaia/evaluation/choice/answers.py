@@ -1,6 +1,7 @@
 """Reads or asks for the answers of people or of a language model to blind questions, and scores them.
 
-The score of two methods is how often the text of the first one was preferred.
+A question asks which of two methods' texts about a unit fits it better. The score of two methods is how often the text
+of the first one was preferred.
 """
 
 import json
@@ -20,14 +21,14 @@ from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
 from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
 
 MAX_BYTES = 4_000_000
-"""Maximum size of a file of answers."""
+"""Maximum size in bytes of a file with one person's answers."""
 
 CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAnswers:
-    """The answers of one person or one model to the questions of one page."""
+    """The answers of one person or model to the questions of one page: which of two texts about a unit fits better?"""
 
     page: str
     """The name of the page."""
@@ -41,7 +42,7 @@ class ChoiceAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceScore:
-    """How often the statements of the first of two methods were preferred, over all answers to one page."""
+    """How often the texts of the first of two methods were preferred, over all answers to one page of questions."""
 
     methods: tuple[str, str]
     share: Interval
@@ -56,13 +57,16 @@ class ChoiceScore:
     """Number of questions times number of participants."""
     participants: tuple[str, ...]
     consistent: float | None
-    """Share of pairs for which a participant chose the same text in both orders; None if no pair was answered twice."""
+    """Share of pairs of texts for which a participant chose the same one in both orders; None if no pair was answered
+    twice."""
     first: float
     """Share of choices of the text that was shown first."""
 
 
 def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:
-    """Asks a language model all questions, each in a separate conversation.
+    """Asks a language model all questions of a page on which people choose between two texts about a unit.
+
+    Each question is asked in a separate conversation.
 
     Args:
         questions: The questions of the page.
@@ -96,7 +100,7 @@ def _question(question: ChoiceQuestion) -> Question:
 
 
 def parse_choice(answer: str) -> int:
-    """Parses 1 or 2 from the last line that is not blank, such as "2" or "Answer: 2". Raises MalformedAnswer."""
+    """Parses the chosen text, 1 or 2, from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
     lines = [line for line in answer.splitlines() if line.strip()]
     match = CHOICE.match(lines[-1]) if lines else None
     if match is None:
@@ -105,7 +109,7 @@ def parse_choice(answer: str) -> int:
 
 
 def read_answers(data: bytes, name: str) -> ChoiceAnswers:
-    """Reads a file of answers that the page saved.
+    """Reads a file with a person's answers, saved by the page on which people choose between two texts about a unit.
 
     Args:
         data: The content of the file.
@@ -137,10 +141,10 @@ ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
 
 
 def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
-    """Computes how often the first method was preferred, from all answers to one page.
+    """Computes how often the texts of the first of two methods were preferred, from all answers to one page.
 
     Args:
-        answers: The answers, one object for each participant.
+        answers: The answers, one object for each participant (a person or a model).
         key: The answer key of the page, which says which method wrote which text.
         resamples: The number of bootstrap resamples.
         seed: The seed of the bootstrap.

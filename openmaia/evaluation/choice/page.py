@@ -1,4 +1,4 @@
-"""Renders the page of blind questions: one HTML file that needs no network and saves the answers to a file."""
+"""Renders a page on which people choose between two texts about a unit: one HTML file that works without network."""
 
 import base64
 import hashlib
@@ -13,9 +13,10 @@ from openmaia.evaluation.choice.questions import ChoiceQuestion
 
 
 def render_page(questions: Sequence[ChoiceQuestion], name: str) -> bytes:
-    """Renders the page as HTML.
+    """Renders a page on which people choose between two texts about a unit, as HTML.
 
-    The page does not reveal units, runs or methods: images and questions have random names.
+    The page saves the answers to a file. It does not reveal units, runs or methods: images and questions have random
+    names.
 
     Args:
         questions: The questions in the order in which they are asked.

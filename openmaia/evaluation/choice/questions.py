@@ -1,6 +1,7 @@
 """Makes blind questions: which of the texts of two methods fits a unit's exemplars better?
 
-The questions do not say which method wrote which text. An answer key, which is stored separately, does.
+Exemplars are the images that activate the unit most. The questions do not say which method wrote which text. An answer
+key, which is stored separately, does.
 """
 
 import io
@@ -23,7 +24,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 MAX_EXEMPLARS = 10
 IMAGE_SIZE = 192
-"""Pixels of the longer side of an exemplar on the page."""
+"""Pixels of the longer side of an exemplar on a page of questions."""
 
 OWN, FOREIGN = "own", "of another unit"
 UNSEEN = "their records show no exemplars, or are damaged"
@@ -31,12 +32,12 @@ UNSEEN = "their records show no exemplars, or are damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePair:
-    """The statements of two methods about one unit, and the exemplars of the unit."""
+    """The statements of two methods about one unit, and the exemplars of the unit (images that activate it most)."""
 
     unit: Unit
     replicate: int
     exemplars: tuple[bytes, ...]
-    """WebP images, darkened outside the unit's mask, in descending order of activation. Empty if `truth` is shown."""
+    """WebP images in descending order of activation, darkened where the unit is inactive. Empty if `truth` is shown."""
     truth: str = ""
     """What the unit is known to respond to, as for synthetic units. Empty if exemplars are shown instead."""
     texts: tuple[str, str]
@@ -45,18 +46,18 @@ class ChoicePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePairs:
-    """All pairs of statements of two methods."""
+    """All pairs of statements of two methods about the same unit."""
 
     methods: tuple[str, str]
     """The names of the two methods."""
     pairs: tuple[ChoicePair, ...]
     left_out: Mapping[str, int]
-    """The number of investigations of the first run for which there is no pair, by the reason."""
+    """The number of investigations of the first method's run for which there is no pair, by the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuestion:
-    """One question of the page: which of two statements fits the exemplars better."""
+    """One question of a page: which of two methods' statements about a unit fits its exemplars better?"""
 
     name: str
     """A random identifier."""
@@ -77,7 +78,7 @@ class QuestionSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerKey:
-    """The answer key of a page. It is stored in the run directory, apart from the page."""
+    """The answer key of a page of questions: which method made which statement. It is stored apart from the page."""
 
     name: str
     """The name of the page."""
@@ -87,14 +88,14 @@ class AnswerKey:
 
 
 def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int], str] | None = None) -> ChoicePairs:
-    """Pairs the statements of two runs about the same units.
+    """Pairs the statements of two runs about the same units, so that people can choose which one fits better.
 
     If only one run is given, each of its statements is paired with one about another unit of the same layer.
 
     Args:
         runs: One or two runs, each with its name.
         truths: What units are known to respond to, by layer and index. If given, the statements are compared with these
-            texts, as in the MAIA paper, and not with exemplars.
+            texts, as in the MAIA paper, and not with exemplars (the images that activate a unit most).
 
     Raises:
         UsageError: There are more than two runs, or no pair is left.
@@ -166,9 +167,12 @@ def _unfit(text: str, other: str) -> str:
 def exemplar_images(record: Record) -> tuple[bytes, ...]:
     """Returns the exemplars that the agent received from its first successful call of `dataset_exemplars("top")`.
 
+    Args:
+        record: The record of an investigation.
+
     Returns:
-        At most MAX_EXEMPLARS images as WebP, shrunk to IMAGE_SIZE and darkened outside the unit's mask. Empty if there
-        was no such call.
+        At most MAX_EXEMPLARS images as WebP, shrunk to IMAGE_SIZE and darkened where the unit is not active. Empty if
+        there was no such call.
     """
     for call in (call for turn in record.turns for call in turn.calls):
         if call.name == "dataset_exemplars" and call.entries and json.loads(call.arguments) == ["top"]:
@@ -194,10 +198,10 @@ def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -
 
 
 def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
-    """Turns each pair into two questions that show the statements in opposite order.
+    """Turns each pair of statements about a unit into two questions that show them in opposite order.
 
-    All pairs are asked once in random order, and then again in another random order. Orders and names come from the
-    random generator of the operating system, because the answer key could be computed from a seed.
+    All pairs are asked once in random order, and then again in another random order. Orders and names of questions come
+    from the random generator of the operating system, because the answer key could be computed from a seed.
     """
     random = secrets.SystemRandom()
     sides = [random.randrange(2) for _ in found.pairs]
@@ -213,14 +217,18 @@ def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
 
 
 def write_key(run: Run, key: AnswerKey) -> str:
-    """Stores the key in the run directory and returns its path."""
+    """Stores the answer key of a page of questions in the run directory and returns the path of the file."""
     document = {"methods": key.methods, "items": {name: asdict(item) for name, item in key.items.items()}}
     run.files.write(_path(key.name), json.dumps(document).encode())
     return run.files.path(_path(key.name))
 
 
 def read_key(run: Run, name: str) -> AnswerKey | None:
-    """Reads the key of a page. Returns None if the run has no such page. Raises StoreError if the key is damaged."""
+    """Reads the answer key of a page of questions by its name; None if the run has no such page.
+
+    Raises:
+        StoreError: The key is damaged.
+    """
     data = run.files.read(_path(name)) if name.isalnum() and name.isascii() else None
     if data is None:
         return None

@@ -1,1 +1,1 @@
-"""Judges, which decide whether an image shows what a label names, and detection scores based on their verdicts."""
+"""Judges, which decide whether an image shows what a label names, and scores of how activations predict this."""

@@ -1,4 +1,4 @@
-"""Detection on photographs: measures how well a unit's activations predict which images show what the labels name.
+"""Detection on photographs: measures how well a unit's activations predict which images show what its labels name.
 
 The photographs of a unit are sampled in strata of its activation, because most photographs do not activate a unit. Each
 sampled photograph is weighted by the number of photographs that it represents. A judge then marks whether it shows one
@@ -22,7 +22,7 @@ from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudg
 BoolArray = npt.NDArray[np.bool_]
 
 STRATA = (0.0, 0.5, 0.8, 0.95, 1.0)
-"""Bounds of the strata, as quantiles of the activation."""
+"""Bounds of the strata from which photographs are sampled, as quantiles of the unit's activation."""
 
 ACTIVE = 0.95
 """A unit counts as active on images above this quantile of its activations."""
@@ -33,13 +33,13 @@ class StratifiedSample:
     """A sample of photographs that are judged for one unit."""
 
     positions: tuple[int, ...]
-    """Positions in the list of all photographs."""
+    """Positions of the sampled photographs in the list of all photographs."""
     weight: FloatArray
     """(positions,): the number of photographs that each sampled photograph represents."""
 
 
 def sample(activations: FloatArray, digests: Sequence[str], count: int) -> StratifiedSample:
-    """Samples the same number of photographs from each stratum of the activations.
+    """Samples the same number of photographs from each stratum (between two quantiles, STRATA) of the activations.
 
     The choice within a stratum is pseudo-random: it follows a hash of the digests. If a stratum has too few, all of its
     photographs are taken.
@@ -63,7 +63,7 @@ def sample(activations: FloatArray, digests: Sequence[str], count: int) -> Strat
 
 
 def average_precision(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the weighted average precision with which activations predict marks; None if nothing is marked.
+    """Returns the weighted average precision with which activations predict marks; None if no image is marked.
 
     Args:
         marks: Whether each photograph shows a label, (images,).
@@ -81,14 +81,19 @@ def average_precision(marks: BoolArray, activations: FloatArray, weight: FloatAr
 def f1(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
     """Returns the weighted F1 of `active` (the unit is active) as a prediction of `marks` (the image shows a label).
 
-    It is None if nothing is marked and nothing is active.
+    `weight` (images,) is the number of photographs that each image represents. The result is None if no image is marked
+    and none is active.
     """
     both, either = (weight * (marks & active)).sum(), (weight * marks).sum() + (weight * active).sum()
     return float(2 * both / either) if either > 0 else None
 
 
 def correlation(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the weighted Pearson correlation of marks and activations; None if one of them is constant."""
+    """Returns the weighted Pearson correlation of marks (the image shows a label) and activations.
+
+    `weight` (images,) is the number of photographs that each image represents. The result is None if all marks or all
+    activations are equal.
+    """
     covariance = np.cov(np.stack([marks.astype(np.float64), activations]), aweights=weight, ddof=0)
     deviations = np.sqrt(np.diag(covariance))
     return float(covariance[0, 1] / deviations.prod()) if (deviations > 1e-12).all() else None
@@ -107,7 +112,7 @@ def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatAr
         weight: The weight of each image or pixel, (n,).
 
     Returns:
-        The similarity, or None if the maximum activation does not exceed the median.
+        The similarity, or None if the maximum activation does not exceed the weighted median.
     """
     low, high = weighted_quantile(activations, weight, 0.5), float(activations.max())
     if not high > low:
@@ -129,9 +134,10 @@ def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
 
 
 def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the weighted area under the ROC curve with which activations predict marks.
+    """Returns the weighted area under the ROC curve with which activations predict marks (the image shows a label).
 
-    It is None if no image is marked, or if all are.
+    `weight` (images,) is the number of photographs that each image represents. The result is None if no image is
+    marked, or if all are.
     """
     from sklearn.metrics import roc_auc_score  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
@@ -143,7 +149,8 @@ def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float
 def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
     """Returns the mean of the weighted shares of active images that are marked and of other images that are not.
 
-    It is None if the unit is active on all images, or on none.
+    Marked images show a label. `weight` (images,) is the number of photographs that each image represents. The result
+    is None if the unit is active on all images, or on none.
     """
     shares = [(weight * (marks == is_active))[active == is_active] for is_active in (True, False)]
     totals = [weight[active == is_active].sum() for is_active in (True, False)]
@@ -157,6 +164,11 @@ def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> di
 
     The unit counts as active on images above the weighted quantile ACTIVE of its activations. If there are no such
     images, it counts as active on those with the maximum activation.
+
+    Args:
+        marks: Whether each image shows a label, (images,).
+        activations: The unit's activation on each image, (images,).
+        weight: The number of photographs that each image represents, (images,).
 
     Returns:
         `auprc` (see `average_precision`), `f1` and `iou` (see `graded_iou`).
@@ -193,15 +205,16 @@ def detect(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]] | None = None,
 ) -> Mapping[str, Any]:
-    """Compares a unit's activations with a judge's verdicts on photographs.
+    """Compares a unit's activations with a judge's verdicts on which photographs show what the unit's labels name.
 
     Args:
-        labels: The labels of the claim.
+        labels: The labels of the unit's description.
         images: The photographs.
         activations: The unit's activation on each photograph, (images,).
         judge: Decides which photographs show a label.
         count: How many photographs are judged.
-        probe: Returns the unit's activations with their maps. With it and a LocatingJudge the result has a `mask_iou`.
+        probe: Returns the unit's activations on images with activation maps. With it and a LocatingJudge the result has
+            a `mask_iou`.
 
     Returns:
         `judge`: the judge's name. `judged`, `known`, `shown`: the numbers of photographs that were judged, that have a
@@ -236,7 +249,7 @@ def mask_iou(
 
     Args:
         images: The judged images.
-        regions: For each image the mask of the labels, from the judge.
+        regions: For each image the mask in which the judge sees any of the labels.
         answers: The unit's activations with maps, which are upsampled to the size of the masks.
         weight: The number of photographs that each image represents, (images,).
 
@@ -259,7 +272,7 @@ def mask_iou(
 
 
 def seen_part(image: EncodedImage, region: Region, answer: UnitActivation) -> Region:
-    """Returns the part of an image's mask that lies within the crop `answer.box`, the network's input.
+    """Returns the part of an image's mask (`region`) that lies within the crop `answer.box`, the network's input.
 
     It has at least one row and one column.
     """

@@ -65,7 +65,7 @@ class ModelJudge:
 
 
 def parse_verdicts(answer: str, count: int) -> tuple[ImageVerdict, ...]:
-    """Parses one verdict for each of `count` labels. Raises MalformedAnswer if one is missing or superfluous."""
+    """Parses a line such as "1: yes" for each of `count` labels; "unsure" gives None. Raises MalformedAnswer."""
     verdicts = {int(match[1]): VERDICTS[match[2].lower()] for match in VERDICT.finditer(answer)}
     if sorted(verdicts) != list(range(1, count + 1)):
         raise MalformedAnswer(f"lines for {sorted(verdicts)} came where 1 to {count} were asked for")
@@ -93,12 +93,12 @@ class BoxMasker(Protocol):
     """Turns boxes into masks, such as SAM."""
 
     def masks(self, image: Pixels, groups: Sequence[FloatArray]) -> Sequence[Region]:
-        """Returns for each group of boxes, (boxes, 4), the union of their masks, with the size of the image."""
+        """Returns for each group of `DetectedBoxes.corners`, (boxes, 4), the union of the boxes' masks, in image size."""
         ...
 
 
 class DetectorJudge:
-    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. No verdict is None."""
+    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. It never gives None."""
 
     def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
         """Combines a detector and a segmenter; images are resized to squares of `size` pixels for both."""
@@ -110,7 +110,7 @@ class DetectorJudge:
         return [tuple(len(boxes.corners) > 0 for boxes in row) for _, row in self._detect(images, labels)]
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
-        """Returns for each image the union of the masks of all boxes, for any label, (size, size)."""
+        """Returns for each resized image the union of the masks of the boxes of all labels, (size, size)."""
         return [
             self._segmenter.masks(view, [np.concatenate([np.empty((0, 4)), *(boxes.corners for boxes in row)])])[0]
             for view, row in self._detect(images, labels)

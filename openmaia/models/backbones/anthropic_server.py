@@ -14,14 +14,14 @@ from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
 
 LONGEST_WAIT = 120.0
-"""Largest value of Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
+"""Largest value of the header Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
 
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""
 
 
 class AnthropicBackbone(Endpoint):
-    """A backbone behind Anthropic's messages API."""
+    """A backbone (the model that plays the agent) behind Anthropic's messages API."""
 
     sdk = anthropic
     key_variable = "ANTHROPIC_API_KEY"

@@ -18,7 +18,8 @@ PIXELS_PER_TOKEN = 750
 
 
 TEMPERATURE_STEP = 0.3
-"""Increase of the sampling temperature for each of the latest turns in a row that repeat earlier ones."""
+"""Increase of the sampling temperature for each of the agent's latest turns (its replies) in a row that repeat
+earlier ones."""
 HIGHEST_TEMPERATURE, ACCEPTED_TEMPERATURE = 1.5, 1.0
 """Upper limits of the increased temperature: for servers and engines that are known to accept 1.5 (vLLM, llama.cpp,
 SGLang), and for all others."""
@@ -27,11 +28,12 @@ SGLang), and for all others."""
 def temperature(configured: float, chat: Chat, highest: float) -> float:
     """Returns the sampling temperature of a reply.
 
-    It rises while a model repeats its turns, as in the decoding of Whisper (Radford et al. 2022, section 4.5).
-    Otherwise small models write the same turn again, whatever they are told and whatever the seed is.
+    It rises while a model repeats its turns (its replies as the agent), as in the decoding of Whisper (Radford et al.
+    2022, section 4.5). Otherwise small models write the same turn again, whatever they are told and whatever the seed
+    is.
 
     Args:
-        configured: The temperature of the config, which is never lowered.
+        configured: The temperature that the config sets. The result is never lower.
         chat: The request, which says how many of the latest turns are repetitions.
         highest: The upper limit of the increased temperature.
     """
@@ -41,8 +43,8 @@ def temperature(configured: float, chat: Chat, highest: float) -> float:
 def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     """Splits a conversation into the system prompt and strictly alternating turns without empty texts.
 
-    Some chat templates and APIs refuse other conversations. Adjacent texts are joined with a line break, because
-    templates differ in how they separate them.
+    A turn is a message of the user or the assistant. Some chat templates and APIs refuse other conversations. Adjacent
+    texts of a turn are joined with a line break, because templates differ in how they separate them.
 
     Returns:
         The system prompt, "" without one, and the turns.
@@ -80,7 +82,7 @@ def text_tokens(text: str) -> int:
 
 
 def image_tokens(image: EncodedImage) -> int:
-    """Returns the estimated number of tokens of an image."""
+    """Returns the number of tokens of an image, estimated from its area."""
     width, height = image.size
     return math.ceil(width * height / PIXELS_PER_TOKEN)
 

@@ -1,8 +1,8 @@
 """Shortens a conversation to a model's context by removing the oldest images, and then the oldest experiment outputs.
 
 Both are removed in blocks, so that the beginning of a growing conversation changes only every few turns and a prefix
-cache remains valid in between. The task and the latest turns are kept; if they alone are too long, the middle of the
-latest outputs is left out.
+cache remains valid in between. The task (the first message of the user) and the latest turns (each a reply and the
+output of its experiment) are kept. If they alone are too long, the middle of the latest outputs is left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,17 +13,18 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role
 
 LATEST = 4
-"""Number of messages at the end that are kept: two turns, each a reply and the message with its output."""
+"""Number of messages at the end of a conversation that are kept: two turns, each a reply and the message with the
+output of its experiment."""
 
 OPENING = 2
-"""Number of messages at the start that are kept: the system prompt and the task."""
+"""Number of messages at the start of a conversation that are kept: the system prompt and the message with the task."""
 
 OUTPUT_BLOCK = 4
-"""Number of experiment outputs that are removed together."""
+"""Number of experiment outputs that are removed from a conversation together."""
 
 SHORTENED = (16_000, 4_000, 1_000)
-"""Numbers of characters to which long outputs of the latest turns are shortened, tried in this order. The first is
-tried before images of these turns are removed, the others afterwards."""
+"""Numbers of characters to which long experiment outputs in the latest turns of a conversation are shortened, tried in
+this order. The first is tried before images of these turns are removed, the others afterwards."""
 
 NO_IMAGE = "(an image was here)"
 NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"
@@ -31,11 +32,11 @@ NO_OUTPUT = "(the output of this experiment was here; it was left out to save ro
 
 @dataclass(frozen=True, slots=True)
 class FittedChat:
-    """A conversation that fits the context."""
+    """A conversation that has been shortened, if necessary, to fit the context of a model."""
 
     messages: list[Message]
     left_out: str
-    """Description of the removed parts for the record. Empty if nothing was removed."""
+    """Description of the removed parts, for the record of the investigation. Empty if nothing was removed."""
 
 
 def fit(
@@ -46,7 +47,7 @@ def fit(
     text_tokens: Callable[[str], int],
     image_tokens: Callable[[EncodedImage], int],
 ) -> FittedChat:
-    """Removes images and experiment outputs from a conversation until it fits.
+    """Removes images and experiment outputs from a conversation until it fits the context of a model.
 
     Args:
         messages: The conversation.
@@ -56,7 +57,8 @@ def fit(
         image_tokens: Returns the number of tokens of an image.
 
     Raises:
-        ServiceError: The task and the latest turns alone are too long, even with shortened outputs.
+        ServiceError: The task (the first message of the user) and the latest turns alone are too long, even with
+            shortened experiment outputs.
     """
 
     def tokens(message: Message) -> int:

@@ -28,7 +28,7 @@ LONGEST_PAUSE = 30.0
 """Longest pause in seconds before a request whose answer was interrupted is sent again."""
 
 REFITS = 4
-"""Number of times that a conversation is shortened if it is too long for the server."""
+"""Largest number of times that a conversation is shortened if it is too long for the server."""
 
 REFUSED = ("content_filter", "refusal")
 """Values of the finish reason by which servers say that the model refuses to continue the conversation."""
@@ -47,15 +47,15 @@ class Endpoint(ABC):
     key_variable: ClassVar[str]
     """The environment variable with the API key."""
     address: ClassVar[str]
-    """The URL of the vendor's server, which is used if `base_url` is empty."""
+    """The URL of the vendor's server, which is used if the config key `base_url` is empty."""
     address_hint: ClassVar[str]
-    """A hint for error messages about the most frequent mistake in `base_url`."""
+    """A hint for error messages about the most frequent mistake in the config key `base_url`."""
 
     def __init__(self, config: BackboneConfig):
         """Checks the config. Does not connect to the server.
 
         Raises:
-            UsageError: If the key is missing or invalid, or if `base_url` is not a URL.
+            UsageError: If the API key is missing or invalid, or if the config key `base_url` is not a URL.
         """
         self._config = config
         self.access = ServerAccess(
@@ -77,12 +77,15 @@ class Endpoint(ABC):
         return type(self), (self._config,)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat, in the order of the chats. The requests are sent concurrently.
+        """Returns one reply for each chat (a request to continue a conversation), in the same order.
+
+        The requests are sent concurrently.
 
         Raises:
             ServiceUnavailable: If the server cannot be reached or is overloaded.
-            ServiceError: If the server gave no usable reply. An empty one is usable only as a turn of an investigation.
-            UsageError: If the server rejects the key, the model or the address.
+            ServiceError: If the server gave no usable reply. An empty one is usable only as a turn of an investigation,
+                not as the answer to a single question.
+            UsageError: If the server rejects the API key, the model or the address.
         """
         if len(chats) <= 1:
             return [self._reply(chat) for chat in chats]

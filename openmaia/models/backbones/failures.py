@@ -60,7 +60,7 @@ class Failure:
         return str(fields.get("message") or fields.get("detail") or fields.get("error") or self.body)
 
     def refused(self, parameters: Collection[str]) -> str | None:
-        """Returns the parameter that the server does not support, or None if the failure has another reason.
+        """Returns the parameter of the request that the server does not support, or None if this was not the reason.
 
         Args:
             parameters: Names of the optional parameters in the request.

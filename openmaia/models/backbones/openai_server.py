@@ -30,11 +30,11 @@ SEEDS = 2**31
 """Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
 
 STEP = 0.25
-"""Step size of `ImageCost.factor`."""
+"""Step size of `ImageCost.factor`, the ratio of the tokens of images on the server to our estimate."""
 
 
 class OpenAiBackbone(Endpoint):
-    """A backbone on a server with the chat completions API."""
+    """A backbone (the model that plays the agent) on a server with the chat completions API."""
 
     sdk = openai
     key_variable = "OPENAI_API_KEY"
@@ -128,18 +128,21 @@ class OpenAiBackbone(Endpoint):
 class ImageCost:
     """Estimates how many tokens an image takes on the server, relative to `image_tokens`, from all answers so far.
 
-    The factor changes in steps of STEP only. Each change may alter which images of a conversation are sent, and this
-    invalidates the server's prefix cache from the first changed image on.
+    This ratio, `factor`, changes in coarse steps only. Each change may alter which images of a conversation are sent,
+    and this invalidates the server's prefix cache from the first changed image on.
     """
 
     def __init__(self):
-        """Starts with a factor of 1."""
+        """Starts with a `factor` of 1."""
         self._lock = threading.Lock()
         self._counted = self._estimated = 0
 
     @property
     def factor(self) -> float:
-        """Tokens on the server divided by estimated tokens, rounded up to a multiple of STEP; 1 before any answer."""
+        """Tokens of images on the server divided by estimated tokens, rounded up to a multiple of `STEP`.
+
+        1 before any answer.
+        """
         with self._lock:
             if not self._estimated:
                 return 1.0

@@ -44,7 +44,11 @@ class Outage:
             self._next_probe = time.monotonic() + self.probe_seconds
 
     def begin(self, reason: str) -> None:
-        """Marks the server as unavailable. Logs a warning at the first call of an outage."""
+        """Marks the server as unavailable. Logs a warning at the first call of an outage.
+
+        Args:
+            reason: The error message of the failed request. `check` raises it, too, until `end` is called.
+        """
         with self._lock:
             if not self._reason:
                 self._since = time.monotonic()

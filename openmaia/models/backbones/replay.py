@@ -18,20 +18,20 @@ from openmaia.runs.parquet import read_record
 
 
 class ReplayBackbone:
-    """A backbone that answers with the replies of a recording.
+    """A backbone (the model that plays the agent) that answers with the replies of a recorded investigation.
 
     A conversation that has n replies so far gets reply n + 1 of the recording, whatever its messages say. The requests
-    of the tools describe_images and summarize_images have no system prompt. Recordings do not contain replies to these
-    requests, so each of them gets a fixed text.
+    of the agent's tools describe_images and summarize_images have no system prompt. Recordings do not contain replies
+    to these requests, so each of them gets a fixed text.
     """
 
     def __init__(self, recording: str):
-        """Reads the recording, or finds the recordings in a folder.
+        """Reads the recording of an investigation, or finds the recordings in a folder.
 
         Args:
-            recording: A record (.parquet) or a history.json, which every investigation repeats; or a folder with
-                LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published MAIA code write.
-                Each unit then repeats its own replies.
+            recording: A record (.parquet) or a history.json, whose replies every investigation repeats; or a folder
+                with LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published MAIA code
+                write. Each unit then repeats its own replies.
 
         Raises:
             UsageError: The file does not exist or is no recording, or the folder holds no recording or two of one unit.
@@ -43,10 +43,10 @@ class ReplayBackbone:
         self._read = lru_cache(maxsize=256)(_replies)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the next reply of the recording for each chat.
+        """Returns the next reply of the recording for each chat (a request to continue a conversation).
 
         Raises:
-            ServiceError: The recording has no further reply, or the folder has no recording of the unit.
+            ServiceError: The recording has no further reply, or the folder has no recording of a chat's unit.
         """
         return [self._reply(chat) for chat in chats]
 

@@ -10,17 +10,17 @@ from openmaia.core.messages import Chat, Message
 from openmaia.models.backbones.chat_format import image_tokens, text_tokens
 
 CHECKED = 80
-"""Number of new characters after which an unfinished reply is checked again for its end."""
+"""Number of new characters after which a reply that still arrives is checked again for whether it is complete."""
 
 
 class StreamBroken(Exception):
-    """Raised if the stream ended before the reply was complete."""
+    """Raised if the stream of a chat completion ended before the reply was complete."""
 
 
 def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> str:
-    """Reads an event stream and returns the JSON body that the server would have sent without streaming.
+    """Reads the event stream of a chat completion and returns the JSON body of the same answer without streaming.
 
-    Reading stops after the first experiment of a turn, or when the text repeats itself.
+    Reading stops after the first experiment of a turn (the agent's reply), or when the text repeats itself.
 
     Args:
         lines: The lines of the event stream.

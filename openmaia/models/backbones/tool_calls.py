@@ -22,10 +22,12 @@ JsonObject = dict[str, Any]
 
 
 def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[JsonObject]:
-    """Returns the definitions of the functions in the format of the chat completions API.
+    """Returns the definitions of the functions for the agent's turns in the format of the chat completions API.
+
+    There is one function for an experiment and one for the final answer.
 
     Args:
-        answer: The format of the final answer, which determines the parameters of the function ANSWER.
+        answer: The format of the final answer, which determines the parameters of its function.
         expected: What the turn may be. Only the functions for such turns are returned.
     """
     names = {TurnKind.ANY: (EXPERIMENT, ANSWER), TurnKind.ANSWER: (ANSWER,)}.get(expected, (EXPERIMENT,))
@@ -61,7 +63,9 @@ def _function(name: str, description: str, properties: JsonObject) -> JsonObject
 
 
 def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
-    """Converts the function calls of a reply to the text of a turn. Only the first call is used.
+    """Converts the function calls of a reply to the text of a turn, an experiment or the final answer.
+
+    Only the first call is used.
 
     Args:
         calls: The calls in the format of the chat completions API.
@@ -108,7 +112,8 @@ def with_calls(
     Args:
         turns: The conversation without its system message.
         answer: The format of the final answer.
-        plain: Converts all other messages to the format of the API.
+        plain: Converts a message to the format of the API. It is used for all messages in which the agent gives neither
+            an experiment nor an answer.
     """
     converted: list[JsonObject] = []
     for number, message in enumerate(turns):

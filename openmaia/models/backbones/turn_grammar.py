@@ -1,4 +1,4 @@
-"""Writes the form of a turn as a grammar with which servers and engines constrain what a model generates."""
+"""Writes the form of a turn (a reply of the agent) as a grammar that constrains what a model generates."""
 
 from functools import cache
 
@@ -16,20 +16,21 @@ FORMS = {
 
 @cache
 def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str:
-    """Returns the grammar of a turn: hypotheses, then one experiment or an answer.
+    """Returns the grammar of a turn (a reply of the agent): hypotheses, then one experiment or an answer.
 
     The notation is GBNF, which llama.cpp and the xgrammar library of vLLM and SGLang read.
 
-    All parts of a turn but the code have a limited length, because small models may otherwise never end a line. There
-    are at most MAX_LABELS labels of 16 words, MAX_HYPOTHESES hypotheses of 40 words, and three sentences of 40 words in
-    an answer; a prompt has at most 30 words. Words are separated by spaces. Their length is limited, too, by the rules
-    `word`, `anything` and `plain`.
+    All parts of a turn but the code have a limited length, because small models may otherwise never end a line. A
+    label has at most 16 words, a hypothesis 40, an answer three sentences of 40 words, and the prompt of an image 30.
+    The constants `MAX_LABELS` and `MAX_HYPOTHESES` limit the numbers of labels and hypotheses. Words are separated by
+    spaces. Their length is limited, too, by the rules `word`, `anything` and `plain` of the grammar.
 
     Args:
         answer: The format of answers.
-        expected: What the turn may be. For a measurement, the code is fixed and the model only writes its two to eight
-            prompts, after at least two numbered hypotheses. These are required because small models that state no
-            hypothesis copy the prompts of the example in their instructions.
+        expected: What the turn may be. For a measurement (an experiment that measures a unit on generated images), the
+            code is fixed and the model only writes the two to eight prompts of the images, after at least two numbered
+            hypotheses. These are required because small models that state no hypothesis copy the prompts of the example
+            in their instructions.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'

@@ -7,15 +7,18 @@ from openmaia.core.services import Backbone
 
 
 class NoViewer:
-    """A viewer that describes nothing. The agent is left with the activations of images."""
+    """A viewer (a model that describes images in words for the agent) that describes nothing.
+
+    The agent is left with the activations of images.
+    """
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the same note for each chat."""
+        """Returns the same text for each chat: a note that there is no description."""
         return [Reply(text="(no description)") for _ in chats]
 
 
 class BackboneWithViewer:
-    """A backbone that passes chats with images to the viewer and all other chats to the agent's model.
+    """A backbone that passes chats (requests for a reply) with images to a viewer, and all others to the agent's model.
 
     Args:
         agent: The model that plays the agent. It gets no images.
@@ -26,7 +29,7 @@ class BackboneWithViewer:
         self._agent, self._viewer = agent, viewer
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat, in the order of the chats. Passes on the exceptions of the two models."""
+        """Returns one reply for each chat, in the order of the chats. Passes on the models' exceptions."""
         shows = [any(message.images for message in chat.messages) for chat in chats]
         answers = {
             is_shown: iter(model.reply([chat for chat, shown in zip(chats, shows, strict=True) if shown is is_shown]))
@@ -36,7 +39,7 @@ class BackboneWithViewer:
         return [next(answers[is_shown]) for is_shown in shows]
 
     def close(self) -> None:
-        """Closes those of the two models that have a method `close`."""
+        """Closes the agent's model and the viewer, if they have a method `close`."""
         for model in (self._agent, self._viewer):
             if callable(close := getattr(model, "close", None)):
                 close()

@@ -12,19 +12,20 @@ from openmaia.models.generators.batching import DiffusionBatcher, ImageJob
 from openmaia.models.generators.resizing import resized
 
 BATCHING = ("FluxKontextPipeline", "StableDiffusionInstructPix2PixPipeline")
-"""Pipelines that accept a list with one image per prompt. Other pipelines take a list as several references for one
-prompt and therefore receive one image at a time."""
+"""Pipelines of diffusers that accept a list with one image per prompt. Others take a list as several reference images
+for one prompt and therefore receive one image at a time."""
 
 MAX_PIXELS = 1024 * 1024
 """Largest area in pixels that is edited, the area on which models are trained. Larger images are scaled down to it for
 editing, and the result is scaled up again."""
 
 MIN_SIDE = 64
-"""Minimum side in pixels. Smaller images are scaled up for editing, because models are not trained on such sizes."""
+"""Minimum side in pixels of an image that is edited. Smaller images are scaled up for editing, because models are not
+trained on such sizes."""
 
 
 class DiffusionEditor:
-    """Edits images.
+    """Edits images by instructions with a diffusion pipeline.
 
     An edited image has the size of the original and the same `sources`, the digests of the dataset images in it.
     """
@@ -41,7 +42,7 @@ class DiffusionEditor:
         self._batcher.try_out(self._job(Edit(image=grey, instruction="add a red ball", seed=0)))
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Returns an edited image for each request.
+        """Returns an edited image for each request, which is an image with an instruction.
 
         Raises:
             ServiceError: A single image does not fit into memory, or the model failed.

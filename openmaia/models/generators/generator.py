@@ -10,7 +10,7 @@ from openmaia.models.generators.resizing import resized
 
 
 class DiffusionGenerator:
-    """Generates square images of one size."""
+    """Generates square images of one size with a diffusion pipeline."""
 
     def __init__(self, config: DiffusionConfig, size: int):
         """Loads the model and generates a test image.
@@ -28,7 +28,7 @@ class DiffusionGenerator:
         self._batcher.try_out(self._job(Generation(prompt="a red ball", seed=0)))
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns an image for each request.
+        """Returns an image for each request, which is a prompt with a seed.
 
         Raises:
             ServiceError: A single image does not fit into memory, or the model failed.

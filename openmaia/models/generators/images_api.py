@@ -30,7 +30,8 @@ REFUSALS = ("content_policy", "content policy", "moderation_blocked", "safety sy
 """Parts of the messages with which servers refuse to draw a prompt."""
 
 REFUSED = "everything (the server refuses this text)"
-"""The entry of `GeneratedImage.missing_terms` if the server refuses a prompt or an instruction."""
+"""The entry of `GeneratedImage.missing_terms` (what an image lacks of its prompt) if the server refuses a prompt or an
+instruction."""
 
 GREY = 128
 
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class ImagesApi:
-    """A client of the images API. It is thread-safe. The API key is never pickled."""
+    """A client of OpenAI's images API. It is thread-safe. The API key is never pickled."""
 
     def __init__(self, config: ImagesApiConfig, role: str):
         """Checks the address and the key. Does not connect to the server, because every image costs money.
@@ -48,7 +49,7 @@ class ImagesApi:
             role: The config section, `generator` or `editor`, for messages.
 
         Raises:
-            UsageError: The key is missing or invalid, or `base_url` is not a URL.
+            UsageError: The API key is missing or invalid, or the config key `base_url` is not a URL.
         """
         self._config, self._role = config, role
         self.access = ServerAccess(
@@ -80,7 +81,12 @@ class ImagesApi:
     def each(
         self, draw: Callable[[ImageRequest], GeneratedImage], requests: Sequence[ImageRequest]
     ) -> list[GeneratedImage]:
-        """Calls `draw` for each request and returns the results. At most `config.concurrency` calls run at a time."""
+        """Returns the result of a function for each request. At most `config.concurrency` calls run at a time.
+
+        Args:
+            draw: The function, which returns the image for a request.
+            requests: The requests for generated or edited images.
+        """
         if not requests:
             return []
         with ThreadPoolExecutor(min(len(requests), self._config.concurrency)) as threads:
@@ -152,7 +158,7 @@ class ImagesApi:
 
 
 class ApiGenerator:
-    """Generates square images of one size with a server."""
+    """Generates square images of one size with a server that has OpenAI's images API."""
 
     def __init__(self, config: ImagesApiConfig, size: int):
         """Checks the config, see `ImagesApi`.
@@ -164,7 +170,9 @@ class ApiGenerator:
         self._api, self._size = ImagesApi(config, "generator"), size
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns an image for each request: a grey one with REFUSED as missing term if the server refuses the prompt.
+        """Returns an image for each request.
+
+        If the server refuses the prompt, it is a grey image with `REFUSED` in its `missing_terms`.
 
         Raises:
             ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
@@ -181,7 +189,7 @@ class ApiGenerator:
 
 
 class ApiEditor:
-    """Edits images with a server.
+    """Edits images by instructions with a server that has OpenAI's images API.
 
     An edited image has the size of the original and the same `sources`, the digests of the dataset images in it.
     """
@@ -193,7 +201,7 @@ class ApiEditor:
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Returns an edited image for each request.
 
-        If the server refuses an instruction, it is the original with REFUSED as missing term.
+        If the server refuses an instruction, it is the original with `REFUSED` in its `missing_terms`.
 
         Raises:
             ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.

@@ -18,7 +18,8 @@ SUFFIX = "/directions"
 """Suffix of layer names. The units of `layer4/directions` are the directions in the activation space of `layer4`."""
 
 ROWS = 1024
-"""Number of directions that are multiplied at a time. It limits the memory for their weights in double precision."""
+"""Number of directions that are multiplied with a layer's output at a time. It limits the memory for their weights
+in double precision."""
 
 ACTIVATIONS = ("", "none", "relu")
 """Accepted values of the metadata `activation` of a file."""
@@ -47,7 +48,7 @@ class Directions:
         return self.layer + SUFFIX
 
     def state(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """Returns the names and values of the tensors, from which the digest of the target is computed.
+        """Returns the names and values of the tensors, from which the digest of the target network is computed.
 
         The names say whether a ReLU is applied, so that the digest depends on it, too.
         """

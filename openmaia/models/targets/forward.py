@@ -64,9 +64,9 @@ class Forward:
 
         Args:
             batch: The inputs, shape (images, channels, height, width).
-            layer: The layer as the user names it, not OUTPUT.
-            layout: The layout of its output.
-            index: The unit.
+            layer: The layer as the user names it, not OUTPUT (the output of the network).
+            layout: The layout of its output (which axes are units and which are positions).
+            index: Index of the unit in the layer.
             factor: The factor by which the unit's response is multiplied.
 
         Returns:
@@ -100,10 +100,10 @@ class Forward:
     ) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
         """Determines which axes of the layers' outputs are units and which are positions (their layouts).
 
-        For this it runs the network on inputs of three sizes: the usual one, twice its height, and twice its width.
+        For this it runs the network on inputs of three sizes: `size`, twice its height, and twice its width.
 
         Args:
-            size: Height and width of the network's own input.
+            size: Height and width of the inputs for which the network is made.
             channels: Number of channels of the input.
 
         Returns:
@@ -111,8 +111,8 @@ class Forward:
             error with which the network refuses other sizes, "" if it accepts them.
 
         Raises:
-            UsageError: The network does not accept such an input, or a layer has no units or is not called exactly once
-                in a pass.
+            UsageError: The network does not accept an input of `size`, or a layer has no units or is not called exactly
+                once in a pass.
         """
         height, width = size
         outputs: dict[str, torch.Tensor] = {}

@@ -21,8 +21,8 @@ from openmaia.models.targets.maps import Response, spatial
 from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
 
 LOGITS = "output (raw)"
-"""Key, among the responses to an image, of the logits from which the probabilities of the layer OUTPUT are computed.
-Users cannot name it as a layer."""
+"""Key, among the responses to an image, of the logits from which the probabilities of the layer OUTPUT (the network's
+output) are computed. Users cannot name it as a layer."""
 
 CACHE_BYTES = 384 * 2**20
 """Maximum size in bytes of the cache of layer outputs. Agents often measure the same images for many units."""
@@ -37,7 +37,7 @@ Responses = Mapping[str, Response]
 
 
 class NetworkTarget:
-    """A target that measures the units of a network through forward hooks.
+    """A target: a network under study, whose units are measured through forward hooks.
 
     On a GPU, images of equal size share a forward pass. On a CPU, images are processed one by one. This is faster there
     (34 ms per image, compared with 53 ms in batches of 8, measured with EfficientNet-Lite0), and no result depends on
@@ -60,9 +60,9 @@ class NetworkTarget:
         Args:
             name: Name of the target.
             network: The network and its preprocessing.
-            layers: The layers to read: names of modules, aliases of the network, or OUTPUT.
-            directions: For each layer with directions, a safetensors file (see directions.py). The directions are the
-                units of the layer `LAYER/directions`.
+            layers: The layers to read: names of modules, keys of `network.aliases`, or OUTPUT for the network's output.
+            directions: The path of a safetensors file with directions (see directions.py), by the layer in whose
+                activation space they are. The directions are the units of the layer `LAYER/directions`.
             threads: Number of CPU threads that PyTorch uses.
             device: Name of the device. Empty for the GPU if there is one, and the CPU otherwise.
             batch: Images per forward pass, 0 for the default of the device.
@@ -101,12 +101,12 @@ class NetworkTarget:
         return self._info
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation of each probe's unit on its image."""
+        """Returns for each probe (a unit and an image) the activation of the unit on the image."""
         answers = self._read([probe.image for probe in probes])
         return [self._activation(probe.unit, *answer) for probe, answer in zip(probes, answers, strict=True)]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the activations of all units of a layer for each probe, shape (units,)."""
+        """Returns for each probe (a layer and an image) the activations of all units of the layer, shape (units,)."""
         answers = self._read([probe.image for probe in probes])
         return [
             maxima(self._layer(probe.layer, responses)) for probe, (responses, _) in zip(probes, answers, strict=True)
@@ -114,7 +114,7 @@ class NetworkTarget:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classifier's classes, whether or not OUTPUT is among the layers that are read.
+        """The names of the network's classes, whether or not its output is among the layers that are read.
 
         Empty if the network is no classifier, or if the names are unknown.
         """
@@ -123,8 +123,8 @@ class NetworkTarget:
     def can_intervene(self, layer: str) -> bool:
         """Returns whether the units of a layer can be scaled during a forward pass.
 
-        They can if the network is a classifier, the layer is neither OUTPUT nor made of directions, and the output of
-        its module is a single tensor.
+        They can if the network is a classifier, the layer is neither the network's output nor made of directions, and
+        the output of its module is a single tensor.
         """
         is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
         if not self._network.classifies or not is_module:
@@ -140,7 +140,9 @@ class NetworkTarget:
         return self._scalable[layer]
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
-        """Returns the logarithms of the class probabilities while a unit is scaled, shape (classes,) for each request.
+        """Returns for each request the logarithms of the class probabilities, shape (classes,), while a unit is scaled.
+
+        A request names the image, the unit, and the factor by which the unit's response is multiplied.
 
         Raises:
             UsageError: The units of a layer cannot be scaled (see `can_intervene`), or a layer has no such unit.
@@ -280,7 +282,7 @@ def rounded(value: Any) -> float:
 
 
 def maxima(response: Response) -> npt.NDArray[np.float64]:
-    """Returns the activation of each unit: the maximum of its response, rounded like the result of a probe.
+    """Returns the activation of each unit: the maximum of its response, rounded to 5 significant digits.
 
     Args:
         response: Response of a layer, shape (units, h, w) or (units,).

@@ -65,11 +65,11 @@ class ShapeEvidence:
     size: tuple[int, int]
     """Height and width of the network's own input."""
     usual: OutputShape
-    """The shape for an input of this size."""
+    """The shape of the layer's output for an input of this size."""
     taller: OutputShape | None = None
-    """The shape for an input of twice the height. None if the network refuses it."""
+    """The shape of the output for an input of twice the height. None if the network refuses it."""
     wider: OutputShape | None = None
-    """The shape for an input of twice the width. None if the network refuses it."""
+    """The shape of the output for an input of twice the width. None if the network refuses it."""
 
 
 def first_tensor(output: Any, images: int, layer: str) -> torch.Tensor:
@@ -104,15 +104,15 @@ def first_tensor(output: Any, images: int, layer: str) -> torch.Tensor:
 
 
 def layout(evidence: ShapeEvidence) -> OutputLayout:
-    """Infers the layout of an output from the axes that grow with the input.
+    """Infers which axes of a layer's output are units and which are positions from how they grow with the input.
 
     The output shape is compared with the shapes for inputs of twice the height and of twice the width. Rows grow with
     the height, columns with the width, tokens with both, and units with neither. A layer whose axes grow otherwise,
     such as attention weights with two token axes, is refused.
 
     If the network accepts only one input size, or the layer pools to a fixed grid, the layout is inferred from the
-    shape alone: rows and columns must have the proportions of the input. If two orders are possible, the type of the
-    module (convolution or linear layer) decides.
+    shape alone: rows and columns must have the proportions of the input. If two orders of the axes are possible, the
+    type of the module (convolution or linear layer) decides.
 
     Raises:
         UsageError: The output cannot be read as units at positions.
@@ -142,7 +142,7 @@ def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], l
     Args:
         values: The output without the batch axis.
         layout: Layout of the output.
-        size: Height and width of the input, from which the grid of tokens is derived. They may differ.
+        size: Height and width of the input, from which the grid of tokens is derived. It need not be square.
         layer: Name of the layer, for messages.
 
     Returns:

@@ -21,12 +21,13 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 TOLERANCE = 1.5
-"""Largest shift, in pixels of the network's input, between our result and a library's that `verified` accepts, because
-libraries round sides and margins to whole pixels. A wrong crop or value range causes a far larger difference."""
+"""Largest shift, in pixels of the network's input, that `verified` accepts between the results of a `Preprocess` and of
+a library's own transform, because libraries round sides and margins to whole pixels. A wrong crop or value range
+causes a far larger difference."""
 
 LEVELS = 3 / 255
-"""Difference of pixel values, on a scale of 0 to 1, that `verified` accepts in addition to the effect of the shift,
-because resizing rounds values and overshoots at edges."""
+"""Difference of pixel values, on a scale of 0 to 1, that `verified` accepts in addition to the effect of a shift by
+`TOLERANCE`, because resizing rounds values and overshoots at edges."""
 
 
 class Preprocessing(Protocol):
@@ -34,12 +35,12 @@ class Preprocessing(Protocol):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of the input in pixels."""
+        """Height and width of the network's input in pixels."""
         ...
 
     @property
     def channels(self) -> int:
-        """Number of channels of the input."""
+        """Number of channels of the network's input."""
         ...
 
     @property
@@ -57,7 +58,7 @@ class Preprocessing(Protocol):
         ...
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Converts a view to the input of the network, of shape (channels, height, width)."""
+        """Converts an image that `view` returned to the input of the network, of shape (channels, height, width)."""
         ...
 
 
@@ -66,10 +67,10 @@ class Preprocess:
     """The usual preprocessing: a central crop, a size, and a normalisation of each channel."""
 
     size: tuple[int, int]
-    """Height and width of the input."""
+    """Height and width of the network's input in pixels."""
     crop: float | None
     """Fraction of the shorter side that the central crop keeps. If it is None, the image is not cropped: its shorter
-    side is scaled to `size`, and its proportions are kept."""
+    side is scaled to that of `size`, and its proportions are kept."""
     resample: Image.Resampling
     mean: tuple[float, ...]
     """Mean of each channel for the normalisation, on a scale of 0 to 1. One value for a network of grey images, three
@@ -105,8 +106,8 @@ class Preprocess:
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Crops and resizes an image for the network.
 
-        An image that already has the input size is not changed. Exemplars are stored after this step, so that measuring
-        a stored exemplar gives its stored activation again.
+        An image that already has the input size is not changed. Exemplars (dataset images with the activation of a
+        unit) are stored after this step, so that measuring a stored exemplar gives its stored activation again.
 
         Args:
             pixels: The image.
@@ -135,7 +136,7 @@ class Preprocess:
         return view, (0.0, 0.0, float(width), float(height))
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Converts a view to the normalised input of the network, float32 of shape (channels, height, width)."""
+        """Converts an image from `view` to the normalised input, float32 of shape (channels, height, width)."""
         colours = view if self.channels == 3 else np.asarray(Image.fromarray(view).convert("L"))[:, :, None]
         values = torch.from_numpy(np.array(colours)).permute(2, 0, 1).float() / 255
         mean, std = torch.tensor(self.mean).view(-1, 1, 1), torch.tensor(self.std).view(-1, 1, 1)
@@ -166,7 +167,7 @@ class GivenPreprocess:
     def whole(self, network: str) -> Preprocess:
         """Returns the preprocessing that these values define for a network that declares none itself.
 
-        If no crop is given, it is 1. The resampling is bilinear.
+        If no crop is given, the whole shorter side is kept. The resampling is bilinear.
 
         Args:
             network: The network, for messages.
@@ -205,7 +206,7 @@ def published(size: tuple[int, int]) -> Preprocess:
 
 
 def verified(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], network: str) -> Preprocess:
-    """Checks that a preprocessing gives the same result as the library's transform, and returns it.
+    """Checks that a preprocessing gives the same result as the transform of a network's library, and returns it.
 
     Args:
         ours: The preprocessing that was derived from the library's configuration.
@@ -241,7 +242,7 @@ class TargetNetwork:
     """The network, in evaluation mode."""
     preprocess: Preprocessing
     labels: tuple[str, ...] = ()
-    """Names of the outputs. Empty if unknown."""
+    """Names of the network's outputs, such as its classes. Empty if unknown."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of modules by the layer names that publications use, for example `stages.0` by `layer1`."""
     classifies: bool = True

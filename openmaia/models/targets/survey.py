@@ -40,7 +40,8 @@ class _Pass:
 def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
     """Runs a network on inputs of three sizes, as `Forward.examine` does, and returns its layers.
 
-    The network may be on the meta device, where nothing is computed.
+    The sizes are that of its preprocessing, twice its height, and twice its width. The network may be on the meta
+    device, where nothing is computed.
 
     Args:
         network: The network.
@@ -87,7 +88,10 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
 
 
 def layer_names(network: TargetNetwork) -> dict[str, str]:
-    """Returns the module name of each layer, by the name that a config may give. Not all these modules have units."""
+    """Returns the module name of each layer of a network, by the name that a config may give.
+
+    Not all these modules have units.
+    """
     modules = {name: name for name, _ in network.module.named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 

@@ -30,7 +30,8 @@ FILTERS = (
 )
 
 PROBE_SHAPES = ((480, 720), (300, 260))
-"""Height and width of the test images. They differ in size and proportions, because a crop may depend on both."""
+"""Height and width of the images with which a transform is tested. They differ in size and proportions, because a
+crop may depend on both."""
 
 MEAN_DIFFERENCE = 0.04
 """Largest mean difference, on a scale of 0 to 1, between the results of a transform and of the `Preprocess` that
@@ -40,7 +41,10 @@ up to one pixel of the input."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPreprocess:
-    """Calls a transform whose steps are not known. For masks, the network is assumed to see the whole image."""
+    """Calls a transform of the user whose steps are not known.
+
+    For masks, which mark where in an image a unit is active, the network is assumed to see the whole image.
+    """
 
     transform: Transform
     size: tuple[int, int]
@@ -51,7 +55,7 @@ class TransformPreprocess:
     description: str
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the image unchanged, and all of it as the visible part."""
+        """Returns the image unchanged, and all of it as the part that the network sees."""
         return pixels, (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0]))
 
     def tensor(self, view: Pixels) -> torch.Tensor:

@@ -3,8 +3,8 @@
 The logit of a class increases with the evidence of EfficientNet-Lite1 for the class. In a biased classifier, the
 evidence for a planted context, such as red or a ball, raises or lowers this logit. The evidence for the class saturates
 well below the evidence that an object of the class usually gives. This removes most of EfficientNet-Lite1's own
-sensitivity to the surroundings of the object. What remains makes the unbiased classifiers as difficult for an agent
-as those of real networks. All random choices derive from a hash.
+sensitivity to the surroundings of the object. What remains of it makes the unbiased classifiers as difficult for an
+agent as those of real networks. All random choices derive from a hash.
 
 Some classifiers have two planted contexts that interact: each alone has a third of their joint effect. A quarter of the
 planted biases concern contexts for which the vocabulary of the scripted experimenter has no word.
@@ -31,40 +31,41 @@ from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
 EDITION = "openmaia biased classes 1"
 
 CLASSES = ("bird", "hoofed animal", "carnivore", "ball", "fruit", "musical instrument")
-"""Classes with cut-outs in both splits that the network nearly always recognises, regardless of the context."""
+"""Classes that EfficientNet-Lite1 nearly always recognises, whatever the context. Both splits of the packaged images
+have cut-outs of them."""
 COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
 THINGS = ("ball", "bird", "fruit", "musical instrument")
 STRENGTHS = (0.5, 1.0, 2.0, 4.0)
-"""Planted effects in log-odds."""
+"""Effects of planted biases on a logit, in log-odds."""
 
 ABSENT, PRESENT = -2.0, 0.4
-"""The logit without evidence for the class, and with full evidence, before the planted bias and the noise are added."""
+"""A classifier's logit without evidence for its class, and with full evidence, before bias and noise are added."""
 CLASS_LOGITS = (1.0, 3.0)
 """Limits of EfficientNet-Lite1's highest logit among the ImageNet classes that belong to a class. The evidence for the
 class is 0 up to the first limit, 1 from the second, and linear in between."""
 CONTEXT_LOGITS = (2.5, 4.5)
-"""The corresponding limits for an object that is a planted context."""
+"""Limits like CLASS_LOGITS for an object that is a planted context (it biases a classifier)."""
 COLOUR_SHARES = (0.12, 0.4)
-"""The corresponding limits for a colour that is a planted context. They apply to the share of the image with the
+"""Limits like CLASS_LOGITS for a colour that is a planted context. They apply to the share of the image with the
 colour."""
 NOISE = 0.5
-"""Standard deviation of the noise between images, in log-odds."""
+"""Standard deviation of the noise that is added to the logit of each image, in log-odds."""
 CACHED_IMAGES = 2000
 """Number of images whose logits are cached, because many agents use the same images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedContext:
-    """A context that can raise or lower the logit of a biased classifier."""
+    """A context, such as red or a ball, that can raise or lower the logit of a biased classifier."""
 
     name: str
     inside: bool
-    """Whether the experimenter's vocabulary has a word for it."""
+    """Whether the scripted experimenter's vocabulary has a word for it."""
     evidence: Callable[[DetectorInput], float]
     """Computes the evidence for the context in an image, between 0 and 1."""
 
     def of(self, image: DetectorInput) -> float:
-        """Returns the evidence in an image. It is computed once per image for all classifiers."""
+        """Returns the evidence for the context in an image. It is computed once per image for all classifiers."""
         key = f"context {self.name}"
         if key not in image.memo:
             image.memo[key] = self.evidence(image)
@@ -73,7 +74,7 @@ class PlantedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasedClassifier:
-    """A classifier of one class, with or without a planted bias."""
+    """A synthetic classifier of one class, with or without a planted bias."""
 
     name: str
     contexts: tuple[PlantedContext, ...] = ()
@@ -85,7 +86,7 @@ class BiasedClassifier:
 
     @property
     def inside(self) -> bool:
-        """Whether the experimenter's vocabulary has words for all contexts."""
+        """Whether the scripted experimenter's vocabulary has words for all planted contexts."""
         return all(context.inside for context in self.contexts)
 
     def planted(self, image: DetectorInput) -> float:
@@ -96,7 +97,7 @@ class BiasedClassifier:
         return self.strength * (evidence[0] if len(evidence) == 1 else max(evidence) / 3 + min(evidence) * 2 / 3)
 
     def logit(self, image: DetectorInput, digest: str) -> float:
-        """Returns the logit of an image; the digest seeds the noise."""
+        """Returns the logit of an image, whose `digest` seeds the noise."""
         key = hashlib.sha256(f"{EDITION} {self.key} {digest}".encode()).digest()
         noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, NOISE)
         evidence = _ramp(objects.strongest_logit(image, objects.INSIDE[self.name]), CLASS_LOGITS)
@@ -104,7 +105,10 @@ class BiasedClassifier:
 
 
 class ClosedFormClasses:
-    """A target whose single layer OUTPUT has independent classifiers. Their probabilities do not add up to 1."""
+    """A target whose units are synthetic classifiers, in the single layer OUTPUT.
+
+    They are independent: their probabilities do not add up to 1. By default they are those of `classifiers`.
+    """
 
     def __init__(self, name: str, units: Sequence[BiasedClassifier] | None = None):
         self._name = name
@@ -124,15 +128,15 @@ class ClosedFormClasses:
         )
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the probability and the logit of the unit of each probe."""
+        """Returns the probability and the logit of each probe's unit on its image."""
         return [self._activation(probe) for probe in probes]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the probabilities of all outputs for each probe, shape (units,)."""
+        """Returns the probabilities of all outputs on the image of each probe, shape (units,)."""
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns for each image the resized image for the detectors, and the probabilities of all outputs."""
+        """Returns each image as resized for the detectors, and the probabilities of all outputs on it."""
         views = [resized(pixels) for pixels in images]
         return [(view, {OUTPUT: _sigmoid(self._of(EncodedImage.of(view))).astype(np.float32)}) for view in views]
 
@@ -152,7 +156,7 @@ class ClosedFormClasses:
 
 
 def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
-    """Returns `each` classifiers of every class in pseudo-random order. Half of them have a planted bias."""
+    """Returns `each` classifiers of every class of CLASSES in pseudo-random order. Half of them have a planted bias."""
     made = [_classifier(name, number) for name in CLASSES for number in range(each)]
     return tuple(sorted(made, key=lambda classifier: hashed(EDITION, classifier.key, "order")))
 

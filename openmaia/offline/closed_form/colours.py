@@ -37,7 +37,7 @@ NAMED_COLOURS: Mapping[str, tuple[int, int, int]] = {
 
 
 def named(name: str) -> ConceptDetector:
-    """Returns a detector of pixels to which this colour is nearer than all others of NAMED_COLOURS, in CIELAB (CIE 1976)."""
+    """Returns a detector of pixels whose nearest colour of NAMED_COLOURS, in CIELAB (CIE 1976), is `name`."""
     index = list(NAMED_COLOURS).index(name)
 
     def detect(image: DetectorInput) -> EvidenceMap:
@@ -67,7 +67,7 @@ def hue(
 
 
 def neutral(darkest: float, brightest: float) -> ConceptDetector:
-    """Returns a detector of grey pixels (with nearly equal channels) in a range of value (HSV)."""
+    """Returns a detector of grey pixels (with nearly equal channels) whose value (HSV) is in a range."""
     return lambda image: cells(_within(image.hsv[2], (darkest, brightest)) & (np.ptp(image.rgb, axis=2) < 0.1))
 
 
@@ -76,7 +76,7 @@ def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
 
     Args:
         detector: The detector of the concept anywhere in the image.
-        side: A key of SIDES.
+        side: top, bottom, left or right.
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:

@@ -1,4 +1,4 @@
-"""The concepts that activate closed-form units, each with its detector.
+"""The concepts that activate closed-form units (synthetic units), each with its detector.
 
 `Concepts.inside` holds those for which the vocabulary of the scripted experimenter has a word. `Concepts.outside` holds
 those for which it has neither a word nor a more general word, so that the right answer is to abstain. For each of CONCEPTS,
@@ -16,7 +16,7 @@ from openmaia.offline.closed_form.shapes import NAMES, count, shape
 
 
 class Sort(StrEnum):
-    """The category of a concept."""
+    """The category of a concept (a property of images)."""
 
     COLOUR = "colour"
     TEXTURE = "texture"
@@ -37,7 +37,7 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concepts:
-    """Concepts by name."""
+    """Concepts by name: those for which the scripted experimenter's vocabulary has a word, and others."""
 
     inside: Mapping[str, Concept]
     outside: Mapping[str, Concept]
@@ -108,10 +108,10 @@ def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:
 
 
 CONCEPTS = _concepts(COLOURS)
-"""The concepts of all units but those that are held out. Their colours are ranges of hue."""
+"""The concepts of all closed-form units but the held-out ones (for measurements only). Colours are ranges of hue."""
 HELD_OUT_CONCEPTS = _concepts({name: named(name) for name in NAMED_COLOURS})
-"""The same concepts with another palette: the colours of a survey."""
+"""The concepts of the held-out units: those of CONCEPTS with another palette, the colours of a survey."""
 INSIDE, OUTSIDE = CONCEPTS.inside, CONCEPTS.outside
 
 WIDER: Mapping[str, tuple[str, ...]] = {"rings": ("circle",)}
-"""The special cases of general concepts. No unit combines a general concept with its special case."""
+"""General concepts, each with its special cases. No unit combines a general concept with its special case."""

@@ -23,28 +23,29 @@ from openmaia.offline.closed_form.unit import ClosedForm, Leak, Slot
 UnitSet = Literal["development", "held_out"]
 UnitMode = Literal["mono", "or", "and"]
 ConceptSlots = tuple[tuple[Concept, ...], ...]
-"""The truth of a unit: the concepts of each of its slots, one slot for `mono` and `and`, two for `or`."""
+"""The truth of a unit (what activates it): one slot of concepts that must occur together in the modes `mono` and `and`,
+two slots in `or`, of which each alone activates the unit."""
 
 MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
 VARIANTS = 4
-"""Number of variants of a single concept."""
+"""Number of variants (units with other parameters) of each single concept."""
 SETS = "openmaia closed form 1"
-"""Part of the hash that decides the set of a unit."""
+"""Part of the hash that decides the set of a unit (`development` or `held_out`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetDesign:
-    """How the units of a set are drawn."""
+    """How the units of a set (development or held-out) are drawn."""
 
     edition: str
     """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
     concepts: Concepts
     counts: Mapping[UnitMode, tuple[int, int]]
-    """Number of units in each mode: with a truth inside of the vocabulary, and outside of it."""
+    """Number of units in each mode: with a truth inside of the experimenter's vocabulary, and outside of it."""
     objects: float = 0.0
     """Share of the units of each mode that have an object among their concepts, as far as there are so many truths."""
     has_grounds: bool = False
-    """Whether objects on a background of one colour are also among the pairs inside of the vocabulary."""
+    """Whether objects on a background of one colour are also among the pairs of concepts inside of the vocabulary."""
 
 
 DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
@@ -60,7 +61,7 @@ DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
 
 
 def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
-    """Returns the units of a family by mode; the modes are the layers of the target.
+    """Returns the units of a family (`small`, `development` or `held_out`) by mode; the modes are layers of the target.
 
     Raises:
         UsageError: The family is unknown.
@@ -75,15 +76,15 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
 
 
 def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
-    """Returns the units of a family that have the given mode: first those inside of the vocabulary, then the others.
+    """Returns the units of a family that have the given mode.
 
-    Both parts are in the order of the hashes of their units.
+    First come those for whose truth (what activates them) the scripted experimenter's vocabulary has words, then the
+    others, both in the order of the hashes of their units.
 
     Args:
         family: The family.
         mode: How the concepts of a unit are combined.
-        counts: The largest numbers of units with a truth inside of the vocabulary, and outside of it. None selects those
-            of the family.
+        counts: The largest numbers of units of the two kinds. None selects those of the family.
     """
     design = DESIGNS[family]
     chosen: list[ClosedForm] = []
@@ -99,7 +100,7 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
 
 
 def hashed(edition: str, *key: str) -> bytes:
-    """Returns the SHA-256 digest of the name of a version of the units (such as EDITION) and the parts of a key."""
+    """Returns the SHA-256 digest of `edition`, the name of a version of the units, and the parts of a key."""
     return hashlib.sha256("\x00".join((edition, *key)).encode()).digest()
 
 

@@ -31,7 +31,7 @@ INSIDE = {
     "tool": "477,491,512,549,587,596,600,623,677,726,740,783-784,792",
 }
 """Words of the vocabulary with the indices of their ImageNet classes. A word is listed if the mean probability of its
-classes on its collages (5 seeds on 6 backgrounds) is at least 0.25, because an experimenter cannot find a concept that
+classes on collages of it (5 seeds, 6 backgrounds) is at least 0.25, because an experimenter cannot find a concept that
 the detector does not recognise in generated images. In addition, none of its special cases or more general words is
 listed. The list was fixed before any experimenter was run."""
 
@@ -60,7 +60,10 @@ def thing(classes: str) -> ConceptDetector:
 
 
 def strongest_logit(image: DetectorInput, classes: str) -> float:
-    """Returns the highest logit among `classes`. Unlike a probability, it does not fall if there are other objects."""
+    """Returns the highest logit of EfficientNet-Lite1 among ImageNet classes, such as "7-24,80-100".
+
+    Unlike a probability, it does not fall if there are other objects.
+    """
     return float(_outputs(image)[2][_indices(classes)].max())
 
 

@@ -32,7 +32,7 @@ def shape(name: str) -> ConceptDetector:
 
 
 def count(low: int, high: int) -> ConceptDetector:
-    """Returns a detector of images with `low` to `high` separate regions that are not tiny."""
+    """Returns a detector of images with `low` to `high` separate regions on an even background that are not tiny."""
 
     def detect(image: DetectorInput) -> EvidenceMap:
         masks = [region.mask for region in image.regions if region.mask.sum() > 0.006 * SIDE**2]
@@ -45,7 +45,7 @@ def count(low: int, high: int) -> ConceptDetector:
 
 @cache
 def template(name: str) -> PixelMask:
-    """Returns the (TEMPLATE, TEMPLATE) mask of a shape that touches all four sides."""
+    """Returns a mask (TEMPLATE, TEMPLATE) of the figure `name`, such as "circle", which touches all four sides."""
     image = Image.new("L", (TEMPLATE, TEMPLATE), 0)
     draw, last, third = ImageDraw.Draw(image), TEMPLATE - 1, TEMPLATE // 3
     match name:

@@ -18,12 +18,12 @@ from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
 
 CACHED_IMAGES = 1000
-"""Number of images whose evidence maps are cached. In a run, all units are measured on the same prompts of the
-screening."""
+"""Number of images whose evidence maps are cached. In a run, all units are measured on the same images of the
+scripted experimenter's first experiment, the screening."""
 
 
 class ClosedFormTarget:
-    """A target whose units are formulas over the pixels.
+    """A target (network under study) whose units are formulas over the pixels.
 
     Args:
         name: The name of the target.
@@ -45,7 +45,7 @@ class ClosedFormTarget:
         self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target. Its layers are the modes of the family: `mono`, `or` and `and`."""
+        """Returns the description of the target. Its layers are the modes of its units: `mono`, `or` and `and`."""
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
         edition = DESIGNS[self._family].edition if self._family in DESIGNS else SETS
         digest = hashlib.sha256(f"{edition} {self._family} {truths}".encode()).hexdigest()
@@ -61,7 +61,7 @@ class ClosedFormTarget:
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns for each image the resized image for the detectors, and the activation maps of all units by layer."""
+        """Returns each image as resized for the detectors, and the activation maps of all units on it by layer."""
         views = [EncodedImage.of(resized(pixels)) for pixels in images]
         return [(view.pixels, {layer: self._layer(layer, view) for layer in self.units}) for view in views]
 

@@ -15,10 +15,10 @@ from openmaia.offline.closed_form.view import CELL, GRID, SIDE, DetectorInput, E
 
 WINDOW = SIDE // 2
 STARTS = (0, WINDOW // 2, WINDOW)
-"""First row or column of the windows, in both directions."""
+"""First row or column of the windows in which patterns are detected, in both directions."""
 
 Windows = npt.NDArray[np.float32]
-"""Shape (n, WINDOW, WINDOW)."""
+"""Grey windows of an image, shape (n, WINDOW, WINDOW)."""
 
 
 def stripes(direction: str) -> ConceptDetector:

@@ -18,7 +18,7 @@ from openmaia.offline.closed_form.concepts import Concept
 from openmaia.offline.closed_form.view import EvidenceMap
 
 EvidenceLookup = Callable[[Concept], EvidenceMap]
-"""Returns the evidence map of a concept for the current image."""
+"""Returns the evidence map of a concept in one image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A concept that adds to the activation without being part of the truth."""
+    """A concept that adds to a synthetic unit's activation without being part of its truth (what activates it)."""
 
     concept: Concept
     weight: float
@@ -55,11 +55,11 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedForm:
-    """A unit whose activation follows the slot with the strongest evidence."""
+    """A synthetic unit whose activation follows the one of its slots (joint concepts) with the strongest evidence."""
 
     slots: tuple[Slot, ...]
     pooling: int = 1
-    """Side of the square of cells over which evidence is averaged."""
+    """Side of the square of cells over which an evidence map is averaged."""
     exponent: float = 1.0
     gain: float = 1.0
     noise: float = 0.0
@@ -71,7 +71,7 @@ class ClosedForm:
 
     @property
     def truth(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the concepts of each slot."""
+        """What activates the unit: the names of the concepts of each slot."""
         return tuple(slot.names for slot in self.slots)
 
     def respond(self, lookup: EvidenceLookup, digest: str) -> EvidenceMap:

@@ -22,12 +22,12 @@ CELL = SIDE // GRID
 EvidenceMap = npt.NDArray[np.float32]
 """Evidence for a concept, shape (GRID, GRID), or an intermediate result of shape (SIDE, SIDE)."""
 PixelMask = npt.NDArray[np.bool_]
-"""Shape (SIDE, SIDE), or a part of it."""
+"""Mask of an image, shape (SIDE, SIDE), or a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForegroundRegion:
-    """A connected region that differs from an even background."""
+    """A connected region of an image that differs from an even background."""
 
     mask: PixelMask
     box: tuple[int, int, int, int]

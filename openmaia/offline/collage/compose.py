@@ -1,4 +1,4 @@
-"""Draws scenes as collages.
+"""Draws scenes (parsed prompts) as collages.
 
 The layout, the choice of the images of the figures, and the background use separate random streams of the seed.
 Therefore two scenes with the same seed that differ in a noun agree in size, place and background, and are a matched
@@ -18,7 +18,7 @@ from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabul
 from openmaia.offline.vocabulary.words import WordKind, of_kind
 
 PLAIN = ("grey", "white", "brown", "green", "blue")
-"""Backgrounds for prompts that name none."""
+"""Colours of backgrounds for prompts that name none."""
 
 LAYOUT, PARTS, GROUND = range(3)
 
@@ -28,10 +28,10 @@ def _stream(scene: CollageScene, *name: int) -> np.random.Generator:
 
 
 class Composer:
-    """Draws scenes with the images of one split of a dataset.
+    """Draws scenes (parsed prompts) as collages of images of one split of a dataset.
 
     Args:
-        lexicon: Finds the images.
+        lexicon: Finds the images that show a word.
         size: Side of the drawn images in pixels.
     """
 
@@ -49,7 +49,7 @@ class Composer:
         return EncodedImage.of(np.asarray(canvas), sources, recipe=scene.dumps())
 
     def paste(self, base: Image.Image, scene: CollageScene, sources: list[str]) -> EncodedImage:
-        """Draws the figures on a resized copy of `base`, and adds the digests of their images to `sources`."""
+        """Draws the figures of a scene on a resized copy of `base`, and adds their images' digests to `sources`."""
         canvas = base.resize((self._size, self._size))
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources)

@@ -42,7 +42,9 @@ class CollageGenerator:
 
 
 class CollageEditor:
-    """Edits collages by drawing their changed scene. To other images it can only add figures, or change their colour.
+    """Edits collages by drawing their changed scene (parsed prompt).
+
+    To other images it can only add figures, or change their colour.
 
     Args:
         library: The images from which parts are taken; each split has parts of its own.

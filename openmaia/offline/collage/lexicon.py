@@ -1,4 +1,4 @@
-"""Maps words to the packaged images that show them."""
+"""Maps words to the packaged images (of Debian or pip packages) that show them."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ CUTOUTS = {
     "planet": r"space/(planets|moon)",
     "road sign": r"(?<!cone\.) \| town/roadsigns",
 }
-"""Regular expressions by word. They are searched in "caption | category" of a cut-out in lower case."""
+"""Regular expressions by word. They are searched in "caption | category", in lower case, of a cut-out (an object with a
+transparent background)."""
 
 ON_EVEN_GROUND = {
     "ball": ("baseball", "volleyball"),
@@ -43,11 +44,11 @@ TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rai
 
 
 class Lexicon:
-    """Finds the images of one split by word. Nouns that are not in the tables ("toucan") are searched in captions.
+    """Finds the images of one split by word. Nouns without a table entry ("toucan") are searched in captions.
 
     Args:
         library: The packaged images.
-        split: The split.
+        split: The split (explore or test) that is searched.
     """
 
     def __init__(self, library: ImageDataset, split: Split):

@@ -68,7 +68,7 @@ def plain(colour: Colour, size: int, rng: Rng) -> Image.Image:
 
 
 def pattern(name: str, ink: Colour, paper: Colour, size: int, rng: Rng) -> Image.Image:
-    """Draws a pattern of the vocabulary in the colours `ink` (foreground) and `paper`; any other name gives noise."""
+    """Draws a pattern, such as "dots", in the colours `ink` (foreground) and `paper`; any other name gives noise."""
     period = int(rng.integers(size // 12, size // 7))
     rows, columns = np.mgrid[:size, :size] + rng.integers(0, period)
     half, wide = period // 2, 2 * period
@@ -94,7 +94,7 @@ def pattern(name: str, ink: Colour, paper: Colour, size: int, rng: Rng) -> Image
 
 
 def shape(name: str, fill: Image.Image, side: int, rng: Rng) -> Image.Image:
-    """Cuts a shape of the vocabulary out of the image `fill`. Returns RGBA; an unknown name gives a star."""
+    """Cuts a shape, such as "circle", out of the image `fill`. Returns RGBA; an unknown name gives a star."""
     scale = 4
     big = side * scale
     mask = Image.new("L", (big, big), 0)

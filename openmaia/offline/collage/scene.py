@@ -1,4 +1,4 @@
-"""Parses a prompt into a scene, which is stored as the recipe of the generated image."""
+"""Parses a prompt into a scene (figures and background of a collage), which is stored as the recipe of the image."""
 
 import json
 import re
@@ -27,7 +27,7 @@ GROUND = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneFigure:
-    """An object or a shape in a scene."""
+    """An object or a shape in a collage."""
 
     what: str
     """A word of the vocabulary, another noun, or an empty string for any shape."""
@@ -45,7 +45,7 @@ class CollageScene:
 
     figures: tuple[SceneFigure, ...]
     ground: str = ""
-    """The background: a scene word, a colour, a pattern, or an empty string for any background."""
+    """The background: a scene word such as grass, a colour, a pattern, or an empty string for any background."""
     ground_colour: str = ""
     """The colour of the background if that is a pattern; empty for any colour."""
     seed: int = 0
@@ -63,7 +63,7 @@ class CollageScene:
 
 
 def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageScene, tuple[str, ...]]:
-    """Parses a prompt into a scene.
+    """Parses a prompt into a scene: the figures and the background of a collage.
 
     Args:
         prompt: Any text.
@@ -93,7 +93,7 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
 
 
 def is_vocabulary(word: str, kind: WordKind) -> bool:
-    """Returns whether a word is a vocabulary word of this kind."""
+    """Returns whether a word is a word of this kind in the offline vocabulary."""
     return word in BY_NAME and BY_NAME[word].kind is kind
 
 

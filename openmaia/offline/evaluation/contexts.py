@@ -15,8 +15,8 @@ LAYOUTS = (
     *product(("", "small"), ("", "at the left", "at the right", "at the top", "at the bottom")),
     ("large", ""),
 )
-"""Pairs (size, place) of the first figure. Large figures are only in the centre, because elsewhere they would be
-cropped."""
+"""Pairs (size, place) of the first figure in a prompt. Large figures are only in the centre, because elsewhere they
+would be cropped."""
 
 COLOURS_OF_SCENES = {
     "grass": ("green",),
@@ -45,7 +45,7 @@ class PromptContext:
     """The figure in front of a pattern or a scene, or the shape that has a colour."""
 
     def prompt(self, names: Sequence[str]) -> str:
-        """Returns the prompt that shows vocabulary words in this context."""
+        """Returns the prompt that shows the vocabulary words `names` in this context."""
         colours, patterns, shapes, objects, scenes = (_of_kind(names, kind) for kind in WordKind)
         tint = colours[0] if colours else self.ink
         figures = [*objects, *shapes] or [self.figure]

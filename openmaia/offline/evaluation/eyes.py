@@ -9,8 +9,8 @@ from openmaia.evaluation.judging.judges import ImageVerdict
 from openmaia.offline.vocabulary.words import find
 
 RELIABLE = 0.75
-"""Minimum balanced accuracy of the threshold of a word, on generated images with and without the word. The verdict on
-words below it is None (unknown)."""
+"""Minimum balanced accuracy with which a word's threshold tells generated images with the word from those without it.
+The verdict on words below it is None (unknown)."""
 
 
 class EyesJudge:

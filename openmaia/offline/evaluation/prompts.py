@@ -1,4 +1,4 @@
-"""Writes test prompts by rules of the offline vocabulary.
+"""Writes prompts that test the labels of a description, by rules of the offline vocabulary.
 
 Each prompt of a label has a matched neutral prompt, which shows other words of the same kinds in the same context. Both
 are drawn at random. If a label also contains words outside of the vocabulary, its prompts quote the whole label,
@@ -21,7 +21,7 @@ from openmaia.offline.vocabulary.phrases import article, rivals
 from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind
 
 DRAWS = 50
-"""Number of random neutral prompts that are tried for one positive prompt before it is skipped."""
+"""Number of random neutral prompts that are tried for one positive prompt (of a label) before it is skipped."""
 
 PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that shows {}", "a picture that shows {}")
 """Templates of prompts for labels outside of the vocabulary."""
@@ -30,11 +30,11 @@ PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that s
 UNRELATED = (
     WordKind.OBJECT, WordKind.COLOUR, WordKind.OBJECT, WordKind.SHAPE, WordKind.SCENE, WordKind.PATTERN
 )  # fmt: skip
-"""The kinds of words that unrelated prompts show in rotation."""
+"""The kinds of words that unrelated prompts (which depend on no description) show in rotation."""
 
 
 class RulePromptWriter:
-    """A PromptWriter without a language model. It uses the labels, and the description only if there are no labels."""
+    """A PromptWriter without a language model. It uses a claim's labels, and its description only without labels."""
 
     name = "rules (no language model)"
     words = tuple(word.name for word in WORDS)
@@ -42,7 +42,7 @@ class RulePromptWriter:
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts, then the n neutral prompts that match them.
+        """Returns n positive prompts, which show a label of the claim, then n neutral ones: the same with other words.
 
         There are fewer if the rules yield too few prompts outside of `explored`, the prompts that the agent used in its
         investigation (as `openmaia.evaluation.analysis.overlap.fold` returns them).
@@ -60,14 +60,14 @@ class RulePromptWriter:
         return unrelated_prompts(n, run_seed)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the positions of the prompts that share a vocabulary word with the claim."""
+        """Returns the positions of the prompts that share a vocabulary word with the claim's description or labels."""
         named = {word for text in (claim.description, *claim.labels) for word in find(text)}
         return frozenset(number for number, prompt in enumerate(prompts) if named & {*find(prompt)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPair:
-    """A prompt for a label, and a matched neutral one."""
+    """A prompt that shows a label, and a matched neutral one, which shows other words in the same context."""
 
     label: str
     positive: str
@@ -77,10 +77,10 @@ class PromptPair:
 def write_pairs(
     labels: Sequence[str], n: int, run_seed: int = 0, explored: ExploredPrompts = frozenset()
 ) -> list[PromptPair]:
-    """Writes n pairs of prompts for the labels in rotation.
+    """Writes n pairs of a prompt that shows a label and a matched neutral one, for the labels in rotation.
 
-    No prompt is in `explored`, the prompts that the agent used in its investigation. No prompt occurs twice as long as
-    there are unused ones. There are fewer than n pairs if all prompts of a label are in `explored`.
+    No prompt is in `explored`, the prompts that the agent used (as `fold` returns them). No prompt occurs twice as long
+    as there are unused ones. There are fewer than n pairs if all prompts of a label are in `explored`.
     """
     avoid = [word.name for label in labels for word in find(label)]
     uses = Counter[str]()

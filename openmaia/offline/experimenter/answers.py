@@ -16,25 +16,27 @@ from openmaia.offline.vocabulary.phrases import GENERAL
 from openmaia.offline.vocabulary.words import WordKind
 
 SHARE = 0.33
-"""Smallest effect, as a share of `Reach.height`, of the strongest hypothesis. If it is smaller, the unit probably
-responds to a concept that was not tested, and the experimenter abstains."""
+"""Smallest effect of the strongest hypothesis, as a share of the activations' range (`Reach.height`). If it is smaller,
+the unit probably responds to a concept that was not tested, and the experimenter abstains."""
 TESTED = 6
-"""Largest number of results that are tested by edits."""
+"""Largest number of hypotheses that are tested by edits of images."""
 MOST = 3
-"""Largest number of results in an answer."""
+"""Largest number of hypotheses in an answer."""
 RETAINED = 0.17
-"""Share of its activation that an object must keep after a change to at least one other colour. Otherwise the
+"""Share of its activation that an object must keep after at least one edit that changes its colour. Otherwise the
 activation is attributed to the colour of the object."""
 RECOGNISED = 0.25
 """In an image before an edit, an object counts as recognised if the activation is more than this share of the object's
 highest activation. Both are measured from the median activation of the screening."""
 KEPT, KEPT_OBJECT = 0.5, 0.4
-"""Smallest height of a result in the answer, as a share of the greatest height of all significant results. The second
-value is for results about objects."""
+"""Smallest height (see `judge.HypothesisResult`) of a result in the answer, as a share of the greatest height of all
+significant results. The second value is for results about objects."""
 ABOVE_USUAL = 1.25
-"""Smallest effect of the strongest hypothesis as a multiple of `Reach.usual`. Below it the experimenter abstains."""
+"""Smallest effect of the strongest hypothesis, as a multiple of the activations' usual variation (`Reach.usual`). Below
+it the experimenter abstains."""
 DOES_MORE = 1.25
-"""An object stays in the answer if its height is more than this multiple of that of every property in its images."""
+"""An object stays in the answer if its height (see `judge.HypothesisResult`) is more than this multiple of that of
+every property in its images."""
 ALIKE = 0.6
 """If the effect of an object is less than this share of that of another object that its images resemble, its effect is
 attributed to the other object."""
@@ -48,16 +50,16 @@ class Reach:
     """The range and the usual variation of a unit's activations."""
 
     height: float
-    """Highest activation of the investigation minus the median activation of the screening."""
+    """Highest activation of the investigation minus the median activation of the screening, its first experiment."""
     usual: float
     """Median absolute deviation of the activations in the screening, scaled to estimate a standard deviation."""
 
 
 def reach(screened: Measurements, others: Sequence[float]) -> Reach:
-    """Computes the reach of a unit.
+    """Computes the range and the usual variation of a unit's activations.
 
     Args:
-        screened: The (prompt, activation) pairs of the screening.
+        screened: The (prompt, activation) pairs of the screening (the first experiment).
         others: All other activations that were measured or shown.
     """
     values = np.array([value for _, value in screened])
@@ -67,15 +69,15 @@ def reach(screened: Measurements, others: Sequence[float]) -> Reach:
 
 
 def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBeside) -> list[HypothesisResult]:
-    """Returns the results that may be part of the answer, strongest first; an empty list to abstain.
+    """Returns the results of hypotheses that may be part of the answer, strongest first; an empty list to abstain.
 
-    At most TESTED results are returned. They may include an object and also a property that its images show. In this
-    case `told_apart` removes the property after the edits.
+    At most six results (TESTED) are returned. They may include an object and also a property that its images show. In
+    this case `told_apart` removes the property after the last tests, edits of images.
 
     Args:
         results: The results of the controlled tests of all hypotheses.
         reach: The range of the unit's activations.
-        beside: What the images of objects and scenes show in addition.
+        beside: What the images of each object or scene show in addition.
     """
     holding = sorted((r for r in results if r.holds), key=lambda r: (-r.height, r.hypothesis.words))
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
@@ -88,7 +90,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
 
 
 def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
-    """Removes a result for a property (colour, pattern, shape) if the images of a remaining object or scene show it.
+    """Removes the results of properties (colour, pattern, shape) that images of an object or scene in `results` show.
 
     The activation is then attributed to the object or scene. This is safe because `answer` has removed objects and scenes
     that do not excite the unit clearly more than their properties.

@@ -28,7 +28,7 @@ MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \
 
 PLACES = ("small", "large", "left", "right", "top", "bottom")
 TURNS = 4
-"""Number of backgrounds on which each object is shown beside the class."""
+"""Number of backgrounds on which the screening shows each object beside the class."""
 CANDIDATES = 5
 """Number of contexts that are tested on new images."""
 PAIRS = 16
@@ -55,7 +55,7 @@ SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextDifference:
-    """The difference between the logits of images of the class with a context and without it."""
+    """The difference between a classifier's logits of images of a class with a context and without it."""
 
     context: str
     difference: float
@@ -65,7 +65,9 @@ class ContextDifference:
 
 
 def reply(messages: Sequence[Message]) -> str:
-    """Returns the agent's next message: code of the screening, code of the confirmation, or the answer.
+    """Returns the agent's next message in the task `bias`: code of an experiment, or the answer.
+
+    The first experiment (screening) measures the class in many contexts, the second (confirmation) the best ones anew.
 
     Args:
         messages: The conversation so far: the system prompt, the question with the name of the class, then replies and
@@ -97,13 +99,13 @@ def reply(messages: Sequence[Message]) -> str:
 
 
 def grounds() -> list[str]:
-    """Returns all backgrounds, such as "sand" and "a red background"."""
+    """Returns all backgrounds of the experiments, such as "sand" and "a red background"."""
     colours = [f"{article(word.name)} background" for word in of_kind(WordKind.COLOUR)]
     return [*(word.name for word in of_kind(WordKind.SCENE)), *colours]
 
 
 def things(name: str) -> list[str]:
-    """Returns the objects of the vocabulary that prompts show beside the class.
+    """Returns the objects of the vocabulary that prompts show beside the class `name`.
 
     Left out are the class itself, general words such as "mammal", and words that share a general word with the class,
     such as "carnivore" for the class "cow", which are both mammals.
@@ -114,7 +116,7 @@ def things(name: str) -> list[str]:
 
 
 def screen(name: str) -> list[str]:
-    """Returns the prompts of the screening.
+    """Returns the prompts of the screening, the first experiment.
 
     They show the class on each background, beside each object on several backgrounds, and with each size or place.
     """
@@ -130,17 +132,17 @@ def screen(name: str) -> list[str]:
 
 
 def beside_on(name: str, thing: str, ground: str) -> str:
-    """Returns a prompt that shows the class beside an object on a background."""
+    """Returns a prompt that shows the class `name` beside an object on a background."""
     return f"{article(name)} next to {article(thing)} on {ground}"
 
 
 def placed_on(name: str, place: str, ground: str) -> str:
-    """Returns a prompt that shows the class with a size or at a place, on a background."""
+    """Returns a prompt that shows the class `name` on a background, with a size or place (`place`, one of PLACES)."""
     return f"{_placed(name, place)} on {ground}"
 
 
 def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
-    """Returns the CANDIDATES contexts with the largest absolute t statistics in the screening.
+    """Returns the five contexts (CANDIDATES) with the largest absolute t statistics in the first experiment.
 
     Args:
         measured: The (prompt, logit) pairs of the screening.
@@ -151,10 +153,10 @@ def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
 
 
 def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
-    """Returns the prompts of the confirmation in one list.
+    """Returns the prompts of the confirmation, the second experiment, which tests contexts on new images.
 
-    For each of the candidate contexts it holds PAIRS pairs of consecutive prompts. The first prompt of a pair shows the
-    class in the candidate context. The second one differs only in the context, which is another one of the same kind.
+    The list holds 16 pairs (PAIRS) of consecutive prompts for each context. The first prompt of a pair shows the
+    class in this context. The second one differs only in the context, which is another one of the same kind.
 
     Args:
         name: The name of the class.
@@ -167,7 +169,7 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
     """Compares the logits of images with and without a context.
 
     Images of the class alone and images with an object beside it may differ in their mean logits. Therefore the mean
-    logit of all images with the same layout (see `_layout`) is first subtracted from each logit.
+    logit of all images with the same of these layouts is first subtracted from each logit.
 
     Args:
         measured: Pairs (prompt, logit), one for each image. The prompt says whether its image shows the context.
@@ -196,7 +198,10 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 
 
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
-    """Returns the answer. It claims at most two contexts, whose differences reach the limits SURE, LEAST and SECOND."""
+    """Returns the text of the answer, which claims at most two contexts for the class `name`.
+
+    Their differences reach the limits SURE, LEAST and SECOND.
+    """
     sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
     if not sure:
         return NONE

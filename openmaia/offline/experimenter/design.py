@@ -19,7 +19,7 @@ SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 PLAIN = 2
 """Number of images of each colour alone in the screening. Its other images contain at least two colours."""
 CONTEXTS = 6
-"""Number of images per hypothesis and per control group."""
+"""Number of images per hypothesis, and per control group (with one word replaced)."""
 EDITED = 3
 """Number of images of a confirmed hypothesis that are edited."""
 RECOLOUR = "change the color to "
@@ -30,7 +30,7 @@ only remove their colour."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreeningPrompt:
-    """A prompt of the screening and the vocabulary words that vary in it."""
+    """A prompt of the screening (the first experiment) and the vocabulary words that vary in it."""
 
     prompt: str
     words: tuple[str, ...]
@@ -48,8 +48,8 @@ class Hypothesis:
 
     words: tuple[str, ...]
     score: float
-    """Strength of the evidence, in units of the spread of the activations in the screening. Hypotheses are ranked by
-    it."""
+    """Strength of the evidence, in units of the spread of the activations in the screening (the first experiment).
+    Hypotheses are ranked by it."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Hypothesis:
 
 
 def screen() -> list[ScreeningPrompt]:
-    """Returns the prompts of the screening.
+    """Returns the prompts of the screening, the first experiment on a unit.
 
     They show every colour alone and with every shape and pattern, and every object on a plain background and in a
     scene.
@@ -86,15 +86,15 @@ def screen() -> list[ScreeningPrompt]:
 
 
 def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
-    """Returns the prompts that test a hypothesis.
+    """Returns the prompts that test a hypothesis, and those of its controls.
 
     Args:
         hypothesis: The hypothesis.
         others: All hypotheses under test. The controls of a single word avoid their words.
 
     Returns:
-        Lists of CONTEXTS prompts each. The first list shows the hypothesis. Each further list is a control group, whose
-        prompts replace one word by another of its kind. A combination has two control groups, one for each word.
+        Lists of six prompts (CONTEXTS). The first list shows the hypothesis. Each further list is a control group,
+        whose prompts replace one word by another of its kind. A combination has two control groups, one for each word.
     """
     avoid = [word for other in others for word in other.words]
     if len(hypothesis.words) == 1:
@@ -119,15 +119,15 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
 def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
     """Returns the prompts whose images the experimenter displays.
 
-    These are the prompts of hypotheses about objects and scenes, and of their controls. Images of objects and scenes
-    contain colours and shapes that the prompt does not name.
+    These are the prompts of the candidates (hypotheses) about objects and scenes, and of their controls. Images of
+    objects and scenes contain colours and shapes that the prompt does not name.
     """
     things = [h for h in candidates if h.kind in (WordKind.OBJECT, WordKind.SCENE)]
     return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
 
 
 def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Returns EDITED pairs of a prompt that shows a hypothesis, and an editing instruction that removes its first word.
+    """Returns three pairs (EDITED) of a prompt that shows a hypothesis, and an edit that removes its first word.
 
     If the hypothesis is right, the edit lowers the activation.
 
@@ -145,7 +145,7 @@ def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[t
 
 
 def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Returns pairs of a prompt and an editing instruction for the hypotheses that the controls have confirmed.
+    """Returns pairs of a prompt and an editing instruction for hypotheses that hold against their controls.
 
     These are the pairs of `removals`, and for an object also changes of its colour. If the hypothesis is right, a
     change of the colour lowers the activation only a little.

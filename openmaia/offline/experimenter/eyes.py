@@ -23,10 +23,10 @@ ImageClassifier = Callable[[Pixels], npt.NDArray[np.float32]]
 """Maps pixels of shape (height, width, 3), uint8, to class probabilities of shape (1000,)."""
 
 Sight = Mapping[str, float]
-"""Evidence between 0 and 1 by word."""
+"""Evidence that an image shows a word, between 0 and 1, by word."""
 
 RgbArray = npt.NDArray[np.float64]
-"""Shape (height, width, 3), values between 0 and 1."""
+"""An image, shape (height, width, 3), values between 0 and 1."""
 
 HUES = {"red": 0, "orange": 30, "yellow": 55, "green": 120, "blue": 222, "purple": 280, "pink": 335}
 SEEN = tuple(word.name for word in WORDS)
@@ -74,7 +74,7 @@ class Eyes:
 
         Args:
             own: The displayed images of the object or scene.
-            controls: The displayed images of its control group.
+            controls: The displayed images of its control group, in which another word takes its place.
         """
         own_sights, control_sights = ([self.see(v.original.pixels) for v in views] for views in (own, controls))
         more = {word for word in PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > SHOWN}

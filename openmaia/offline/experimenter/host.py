@@ -1,4 +1,4 @@
-"""The experimenter as a Backbone: it reads the messages, selects the next stage, and writes code or the answer."""
+"""The scripted experimenter as a Backbone: it reads the messages, selects a stage, and writes code or the answer."""
 
 import statistics
 from collections.abc import Sequence
@@ -48,14 +48,15 @@ tools.display(*images[:6])
 NONE = "[DESCRIPTION]: NONE"
 
 REPEATED = 12
-"""Number of screening images that are drawn and measured again if an abstention was rejected for lack of
+"""Number of images of the first experiment that are drawn and measured again if an abstention was rejected for lack of
 experiments."""
 
 
 class ScriptedBackbone:
-    """The scripted experimenter. It ignores the seed of a request, because its replies are not random.
+    """The scripted experimenter, an agent without a language model.
 
-    It also answers requests to describe images (those without a system prompt) with the words that it detects in them.
+    It ignores the seed of a request, because its replies are not random. It also answers requests to describe images
+    (those without a system prompt) with the words that it detects in them.
 
     Args:
         eyes: The detector of vocabulary words in images.

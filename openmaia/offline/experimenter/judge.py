@@ -14,9 +14,9 @@ from openmaia.offline.experimenter.eyes import Sight
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind
 
 Measurements = Sequence[tuple[str, float]]
-"""Pairs (prompt, activation)."""
+"""Pairs (prompt, activation of the unit)."""
 ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
-"""Pairs (words that vary in the prompt, activation)."""
+"""Pairs (words that vary in a prompt of the screening, activation)."""
 
 SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 8, WordKind.SCENE: 1}
 PAIRS = 4
@@ -33,7 +33,7 @@ LEVEL = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisResult:
-    """The result of the controlled test of a hypothesis."""
+    """The result of the test of a hypothesis against control images, in which a word of it is replaced."""
 
     hypothesis: Hypothesis
     effect: float
@@ -54,7 +54,7 @@ class HypothesisResult:
 
 
 def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str, float]:
-    """Compares the evidence for each word in the top exemplars with that in random images.
+    """Compares the evidence for each word in the top exemplars (images that excite a unit most) with random images.
 
     Returns:
         The difference of the means by word, in pooled standard deviations, between -2 and 4; 0 without exemplars.
@@ -74,7 +74,7 @@ def hypotheses(
 ) -> list[Hypothesis]:
     """Returns the hypotheses to test: the strongest words by the screening and the exemplars, then combinations.
 
-    Only those with a score above LEAST are returned; none without a screening.
+    Only those with a score above LEAST are returned; none without a screening (the first experiment).
 
     Args:
         prompts: The prompts of the screening.

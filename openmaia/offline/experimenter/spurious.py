@@ -56,12 +56,12 @@ UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.\
 
 
 def is_task(messages: Sequence[Message]) -> bool:
-    """Returns whether the messages contain the question of the task `spurious`."""
+    """Returns whether the messages ask the question of the task `spurious`: is a unit selective for an object?"""
     return any("[LABEL]: SELECTIVE or SPURIOUS" in message.text for message in messages[1:2])
 
 
 def reply(seen: Transcript, last: Message, eyes: Eyes) -> str:
-    """Returns the next message: code that displays the exemplars, then code of one experiment, then the answer.
+    """Returns the agent's next message: code that displays exemplars, then code of one experiment, then the answer.
 
     Args:
         seen: The measurements and images in the messages so far.

@@ -22,7 +22,10 @@ WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILI
 
 @dataclass(slots=True)
 class SeenExemplar:
-    """A dataset image with its printed activation, and its renderings (as in `ControlView`) if they were displayed."""
+    """A dataset image (`kind`: top or random) with its printed activation, and its renderings if they were displayed.
+
+    In `masked`, the parts to which the unit does not respond are dark.
+    """
 
     kind: str
     activation: float
@@ -32,7 +35,10 @@ class SeenExemplar:
 
 @dataclass(slots=True)
 class ControlView:
-    """A displayed image of the stage `control`. In `masked`, the parts to which the unit does not respond are dark."""
+    """A displayed image from the test of a hypothesis against controls, with its activation.
+
+    In `masked`, the parts to which the unit does not respond are dark.
+    """
 
     activation: float
     original: EncodedImage
@@ -41,7 +47,7 @@ class ControlView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditEffect:
-    """The activations before and after an edit."""
+    """A unit's activations on an image before and after an edit."""
 
     base: str
     """The prompt of the image before the edit."""
@@ -53,14 +59,14 @@ class EditEffect:
 
 @dataclass(slots=True)
 class Transcript:
-    """What an investigation has shown so far."""
+    """What the messages of one unit's investigation have shown so far."""
 
     exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
     views: dict[str, list[ControlView]] = field(default_factory=dict[str, list[ControlView]])
-    """Displayed images of the stage `control` by prompt."""
+    """Displayed images from tests of hypotheses against controls, by prompt."""
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
-    """Pairs (key, activation) by stage: `screen`, `control` or `edit`. The key is a prompt, and for an edit
-    `PROMPT => INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
+    """Pairs (key, activation) by stage: `screen` (first experiment), `control` (tests of hypotheses) or `edit`. The key
+    is a prompt, and for an edit `PROMPT => INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
     not_drawn: set[str] = field(default_factory=set[str])
     """Prompts that the generator could not draw completely."""
     withheld: frozenset[str] = frozenset()
@@ -90,7 +96,7 @@ class Transcript:
         ]
 
     def of(self, stage: str) -> list[tuple[str, float]]:
-        """Returns the pairs (key, activation) of a stage, except those whose prompt was not drawn completely."""
+        """Returns the pairs (key, activation) of a stage in `measured`, except those of incompletely drawn prompts."""
         rows = self.measured.get(stage, [])
         return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
 

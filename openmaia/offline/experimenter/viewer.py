@@ -35,7 +35,7 @@ class EyesViewer:
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns a description of the images of each chat.
 
-        If a chat shows an image and its masked rendering, the part that the mask does not darken is described, too.
+        If a chat shows an image and a copy, darkened where a unit does not respond, the bright part is described, too.
         """
         return [Reply(text=self._describe([i.pixels for m in chat.messages for i in m.images])) for chat in chats]
 

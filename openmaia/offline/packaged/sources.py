@@ -1,4 +1,4 @@
-"""Selects the natural images of the packages and leaves out drawings.
+"""Selects the natural images of Debian and pip packages and leaves out drawings.
 
 Of each package, only the folders that this module names are read. Of Tux Paint's stamps, the folders with drawings,
 symbols or faces are left out. A stamp counts as drawn if most neighbouring pixels have exactly the same colour.

@@ -30,7 +30,7 @@ SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign",
 
 
 class RuleContextWriter:
-    """A ContextWriter without a language model.
+    """Writes prompts that test whether a context biases a classifier: a ContextWriter without a language model.
 
     It recognises vocabulary words, sizes and places in the text of a context. If there are none, the prompt is
     `a CLASS, CONTEXT`, and the generator reports whether it can draw that.
@@ -45,7 +45,7 @@ class RuleContextWriter:
 
         Args:
             name: The name of the class.
-            context: The claimed context.
+            context: The context that is claimed to change the score of the class.
             n: The number of pairs.
             run_seed: The seed from which the seeds of the images are derived.
             absent: Whether all prompts show another object instead of the class.

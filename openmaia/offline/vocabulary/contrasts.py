@@ -12,12 +12,16 @@ from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import Word, WordKind, find
 
 CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
-"""Values of `Contrast.source`. If the label contains no word of the vocabulary, the second prompt shows a hypothesis
-that the agent has rejected (DROPPED), or, if there is none, an unrelated object (APART)."""
+"""Values of `Contrast.source`: how a label's second prompt was found. If the label contains no word of the vocabulary,
+this prompt shows a hypothesis that the agent has rejected (DROPPED), or, if there is none, an unrelated object
+(APART)."""
 
 
 class RuleContrasts:
-    """Finds contrasts for the scripted backbone without a language model (implements `agent.contrasts.Contrasts`)."""
+    """Finds contrasts (pairs of prompts of which only the first shows a label) without a language model.
+
+    Implements `agent.contrasts.Contrasts` for the scripted backbone.
+    """
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
         """Returns n contrasts, or one per label if that is more.
@@ -25,7 +29,8 @@ class RuleContrasts:
         A contrast is a prompt that shows a label, and a prompt of a near miss, which shows something similar instead.
 
         Args:
-            labels: The labels, for which contrasts are made in rotation. Near misses avoid their vocabulary words.
+            labels: The labels of the agent's answer, for which contrasts are made in rotation. Near misses avoid their
+                vocabulary words.
             dropped: Hypotheses that the agent has rejected. They are the near misses of labels without vocabulary
                 words.
             n: The number of contrasts. If it is 0, or if there are no labels, the result is empty.

@@ -67,7 +67,7 @@ BY_NAME: Mapping[str, Word] = {word.name: word for word in WORDS}
 
 
 def of_kind(*kinds: WordKind) -> list[Word]:
-    """Returns the words of these kinds in the order of WORDS."""
+    """Returns the words of these kinds in the vocabulary, in the order of WORDS."""
     return [word for word in WORDS if word.kind in kinds]
 
 

@@ -11,12 +11,12 @@ from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
 
 MAX_TOOLS = 24
-"""Maximum number of tools in a chart. The table has all tools."""
+"""Maximum number of tools in the chart of the use of tools. Its table has all tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChart:
-    """A chart with the table of its numbers."""
+    """A chart of how agents worked, with the table of its numbers."""
 
     name: str
     """The name of its files without suffix."""
@@ -38,22 +38,22 @@ class AgentCharts:
 
 
 def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
-    """Draws the charts of one run. A chart without data is left out.
+    """Draws the charts of how the agents of one run worked. A chart without data is left out.
 
-    The first shows the share of investigations that used each tool. The second shows the number of investigations by
-    length of the conversation. The third shows it by convergence: the turn that first listed all final labels as
-    hypotheses.
+    The first chart shows the share of investigations that used each tool. The second shows the number of investigations
+    by length of the conversation. The third shows it by convergence: the first turn that listed all labels of the
+    agent's answer as hypotheses.
 
     Args:
         statistics: The statistics of the run's agents.
-        folder: The folder of the charts' files, relative to report/, with a slash at its end.
+        folder: The folder of the charts' files, relative to the report's folder, with a slash at its end.
     """
     charts = (_usage(statistics), _lengths(statistics), _convergence(statistics)) if statistics.investigations else ()
     return AgentCharts(folder=folder, charts=tuple(chart for chart in charts if chart is not None))
 
 
 def chart_files(charts: AgentCharts) -> dict[str, bytes]:
-    """Returns the files of the charts by name, relative to report/: each chart as SVG and its numbers as CSV."""
+    """Returns files by path, relative to the folder of the report: each chart as SVG, and its numbers as CSV."""
     made: dict[str, bytes] = {}
     for chart in charts.charts:
         made[f"{charts.folder}{chart.name}.csv"] = chart.table.csv()

@@ -1,4 +1,4 @@
-"""Chooses the descriptions that the index shows first, and prepares the images of their cards."""
+"""Chooses the descriptions that the first page of a report shows as cards with images, and prepares these images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from openmaia.runs.records import Record
 from openmaia.runs.run import EVALUATION, Run
 
 CARDS, CARDS_BESIDE = 6, 3
-"""Number of cards per run: if the report shows a single run, and if it shows several."""
+"""Number of cards (descriptions with images) per run: if the report shows a single run, and if it shows several."""
 IMAGES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCard:
-    """A description with images: what the unit responds to in the dataset, and what was generated from its labels."""
+    """The description of a unit with images: exemplars from the dataset, and images generated from its labels."""
 
     row: UnitRow
     exemplars: tuple[ImageView, ...]
@@ -30,7 +30,10 @@ class UnitCard:
 
 
 def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
-    """Returns at most `count` cards, of the descriptions with the best verdicts. Unreadable records are left out."""
+    """Returns at most `count` cards, of the descriptions of a run with the best verdicts.
+
+    Unreadable records are left out. `summary` holds the rows of the run, and `pictures` embeds images in the page.
+    """
     described = [row for row in summary.rows if row.href and row.header.get("labels") and not row.damage]
     described.sort(key=lambda row: row.verdict.rank)
     made: list[UnitCard] = []

@@ -8,7 +8,7 @@ from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.runs.run import InvestigationId
 
 SHOWN = 500
-"""Maximum number of units on the page. Those whose runs differ most come first."""
+"""Maximum number of units on the page that compares runs. Those whose runs differ most come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,10 @@ class ComparedUnit:
 
     @property
     def difference(self) -> float | None:
-        """The largest minus the smallest AUC of the runs; None if fewer than two runs have one.
+        """The largest minus the smallest AUC of this investigation in the runs; None if fewer than two have one.
 
-        The AUC is that against the worst control of each run, see `openmaia.evaluation.analysis.verdict`.
+        It is the AUC of images of the description against those of the worst control in each run (see
+        `openmaia.evaluation.analysis.verdict`).
         """
         known = [row.verdict.worst.auc for row in self._known if row.verdict.worst]
         return max(known) - min(known) if len(known) > 1 else None
@@ -44,7 +45,7 @@ class ComparedUnit:
 
 
 def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
-    """Returns the investigations that at least two runs contain, those with the greatest differences first."""
+    """Returns the investigations that at least two runs contain, in the order of `ComparedUnit.key`."""
     found: dict[InvestigationId, list[UnitRow | None]] = {}
     for number, summary in enumerate(summaries):
         for row in summary.rows:
@@ -61,7 +62,7 @@ def compare_page(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]
     """Renders the page that compares runs.
 
     Args:
-        summaries: The runs.
+        summaries: The numbers and rows of each run.
         tabs: Address and title of each page of the report to which this page links.
     """
     units = compared_units(summaries)

@@ -1,4 +1,4 @@
-"""Makes the data files of the index's table: one with the columns of numbers, and several with the texts of the rows.
+"""Makes the data files of a report's table of units: one with the columns of numbers, and several with the texts.
 
 A page that is opened from a folder may not fetch files, but it may run scripts of the same folder. Each data file is
 therefore a script that passes a JSON string to a function of the page. Browsers parse such a string faster than an
@@ -15,14 +15,14 @@ from openmaia.reporting.browser.rows import STOPS, RunSummary, UnitRow
 from openmaia.runs.records import dumps
 
 SHARD = 2_000
-"""Number of rows in a file of texts."""
+"""Number of rows of the table in each data file with texts."""
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 CONTROL_NAMES = tuple(CONTROLS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataColumn:
-    """A column of the table that the page of the browser can show, filter and sort."""
+    """A column of the table of units, which a page of the report can show, filter and sort."""
 
     title: str
     """The heading; empty for a column whose values are only shown as a part of another column."""
@@ -78,11 +78,12 @@ COLUMNS: Mapping[str, DataColumn] = {
 def data_files(
     summaries: Sequence[RunSummary], version: str, strips: Callable[[UnitRow], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields name and content of each data file of the table.
+    """Yields name and content of each data file of the table of units in a report.
 
     Args:
         summaries: The runs of the report.
-        version: Identifies the state of the data. While a run continues, the page loads the data again if it changes.
+        version: An identifier of the state of the data. While a run continues, the page loads the data again if it
+            changes.
         strips: Returns whether the image with the exemplars of a row (its strip) exists.
     """
     rows = [row for summary in summaries for row in summary.rows]

@@ -16,7 +16,7 @@ from openmaia.reporting.figures.table import TableCell
 
 PACKAGE = "openmaia.reporting.browser"
 APPLICATIONS = "applications"
-"""The folder in report/ for pages that `openmaia.apps` writes. The index links to them under their file names."""
+"""The folder in report/ for pages that `openmaia.apps` writes. A report's first page links to them by file name."""
 ASSETS = "assets"
 """The folder in report/ for the style sheet, the scripts, and the licence of the library DataTables."""
 
@@ -27,11 +27,11 @@ def render(
     """Renders a page from a Jinja template.
 
     Args:
-        template: The name of the template.
+        template: The file name of the template in the folder templates of `package`.
         package: The package that contains the template. The template may also use templates of this package.
         top: The relative path from the page to the folder of the report, such as "../". None for a page that needs no
             other file, because it contains the style sheet itself.
-        scripts: The names of the scripts in ASSETS that the page runs.
+        scripts: The file names of the scripts in the folder ASSETS that the page runs.
         values: The variables of the template.
     """
     style = "" if top is not None else Markup(_source("style.css"))
@@ -41,13 +41,13 @@ def render(
 
 
 def assets() -> dict[str, bytes]:
-    """Returns the content of the files of ASSETS by file name: style sheet, scripts, and licence of DataTables."""
+    """Returns the files of a report's folder ASSETS by file name: style sheet, scripts, and licence of DataTables."""
     return {file.name: file.read_bytes() for file in _static().iterdir() if file.is_file()}
 
 
 @cache
 def design() -> str:
-    """Returns a hash of all templates. It is part of the cache keys of pages, which depend on the templates."""
+    """Returns a hash of all templates of report pages. It is part of the cache keys that tell if a page is outdated."""
     files = sorted((importlib.resources.files(PACKAGE) / "templates").iterdir(), key=lambda file: file.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 

@@ -29,7 +29,7 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
         tabs: Address and title of each page of the report to which papers.html links.
 
     Raises:
-        StoreError: An evaluation is damaged.
+        StoreError: The stored evaluation of a description is damaged.
     """
     runs = [
         (each, name if each is run else f"{name}: {each.name}") for run, name in runs for each in with_claim_runs([run])

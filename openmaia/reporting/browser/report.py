@@ -21,7 +21,7 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 
 INDEX_BYTES = 2_400_000
-"""Maximum total size of the images on the cards of the index, in bytes."""
+"""Maximum total size of the images on the first page (the index) of a report, in bytes."""
 SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "map.js", "index.js")
 
 
@@ -29,8 +29,8 @@ class Report:
     """The report of one or several runs. It shows the state of the runs at the time of construction.
 
     Args:
-        runs: The runs. Pages of applications are read from the directory of the first one. Raises ValueError if there
-            are no runs.
+        runs: The runs. Pages of `openmaia.apps` are read from the directory of the first one. Raises ValueError if
+            there are no runs.
         live: Whether a server renders the report, so that the index is updated while the runs continue.
     """
 
@@ -52,7 +52,7 @@ class Report:
 
     @cached_property
     def sheets(self) -> dict[str, RunSheets]:
-        """The contact sheets of exemplars, by the name of the run."""
+        """The contact sheets (pages with the top exemplars of units) of each run, by its name."""
         named = zip(self.runs, self.summaries, strict=True)
         return {name: of_run(run, name, folder, one.rows) for (run, name, folder), one in named}
 
@@ -75,11 +75,11 @@ class Report:
         return [*own, *several, ("papers.html", "Beside the papers"), *applications]
 
     def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
-        """Renders the index page.
+        """Renders the index page, the first page of the report.
 
         Args:
-            summaries: Used instead of the report's own summaries, if given. After the pages of the units were rendered,
-                the rows of such summaries tell which records could not be shown.
+            summaries: The numbers and rows of each run; None for those that the report read at its construction. Once
+                the pages of units are rendered, the caller can pass rows that tell which records could not be shown.
         """
         shown = summaries or self.summaries
         several = len(shown) > 1
@@ -109,7 +109,7 @@ class Report:
         return compare_page(self.summaries, self.tabs)
 
     def run_page(self) -> bytes:
-        """Renders the page about costs, agents and reliability."""
+        """Renders the page about the costs of the runs, their agents, and the reliability of their descriptions."""
         return render(
             "run.html.j2",
             top="",
@@ -123,7 +123,7 @@ class Report:
 
 
 def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
-    """Yields each run with a unique name. The second run of a name gets the suffix " (2)", and so on."""
+    """Yields each run with a name unique among all runs. The second run of a name gets the suffix " (2)", and so on."""
     taken: set[str] = set()
     for run in runs:
         same = sum(name == run.name or name.startswith(f"{run.name} (") for name in taken)
@@ -154,9 +154,9 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
 
 
 def stamp(page: UnitPage) -> list[Any]:
-    """Returns the modification times of the record and the evaluation that a page shows, in nanoseconds.
+    """Returns the modification times of the record and the evaluation that the page of a unit shows, in nanoseconds.
 
-    The time of a missing file is 0. The list is empty on an object store, where modification times are unreliable.
+    The time of a missing file is 0. The list is empty for a run on an object store, whose times are unreliable.
     """
     root, own = page.run.investigations.local, page.run.files.local
     if root is None or own is None:

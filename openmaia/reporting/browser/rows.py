@@ -1,4 +1,4 @@
-"""Prepares the content of the index page: a row for each investigation, and the numbers of each run."""
+"""Prepares the content of a report's first page: a row for each investigation, and the numbers of each run."""
 
 import urllib.parse
 from collections import Counter
@@ -25,13 +25,13 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
 
 MAX_PAIRS = 60
-"""Largest number of units for which the chart of AUCs is drawn, because it has a row for each unit."""
+"""Largest number of units for which the chart of the units' AUCs is drawn, because it has a row for each unit."""
 STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRow:
-    """One investigation on the index page."""
+    """One investigation on the first page of a report."""
 
     run: str
     investigation: InvestigationId
@@ -63,12 +63,12 @@ class UnitRow:
 
     @property
     def stem(self) -> str:
-        """The percent-encoded address of its files without suffix, relative to the index."""
+        """The percent-encoded address of its page, without suffix, relative to the index page."""
         return urllib.parse.quote(self.page.removesuffix(".html"))
 
     @property
     def href(self) -> str:
-        """The percent-encoded address of its page, relative to the index; empty without a record."""
+        """The percent-encoded address of its page, relative to the index page; empty without a record."""
         return urllib.parse.quote(self.page) if self.header else ""
 
 
@@ -87,14 +87,14 @@ class RunSummary:
     evaluated: int
     """Number of evaluated investigations."""
     difference: Interval | None
-    """Mean over units of the AUC of `own` minus that of `other`."""
+    """Mean over units of the AUC in `own` minus the AUC in `other`, with its interval."""
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     is_collage: bool
     generator: str
     agents: AgentStatistics
     pairs: Markup
-    """The chart of both AUCs of each unit; empty if no unit has both, or more than MAX_PAIRS do."""
+    """The chart of each unit's AUCs as in `own` and `other`; empty if no unit has both, or more than MAX_PAIRS do."""
     costs: Costs
     """The costs of the finished investigations."""
     reliability: Reliability
@@ -111,11 +111,13 @@ class RunSummary:
     sentence: str
     """The result of the run in one sentence."""
     evidence: Counter[str]
-    """The number of investigations by the state of the stopping rule's requirements: met, missing or unverified."""
+    """The number of investigations by the state of the task's requirements on them: met, missing or unverified."""
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
-    """Returns a row for each investigation: those of the plan in its order, then other finished and failed ones.
+    """Returns a row for each investigation of a run.
+
+    Those that were planned come first, in the order of the plan. Other finished and failed ones follow.
 
     Args:
         run: The run.
@@ -148,7 +150,7 @@ def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
 
 
 def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
-    """Computes the numbers of a run from its rows and its evaluations."""
+    """Computes the numbers of a run, called `name` in the report, from its rows (see `rows`) and its evaluations."""
     config = run.config()
     done = [row for row in unit_rows if row.header]
     scored = [row for row in done if row.scores]

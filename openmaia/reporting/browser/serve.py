@@ -32,7 +32,7 @@ HOSTS = ("127.0.0.1", "localhost")
 VIEW_BYTES = 12_000_000
 """Maximum size of all images on a page of a unit, in bytes."""
 EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
-"""A WebP image of one pixel, for units without exemplars."""
+"""A WebP image of one pixel, which is served instead of the exemplars of a unit that has none."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -62,7 +62,7 @@ class LiveSite:
         """Returns the content of a file of the report, or None if there is no such file.
 
         Args:
-            path: The decoded address of the file, relative to the index.
+            path: The percent-decoded address of the file, relative to the index page.
         """
         if path == "data/live.js":
             return call("receiveLive", json.dumps(self._live()))

@@ -18,14 +18,14 @@ from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
 UNITS = 64
-"""Maximum number of units on a sheet, so that the page has a few megabytes."""
+"""Maximum number of units on a contact sheet, so that the page has a few megabytes."""
 SHEET_BYTES = 6_000_000
-"""Maximum size of all images on a sheet. Photographs need less than half of it."""
+"""Maximum size of all images on a contact sheet, in bytes. Photographs need less than half of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """A page with the top exemplars of some units of a layer."""
+    """A contact sheet: a page with the top exemplars of some units of a layer."""
 
     store: ExemplarStore
     target: str
@@ -44,7 +44,7 @@ class Sheet:
 
     @property
     def made_from(self) -> str:
-        """The cache key of the page. It is empty on an object store, where file times are not reliable."""
+        """The cache key of the page; empty for exemplars on an object store, where file times are not reliable."""
         root = self.store.files.local
         if root is None:
             return ""
@@ -73,7 +73,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSheets:
-    """The contact sheets of a run."""
+    """The contact sheets of a run: pages with the top exemplars of its units."""
 
     sheets: tuple[Sheet, ...] = ()
     missing: str = ""
@@ -81,7 +81,7 @@ class RunSheets:
 
     @property
     def layers(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """For each layer the address of each sheet, relative to the index, and the text of the link to it."""
+        """For each layer the address of each sheet, relative to the index page, and the text of the link to it."""
         layers: dict[str, list[tuple[str, str]]] = {}
         for sheet in self.sheets:
             first, last = sheet.units[0].index, sheet.units[-1].index
@@ -92,10 +92,10 @@ class RunSheets:
 
 
 def sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
-    """Renders a sheet as an HTML page that needs no other file.
+    """Renders a contact sheet, which shows the top exemplars of units, as an HTML page that needs no other file.
 
     Args:
-        store: The exemplars.
+        store: The exemplars of the network's units.
         target: The name of the network.
         layer: The layer of the units.
         units: The indices of the units.
@@ -110,7 +110,10 @@ def sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -
 
 
 def write_sheets(store: ExemplarStore, target: str, layers: Sequence[str]) -> list[str]:
-    """Writes the sheets of whole layers to the folder of the exemplars. Returns the path of each layer's first page."""
+    """Writes contact sheets, with the top exemplars of all units of some layers, to the folder of the exemplars.
+
+    Returns the path of each layer's first page. `target` is the name of the network.
+    """
     first: list[str] = []
     for layer in dict.fromkeys(layers):
         units = [Unit(target=target, layer=layer, index=index) for index in sorted(store.states(layer))]
@@ -121,13 +124,15 @@ def write_sheets(store: ExemplarStore, target: str, layers: Sequence[str]) -> li
 
 
 def of_run(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunSheets:
-    """Returns the sheets of all units of a run, except layers whose exemplars no longer exist.
+    """Returns the contact sheets (pages with top exemplars) of all units of a run.
+
+    Layers whose exemplars no longer exist are left out.
 
     Args:
         run: The run, whose config names the folder of the exemplars.
         name: The name of the run in this report.
-        folder: The folder of the run's unit pages.
-        rows: The units.
+        folder: The folder of the run's unit pages, relative to report/.
+        rows: The row of each investigation of the run.
     """
     links: dict[Unit, str] = {}
     for row in rows:

@@ -21,17 +21,17 @@ LEAST_OF_WORDS, LEAST_OF_EMBEDDINGS = 0.2, 0.5
 """The smallest cosine at which two descriptions count as similar: of their TF-IDF vectors, where it is 0 without a
 common word, and of their embeddings, where it is seldom 0."""
 SHARD = 400
-"""Approximate number of units in a data file."""
+"""Approximate number of units in each data file with similar descriptions."""
 CHUNK = 200
-"""Number of rows whose similarities to all others are computed at once, to bound the memory."""
+"""Number of descriptions whose similarities to all others are computed at once, to bound the memory."""
 
 
 def similar_file(page: str, count: int) -> str:
     """Returns the name of the data file that holds the similar descriptions for a unit's page.
 
     Args:
-        page: The path of the page.
-        count: The number of all rows of the report, on which the number of files depends.
+        page: The path of the page, relative to report/.
+        count: The number of all investigations in the report, on which the number of files depends.
     """
     shards = 1 << max(0, (count // SHARD).bit_length())
     return f"similar-{zlib.crc32(page.encode()) % shards}.js"
@@ -41,8 +41,8 @@ class SimilarDescriptions:
     """The data files with the similar descriptions for each unit's page. Each file is made when it is asked for.
 
     Args:
-        rows: The rows of the whole report.
-        embed: Embeds the texts. Without it they are compared by their words (cosine of TF-IDF vectors).
+        rows: The row of each investigation in the report.
+        embed: Embeds the labels and descriptions. None compares them by their words (cosine of TF-IDF vectors).
     """
 
     def __init__(self, rows: Sequence[UnitRow], embed: TextEmbedding | None = None):
@@ -56,13 +56,13 @@ class SimilarDescriptions:
 
     @property
     def names(self) -> list[str]:
-        """The names of all files."""
+        """The names of all data files."""
         return list(self._pages)
 
     def file(self, name: str) -> bytes | None:
         """Returns the content of a data file; None if no file has this name.
 
-        It holds for each of its pages the address, name, labels and verdict of similar units.
+        It holds for each of some unit pages the address, name, labels and verdict of units with similar descriptions.
         """
         if name not in self._pages:
             return None

@@ -23,7 +23,7 @@ class ExemplarTile:
 
     activation: float
     picture: Picture
-    """The image, outlined where the activation map exceeds the threshold. Without activation maps it has no outline."""
+    """The image, outlined where the activation map exceeds the unit's threshold. Without a map it has no outline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ExemplarStrip:
 def exemplar_strips(
     store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
 ) -> Iterator[ExemplarStrip]:
-    """Yields a row for each unit. Units are read one at a time to save memory.
+    """Yields for each unit the row of a contact sheet with its top exemplars. Units are read singly to save memory.
 
     Args:
         store: The exemplars of the units.

@@ -13,7 +13,7 @@ from openmaia.runs.records import Record
 PREFIX = "data:image/webp;base64,"
 TOP, TOP_SIDE = 4, 64
 STRIP_SIDE = 88
-"""Side of an exemplar in the strip of a row of the table, in pixels."""
+"""Side of each exemplar in the strip (exemplars side by side) of a row of the table of units, in pixels."""
 
 
 class Thumbnails:
@@ -35,11 +35,11 @@ class Thumbnails:
         Args:
             image: The image; None if it was not stored.
             side: The maximum width and height in pixels.
-            mask: One bit per pixel of the image, packed row by row.
+            mask: Where the unit responds: one bit per pixel of the image, packed row by row. None shows no mask.
             rendering: How the mask is shown.
 
         Returns:
-            The data URI; empty if the image was not stored, is damaged, or the allowance is used up.
+            The data URI; empty if the image was not stored, is damaged, or the page's maximum size is used up.
         """
         if image is None or not image.data or self.left <= 0:
             return ""
@@ -50,7 +50,7 @@ class Thumbnails:
         return self.of(_masked(_shrunk(decoded, side), _unpacked(mask, decoded.size), rendering))
 
     def of(self, image: Image.Image) -> str:
-        """Returns the data URI of an image that is already small; empty if the allowance is used up."""
+        """Returns the data URI of an image that is already small; empty if the page's maximum size is used up."""
         if self.left <= 0:
             return ""
         uri = _encoded(image)
@@ -59,12 +59,12 @@ class Thumbnails:
 
 
 def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
-    """Returns data URIs of the unit's top exemplars, with outlines around the areas where the unit responds.
+    """Returns data URIs of a unit's top exemplars, with outlines around the areas where the unit responds.
 
     The result is empty if the agent requested no exemplars.
 
     Args:
-        record: The record of the investigation.
+        record: The record of the unit's investigation.
         thumbnails: Makes the data URIs.
         count: Maximum number of exemplars.
         side: Maximum width and height of each, in pixels.
@@ -75,9 +75,10 @@ def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TO
 
 
 def strip(record: Record) -> bytes:
-    """Returns the unit's top exemplars side by side as one WebP image: plain above, and below with outlined masks.
+    """Returns the top exemplars of a record's unit as one WebP image: a plain row above, and one with masks below.
 
-    The page shows only one of the two rows at a time. The result is empty if the record has no exemplars.
+    The masks, where the unit responds, are outlined. The report's first page shows only one of the two rows at a time.
+    The result is empty if the record has no exemplars.
     """
     squares = [_squares(image, mask) for image, mask in exemplar_images(record, TOP)]
     squares = [pair for pair in squares if pair]

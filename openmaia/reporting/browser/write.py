@@ -33,15 +33,15 @@ NOTES = "report/pages.json"
 """The file with the cache key of each page of a unit and each contact sheet. Without it all are written again."""
 
 Notes = dict[str, list[Any]]
-"""For each page its cache key, and whether the image with its exemplars (the strip) was written."""
+"""For each page, by its path, its cache key, and whether the image with its exemplars (the strip) was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPage:
-    """The result of writing a page."""
+    """The result of writing the page of a unit."""
 
     note: list[Any]
-    """Its entry in NOTES; empty if the page must be written again."""
+    """The page's entry in the file NOTES; empty if the page must be written again."""
     damage: str = ""
     """The reason why the page does not show the record; empty if it does."""
 

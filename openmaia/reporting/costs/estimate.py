@@ -1,6 +1,6 @@
 """Predicts the duration of a sweep (all investigations of a run) and of its evaluation by simulating its services.
 
-The interval of the prediction comes from the spread of the recorded investigations.
+The interval of the prediction comes from the spread of the investigations in the records of an earlier run.
 """
 
 import math
@@ -17,8 +17,8 @@ from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, T
 from openmaia.reporting.costs.workload import Workload
 
 STEADY = 4000
-"""Maximum number of simulated investigations, unless four times the concurrency is more. The duration of larger sweeps
-is extrapolated from the middle half of the simulation."""
+"""Maximum number of simulated investigations, unless four times the number of concurrent ones is more. The duration of
+larger sweeps is extrapolated from the middle half of the simulated investigations."""
 
 SLACK = 1e-9
 """Tolerance in sums of GPUs, because fractions of a GPU do not add up exactly."""
@@ -46,7 +46,8 @@ class Prediction:
     seconds: float
     """Duration of the investigations and of their evaluation."""
     interval: tuple[float, float]
-    """95 % interval of `seconds` (normal approximation). Both ends equal `seconds` without at least two records."""
+    """95 % interval of `seconds` (normal approximation). Both ends equal `seconds` if the prediction does not come from
+    at least two records."""
     evaluation: float
     """The part of `seconds` in which descriptions are evaluated."""
     serial: float | None
@@ -55,7 +56,7 @@ class Prediction:
     """The service that limits the throughput; empty if the number of concurrent investigations limits it."""
     services: Mapping[str, PredictedUse]
     tokens: Sequence[float]
-    """Numbers of prompt tokens, of cached prompt tokens, and of generated tokens."""
+    """Total numbers of prompt tokens, of cached prompt tokens, and of generated tokens."""
 
     @property
     def gpus(self) -> float:
@@ -64,16 +65,17 @@ class Prediction:
 
 
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
-    """Predicts a sweep by simulating its investigations. The evaluation is assumed to follow in full batches.
+    """Predicts a sweep (all investigations of a run) by simulating it.
 
-    The interval treats both the recorded investigations and those of the sweep as random samples, and assumes that the
-    duration is proportional to their mean load of the bottleneck. Loading of models, exemplars and failures are not
-    included.
+    The evaluation of the descriptions is assumed to follow in full batches. The interval treats both the investigations
+    in `work` and those of the sweep as random samples, and assumes that the duration is proportional to their mean load
+    of the bottleneck (the busiest service, or the limit of `at_once`). Loading models, computing exemplars and failures
+    are not included.
 
     Args:
-        work: The sample from which investigations are drawn.
+        work: The sample from which investigations are drawn, and what they ask of each service.
         pools: The replicas of each service.
-        units: The number of investigations.
+        units: The number of investigations in the sweep.
         at_once: The number of concurrent investigations.
         tested: The number of pairs of a positive and a neutral image that test each description (`evaluate.n`).
     """
@@ -141,9 +143,10 @@ def _alone(traces: Sequence[Trace], pools: SimulatedPools) -> npt.NDArray[np.flo
 
 
 def enough_at_once(work: Workload, pools: SimulatedPools, units: int) -> int:
-    """Returns how many investigations to run concurrently so that all replicas are busy, but at most `units`.
+    """Returns how many investigations to run concurrently so that the replicas of all services are busy.
 
-    It is twice the number of calls that fill one batch of every replica.
+    It is twice the number of calls that fill one batch of every replica, but at most `units`, the number of all
+    investigations.
     """
     calls = 0.0
     for service, pool in pools.items():
@@ -153,17 +156,17 @@ def enough_at_once(work: Workload, pools: SimulatedPools, units: int) -> int:
 
 
 def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Prediction:
-    """Predicts a sweep whose GPUs are divided among the services such that it is fastest.
+    """Predicts a sweep (all investigations of a run) whose GPUs are divided among the services such that it is fastest.
 
     Args:
         config: The config of the sweep.
-        work: The sample from which investigations are drawn.
+        work: The sample from which investigations are drawn, and what they ask of each service.
         units: The number of investigations.
-        gpus: The number of GPUs. If it is None, the pools have min_replicas to max_replicas replicas, as far as the
-            GPUs of the config's job suffice.
+        gpus: The number of GPUs. If it is None, each service has min_replicas to max_replicas replicas of the config,
+            as far as the GPUs of the config's job suffice.
 
     Raises:
-        UsageError: The GPUs do not suffice for the smallest pools.
+        UsageError: The GPUs do not suffice even for the smallest permitted numbers of replicas.
     """
     pools: dict[str, SimulatedPool] = {}
     most: dict[str, float] = {}
@@ -191,7 +194,7 @@ def balanced(
     most: Mapping[str, float],
     gpus: float,
 ) -> dict[str, SimulatedPool]:
-    """Adds replicas so that the total time of two stages is minimal: the investigations and the evaluation.
+    """Adds replicas to pools so that the total time of two stages is minimal: the investigations and their evaluation.
 
     The time of a stage is the maximum over services of replica-seconds divided by the number of replicas. For one stage
     it is optimal to add replicas to the busiest service until no more GPUs are left. Continuing in the same way for the
@@ -208,7 +211,7 @@ def balanced(
         The pools with added replicas.
 
     Raises:
-        UsageError: The GPUs do not suffice for the smallest pools.
+        UsageError: The GPUs do not suffice for `pools`.
     """
     left = gpus - sum(pool.replicas * pool.gpus for pool in pools.values())
     if left < -SLACK:

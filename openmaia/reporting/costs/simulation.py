@@ -89,10 +89,10 @@ class _Call:
 def simulate(
     traces: Sequence[Trace], pools: SimulatedPools, at_once: int
 ) -> tuple[list[float], dict[str, SimulatedQueue]]:
-    """Simulates the investigations of all traces, at most `at_once` of them concurrently.
+    """Simulates investigations, one for each trace (a list of steps), at most `at_once` of them concurrently.
 
     Returns:
-        The end times of the investigations in ascending order, in seconds, and the queue of each service.
+        The end times of the investigations in ascending order, in seconds, and the queue of each service by its name.
     """
     environment = simpy.Environment()
     queues = {service: SimulatedQueue(environment, pool) for service, pool in pools.items()}

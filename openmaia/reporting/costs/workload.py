@@ -25,34 +25,36 @@ from openmaia.runs.records import Turn
 from openmaia.runs.run import Run
 
 LARGEST = 2000
-"""Number of investigations that are drawn from rates, and maximum number that are read from records."""
+"""Number of investigations that are drawn from assumed rates, and maximum number that are read from records."""
 
 TOOLS = ("generator", "editor", "target", "backbone")
-"""The services of tools in the order of a turn, as assumed: images are generated, edited, measured, and described."""
+"""The services of tools in the assumed order of their calls: images are generated, edited, measured, and described."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A sample of investigations, from which a sweep is simulated."""
+    """A sample of investigations, from which a sweep (all investigations of a run) is simulated."""
 
     traces: Sequence[Trace]
     """The steps of each investigation."""
     tokens: npt.NDArray[np.float64]
     """(n, 3): numbers of prompt tokens, cached prompt tokens and generated tokens of each investigation."""
     timed: Mapping[str, SimulatedPool]
-    """For each service a pool with the known times of its batches. Its number of GPUs is 0 if it is not known."""
+    """For each service a pool with the known times of its batches. The pool's number of GPUs is 0 if unknown."""
     source: str
     """The origin of the numbers, in words."""
     seconds: Mapping[str, Sequence[float]]
-    """For each service the recorded replica-seconds of each investigation; empty if rates were assumed."""
+    """For each service the recorded replica-seconds of each investigation; no services if rates were assumed."""
 
 
 def from_rates(path: str = "", seed: int = 0) -> Workload:
-    """Draws LARGEST random investigations according to a rates file.
+    """Draws random investigations from given rates of turns, calls and service times.
+
+    The number of investigations is the constant LARGEST.
 
     Args:
-        path: The path of the rates file, whose keys replace those of the built-in table `assumed.yaml`. If it is empty,
-            only the built-in table is used.
+        path: The path of a YAML file with rates, whose keys replace those of the built-in table `assumed.yaml`. If it
+            is empty, only the built-in table is used.
         seed: The seed of the draws.
 
     Raises:
@@ -96,10 +98,10 @@ def _drawn(rates: Any, random: np.random.Generator) -> Workload:
 
 
 def from_run(run: Run, seed: int = 0) -> Workload:
-    """Reads traces and times from the records of a run.
+    """Reads from the records of a run the steps of its investigations and the times of its services.
 
     The time of a request is its mean over the batches of that run, because records do not tell how it depends on the
-    size of a batch.
+    size of a batch. At most LARGEST records are read, which `seed` chooses.
 
     Raises:
         UsageError: The records contain no service times.
@@ -132,10 +134,12 @@ def _steps(turn: Turn) -> Trace:
 
 
 def pending_units(config: Config) -> tuple[int, str]:
-    """Returns the number of pending investigations, and a sentence about how it is known, without loading any model.
+    """Returns the number of unfinished investigations of the run that a config describes, without loading any model.
+
+    A sentence about how the number is known is returned with it.
 
     Raises:
-        UsageError: The number of units depends on the size of a layer, which is unknown until the target is loaded.
+        UsageError: The number depends on the size of a layer, which is unknown until the target network is loaded.
     """
     run = _begun(config)
     if run is not None and (planned := len(run.plan())):
@@ -152,12 +156,12 @@ def pending_units(config: Config) -> tuple[int, str]:
 
 
 def find_workload(config: Config, source: str) -> Workload:
-    """Reads the workload of a run or of a rates file.
+    """Reads how investigations use the services, from a run or from a YAML file with rates.
 
     Args:
-        config: The config of the sweep.
-        source: A run directory or a rates file. If it is empty, the records of the config's own run are used, or the
-            built-in table if there are none.
+        config: The config of the sweep that is to be predicted.
+        source: A run directory or a file with rates. If it is empty, the records of the config's own run are used, or
+            the built-in table of assumed rates if there are none.
 
     Raises:
         UsageError: The source cannot be used.

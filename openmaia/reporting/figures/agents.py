@@ -36,19 +36,19 @@ class AgentStatistics:
     """The number of calls of each tool."""
     lengths: tuple[ConversationLength, ...]
     converged: Mapping[int, int]
-    """For each turn the number of investigations that first listed all final labels as hypotheses in it."""
+    """For each turn the number of investigations that first listed all labels of their answer as hypotheses in it."""
     unlisted: int
-    """The number of investigations with labels in which no list of hypotheses contained all final labels."""
+    """The number of investigations whose answer has labels that no single list of hypotheses contained."""
     turns: float | None
     """Median number of turns; None without investigations."""
     messages: float | None
-    """Median number of messages; None if no record has it."""
+    """Median number of messages of a conversation; None if no record has this number."""
     convergence: float | None
-    """Median turn of convergence; None if no investigation converged."""
+    """Median of the turns that first listed all labels of the answer; None if no turn did."""
 
 
 def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
-    """Computes the statistics from the summaries of all records of a run.
+    """Computes statistics of the agents of a run from the summaries of its records.
 
     Summaries that an earlier version wrote may lack a field. They are left out of the statistics of this field.
     """
@@ -69,13 +69,13 @@ def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
 
 
 def usage_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table with a row for each tool."""
+    """Returns a table of how many investigations used each tool, and how often."""
     rows = tuple((tool, share, statistics.calls[tool]) for tool, share in statistics.usage.items())
     return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
 
 
 def lengths_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table with a row for each number of turns."""
+    """Returns a table of the lengths of conversations, with a row for each number of turns."""
     rows = tuple((length.turns, *length.messages, length.investigations) for length in statistics.lengths)
     return DataTable(columns=("turns", "messages_least", "messages_most", "investigations"), rows=rows)
 
@@ -83,7 +83,8 @@ def lengths_table(statistics: AgentStatistics) -> DataTable:
 def convergence_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table of how many investigations converged in each turn.
 
-    The last row, without a turn, counts those that never listed all final labels.
+    An investigation converges in the first turn that lists all labels of its answer as hypotheses. The last row counts
+    those in which no turn did.
     """
     rows = (*statistics.converged.items(), (None, statistics.unlisted))
     return DataTable(columns=("turn", "investigations"), rows=rows)

@@ -37,7 +37,7 @@ class ScorePair:
 
 @styled()
 def share_bars(shares: Mapping[str, float]) -> Figure:
-    """Draws shares between 0 and 1 as horizontal bars, in descending order."""
+    """Draws shares between 0 and 1, by name, as horizontal bars in descending order."""
     ranked = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     figure = new_figure(WIDTH, 24.0 * len(ranked) + 8)
     axes = add_axes(figure, LEFT, 4, 46, 4)
@@ -112,10 +112,10 @@ def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
 
 @styled()
 def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
-    """Draws a row of dots for each group, with its mean as a line.
+    """Draws a row of dots for each group of values, with its mean as a line.
 
     Args:
-        groups: The values of each group.
+        groups: The values of each group, by its name.
         first: The name of the group that is drawn in colour.
     """
     values = [value for group in groups.values() for value in group]

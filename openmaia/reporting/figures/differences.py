@@ -10,7 +10,10 @@ COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "differ
 
 
 def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
-    """Returns a table with a row for each pair of runs and each measure. Pairs that cannot be compared have no row."""
+    """Returns a table of the differences between runs, paired by unit.
+
+    It has a row for each pair of runs and each measure, such as the AUC. Pairs that cannot be compared have no row.
+    """
     rows = tuple(
         (
             pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,

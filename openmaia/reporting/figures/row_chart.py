@@ -31,7 +31,7 @@ LETTERS = 42
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMark:
-    """An estimate, drawn as a point or as a bar."""
+    """An estimate in a row of a chart, drawn as a point or as a bar."""
 
     value: float
     interval: tuple[float, float] | None = None
@@ -81,7 +81,7 @@ def row_chart(
 
     Args:
         panels: The rows of each panel.
-        legend: The entries of the legend.
+        legend: The entries of the legend, made by `point_key` or `bar_key`.
         step: Height of a row, in points.
         is_bars: Whether to draw bars instead of points.
         is_from_zero: Whether axes must include 0.
@@ -107,12 +107,12 @@ def row_chart(
 
 
 def point_key(colour: str, is_published: bool, label: str) -> Line2D:
-    """Returns a legend entry for points."""
+    """Returns a legend entry for points. It is hollow if the points are numbers that the MAIA papers published."""
     return Line2D([], [], label=label, **_point(colour, is_published))
 
 
 def bar_key(colour: str, is_published: bool, label: str) -> Patch:
-    """Returns a legend entry for bars."""
+    """Returns a legend entry for bars. It is hollow if the bars are numbers that the MAIA papers published."""
     return Patch(label=label, **_bar(colour, is_published))
 
 

@@ -20,11 +20,13 @@ TICKS = {
 
 @styled()
 def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
-    """Draws durations as functions of the number of GPUs on logarithmic axes, one line for each number of units.
+    """Draws predicted durations of sweeps as functions of the number of GPUs, one line for each number of units.
+
+    A sweep consists of all investigations of a run. Both axes are logarithmic.
 
     Args:
         predictions: Predictions for at least two numbers of GPUs.
-        source: The origin of the service times, shown below the chart.
+        source: The origin of the service times behind the predictions, shown below the chart.
 
     Returns:
         The figure as SVG.

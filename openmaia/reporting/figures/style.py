@@ -27,7 +27,7 @@ from openmaia.core.text import printable
 WHITE, INK, SOFT, LINE = "#ffffff", "#1b1d21", "#5f6570", "#e4e4e0"
 POSITIVE, PALE, NEUTRAL, WORSE = "#2f62d9", "#acc0f0", "#8b919c", "#b3352c"
 RUNS = (POSITIVE, "#0f766e", "#b45309", "#9333ea", WORSE, SOFT)
-"""Colours of runs in their order. After the last colour they start again."""
+"""Colours of runs in figures, in the order of the runs. After the last colour they start again."""
 
 FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS")
 """Fonts that are searched for a character in this order. Fonts that are not installed are left out."""
@@ -59,7 +59,7 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def styled() -> Generator[None]:
-    """Applies the style to figures drawn or saved in the context. A lock protects matplotlib's global settings."""
+    """Applies this module's STYLE to figures drawn or saved in the context. A lock protects matplotlib's settings."""
     installed = set(font_manager.get_font_names())
     style: dict[Any, Any] = STYLE | {"font.family": [name for name in FONTS if name in installed]}
     with _LOCK, mpl.rc_context(style), warnings.catch_warnings():

@@ -13,7 +13,9 @@ SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
-    """Returns the tables by file name without suffix; empty if no run has a stored comparison with the truth.
+    """Returns two tables of how labels match what units are known to respond to: over all units, and unit by unit.
+
+    They are keyed by file name without suffix. The result is empty if no run has a stored comparison with this truth.
 
     Args:
         runs: The runs, each with its name.

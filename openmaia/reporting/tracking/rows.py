@@ -42,7 +42,7 @@ def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
 
     Args:
         summary: The summary of the record.
-        number: The position of the investigation in the order of completion, which is the x-axis.
+        number: The position of the investigation in the order of completion, which is the x-axis of its charts.
     """
     values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
     values |= {
@@ -60,12 +60,12 @@ def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
 
 
 def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
-    """Returns the table row of an investigation, in the order of `COLUMNS`.
+    """Returns the row of an investigation in the W&B table of units, in the order of `COLUMNS`.
 
     Args:
         summary: The summary of the record.
         scores: The evaluation scores by name; empty if the investigation is not evaluated.
-        image: The thumbnail of the exemplars, or None.
+        image: The thumbnail of the unit's exemplars, or None.
     """
     tools: Mapping[str, int] = summary["tools"]
     verdict = judge(summary["stop"], scores)
@@ -86,7 +86,7 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
 
 
 def thumbnail(record: Record) -> Image.Image | None:
-    """Returns an image of the unit's top exemplars side by side, or None if the agent requested no exemplars."""
+    """Returns the top exemplars of a record's unit side by side as one image, or None if the agent requested none."""
     from openmaia.reporting.browser.thumbnails import PREFIX, Thumbnails, top  # the browser loads matplotlib
 
     uris = top(record, Thumbnails(1_000_000))

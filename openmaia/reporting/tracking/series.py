@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 TOKENS = ("prompt_tokens", "cached_tokens", "generated_tokens")
 GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
-"""Pool statistics that are shown unchanged, with the names of their series."""
+"""Statistics of pools (the replicas of one service) that are shown unchanged, with the names of their time series."""
 
 Counters = Mapping[str, Mapping[str, float]]
 """The statistics of each pool of replicas since it started, by the name of the pool and of the statistic."""
@@ -18,7 +18,10 @@ def plain(name: str) -> str:
 
 
 class LiveSeries:
-    """Computes the series of stages, failures and pools of a run. Times are in seconds since the epoch."""
+    """Computes time series of a run: progress of its stages, failures, and work of its pools (replicas of one service).
+
+    Times are in seconds since the epoch.
+    """
 
     def __init__(self) -> None:
         self._starts: dict[str, tuple[float, int]] = {}
@@ -28,7 +31,7 @@ class LiveSeries:
         self._now = self._before
 
     def progress(self, stage: str, done: int, total: int, time: float) -> None:
-        """Sets the progress of a stage of the run, such as the investigations: `done` of `total` at a time."""
+        """Sets the progress of a stage of the run, such as "investigations": `done` of `total` at `time`."""
         self._starts.setdefault(plain(stage), (time, done))
         self._stages[plain(stage)] = (done, total)
 
@@ -38,11 +41,11 @@ class LiveSeries:
         self._failures[plain(kind) if kind.isidentifier() else "other"] += 1
 
     def sample(self, counters: Counters, time: float) -> None:
-        """Sets the statistics of the pools of replicas at a time."""
+        """Sets the statistics of the pools (each the replicas of one service) at `time`."""
         self._now = (time, counters)
 
     def values(self, time: float) -> dict[str, float]:
-        """Returns the current values of all series, by metric name.
+        """Returns the values of all time series of the run at `time`, by metric name.
 
         Rates of pools refer to the time since the sample that the previous call used. Rates of stages refer to the time
         since the start of the stage.

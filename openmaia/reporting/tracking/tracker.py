@@ -28,15 +28,15 @@ from openmaia.runs.run import InvestigationId, Run
 INTERRUPT_SECONDS = 5.0
 """Longest wait in seconds for W&B if the run is interrupted. The process must end within 15 seconds then."""
 THUMBNAILS = 500
-"""Largest number of table rows with a thumbnail."""
+"""Largest number of rows in the W&B table of units that have a thumbnail."""
 FIRST_TABLE = 10
-"""Number of units at which the table is logged first. It is logged again only when the number has doubled and at the
-end, because W&B stores every version."""
+"""Number of finished units at which the W&B table of units is logged first. It is logged again only when the number has
+doubled and at the end, because W&B stores every version."""
 
 
 @contextmanager
 def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tracker | None]":
-    """Context manager that starts the configured tracker and closes it at the end. Yields None if none is configured.
+    """Context manager that starts the W&B tracker of a run and closes it at the end. Yields None if none is configured.
 
     Args:
         config: The config of the run.
@@ -87,7 +87,7 @@ class Tracker:
         self._thread.start()
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """Sets the progress of a stage, such as the investigations."""
+        """Sets the progress of a stage of the run, such as "investigations": `done` of `total`."""
         with self._lock:
             self._series.progress(stage, done, total, time.time())
 
@@ -100,7 +100,7 @@ class Tracker:
                 self._new.append(result.summary)
 
     def sample(self, counters: Counters) -> None:
-        """Sets the current statistics of the pools of replicas."""
+        """Sets the current statistics of the pools (each the replicas of one service)."""
         with self._lock:
             self._series.sample(counters, time.time())
 

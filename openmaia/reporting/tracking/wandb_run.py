@@ -1,4 +1,4 @@
-"""Creates and updates a run in Weights & Biases. Only this module and workspace.py import wandb."""
+"""Creates and updates a run in Weights & Biases (W&B). Only this module and workspace.py import wandb."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _ENVIRONMENT = threading.Lock()
 
 
 def read_state(run: Run) -> tuple[str, float] | None:
-    """Reads the id of the W&B run and the time of its first start, in seconds since the epoch.
+    """Reads the id of the W&B run that shows a run, and the time of its first start in seconds since the epoch.
 
     Returns:
         The id and the time, or None if the run was not tracked.
@@ -46,7 +46,7 @@ def read_state(run: Run) -> tuple[str, float] | None:
 
 
 class WandbRun:
-    """A W&B run. A resumed run continues the same W&B run."""
+    """The W&B run that shows a run of this program. A resumed run continues the same W&B run."""
 
     def __init__(self, config: Config, run: Run, folder: Path):
         """Starts or continues the W&B run.

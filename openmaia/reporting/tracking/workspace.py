@@ -29,7 +29,7 @@ POOL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWorkspace:
-    """The locations of a saved workspace."""
+    """The locations of a saved W&B workspace."""
 
     file: str
     """The path of the file in the run directory."""
@@ -38,7 +38,7 @@ class SavedWorkspace:
 
 
 def write_workspace(run: Run) -> SavedWorkspace:
-    """Saves the workspace of a run in the run directory, and in W&B if the user has an account.
+    """Saves the W&B workspace of a run in the run directory, and in W&B if the user has an account.
 
     Raises:
         UsageError: If wandb-workspaces is not installed, or the run was not tracked.
@@ -91,7 +91,7 @@ def make_workspace(run: Run) -> Any:
 
 
 def specification(workspace: Any) -> str:
-    """Returns the workspace as JSON, in W&B's format. It uses a private method, as the public one needs an account."""
+    """Returns a workspace as W&B's JSON. It calls a private method of W&B, as the public one needs an account."""
     view = workspace._to_model()
     return json.dumps(json.loads(view.model_dump_json(by_alias=True, exclude_none=True)), indent=1)
 

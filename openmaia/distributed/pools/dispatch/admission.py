@@ -18,7 +18,7 @@ class _Waiting:
 
 
 class AdmissionControl:
-    """Limits the requests and bytes inside a pool. Callers that exceed the limits wait, first in, first out.
+    """Limits the requests and bytes in a pool of replicas. Callers that exceed the limits wait, first in, first out.
 
     A caller is admitted before it stores its requests in Ray's object store, so that waiting callers use no cluster
     memory.
@@ -67,7 +67,7 @@ class AdmissionControl:
             self._bytes += size
 
     def free(self, count: int, size: int) -> None:
-        """Subtracts requests that have ended, and admits waiting callers for which there is room now."""
+        """Subtracts `count` ended requests of `size` bytes in total, and admits waiting callers that now have room."""
         self._requests -= count
         self._bytes -= size
         while self._waiting and self._fits(self._waiting[0].count, self._waiting[0].size):

@@ -6,7 +6,7 @@ from openmaia.distributed.pools.dispatch.queueing import QueuedRequest
 
 
 class AffinityRouter:
-    """Assigns each conversation to a replica.
+    """Assigns each conversation with a language model to one replica, whose KV cache holds its prefix.
 
     A new conversation is assigned to the least loaded replica. It moves only if its replica is removed, or to balance
     the load after a replica was added.
@@ -47,7 +47,7 @@ class AffinityRouter:
             self._assign(conversation)
 
     def open(self, request: QueuedRequest) -> None:
-        """Counts a request as open until `close` is called. Assigns a replica if the conversation is new."""
+        """Counts a request as open until `close` is called. Assigns a replica if its conversation is new."""
         if not request.conversation:
             return
         if request.conversation not in self._replica_of:
@@ -68,7 +68,7 @@ class AffinityRouter:
             self._load[self._replica_of[request.conversation]][0] -= 1
 
     def accepts(self, request: QueuedRequest, replica: int) -> bool:
-        """Returns whether this replica may serve the request."""
+        """Returns whether this replica may serve the request: its conversation is not assigned to another replica."""
         return not request.conversation or self._replica_of.get(request.conversation, replica) == replica
 
     def forget(self, caller: str) -> None:

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSpec:
-    """The settings of a cache."""
+    """The settings of a cache of generated images."""
 
     identity: str
     """Identifies the model and its parameters. It is part of the cache key, so that models do not share images."""
@@ -43,7 +43,10 @@ class CacheSpec:
 
 
 def cache_key(identity: str, request: Generation | Edit) -> str:
-    """Returns the cache key of a request: a hash that is equal for requests that must yield the same image."""
+    """Returns the cache key of a request: a hash that is equal for requests that must yield the same image.
+
+    `identity` identifies the model and its parameters.
+    """
     match request:
         case Generation():
             parts = ("generate", request.prompt, request.seed, request.split)
@@ -60,7 +63,7 @@ def cache_key(identity: str, request: Generation | Edit) -> str:
 
 
 class GenerationCache:
-    """The cache of one pool. `get_from_disk` is thread-safe; all other methods must be called from the same thread."""
+    """The image cache of one pool. `get_from_disk` is thread-safe; all other methods must be called from one thread."""
 
     def __init__(self, spec: CacheSpec):
         self._max_bytes = spec.memory_bytes
@@ -137,7 +140,10 @@ def _size(image: GeneratedImage) -> int:
 
 
 def pack(key: str, image: GeneratedImage) -> bytes:
-    """Encodes an image as bytes: a SHA-256 checksum, a line of JSON, and the encoded pixels. Does not use pickle."""
+    """Encodes an image as bytes: a SHA-256 checksum, a line of JSON, and the encoded pixels. Does not use pickle.
+
+    The checksum also covers `key`, the cache key of the image.
+    """
     encoded = image.image
     words = {
         "sources": encoded.sources,

@@ -49,7 +49,7 @@ class _GrantedLease:
 
 
 class PoolCore:
-    """The state and the logic of a dispatcher.
+    """The state and the logic of a dispatcher, which distributes the requests of callers to the replicas of a pool.
 
     It must be constructed in an event loop, and all methods must be called from that event loop.
 
@@ -84,7 +84,9 @@ class PoolCore:
         return await self.requests.submit(caller, method, payload, keys, size)
 
     async def acquire(self, caller: str, conversation: str) -> ReplicaLease:
-        """Waits until the replica of a conversation can take one more chat. See `Dispatcher.acquire`.
+        """Waits until the replica of a conversation can take one more chat, and returns the permission to send it.
+
+        See `Dispatcher.acquire`.
 
         Raises:
             UsageError: If no replica of the pool can be loaded.
@@ -98,7 +100,10 @@ class PoolCore:
         return await self.requests.wait_for_lease(caller, conversation)
 
     def release(self, lease_id: int, result: LeaseResult) -> None:
-        """Ends a lease. Restarts the replica if it died or did not answer in time. Ignores unknown leases."""
+        """Ends a lease, the permission to send one chat to a replica. Ignores unknown leases.
+
+        Restarts the replica if it died or did not answer in time.
+        """
         lease = self._leases.pop(lease_id, None)
         if lease is None:
             return  # the dispatcher was restarted meanwhile, or `leave` was called for the caller
@@ -142,7 +147,7 @@ class PoolCore:
         self.requests.affinity.remove_replica(index)
 
     def status(self) -> PoolStatus:
-        """Returns the state of the queue and the replicas."""
+        """Returns the state of the pool's queue and replicas."""
         now = asyncio.get_running_loop().time()
         handles = list(self.replicas)
         queue = self.requests.queue
@@ -163,7 +168,7 @@ class PoolCore:
         )
 
     def statistics(self) -> PoolStatistics:
-        """Returns the statistics since the dispatcher started."""
+        """Returns the statistics of the pool since the dispatcher started."""
         now = asyncio.get_running_loop().time()
         counts, cache = self._counts, self.requests.cache
         for handle in self.replicas:

@@ -24,7 +24,9 @@ from openmaia.distributed.pools.status import LeaseResult, PoolStatus, ReplicaLe
 
 @dataclass(slots=True)
 class Dispatcher:
-    """The Ray actor class of a dispatcher; `PoolManager` starts it. The logic is in `PoolCore`.
+    """The Ray actor class of a dispatcher, which distributes requests to the replicas of a pool.
+
+    `PoolManager` starts the actor. The logic is in `PoolCore`.
 
     Args:
         spec: The description of the pool.
@@ -40,7 +42,7 @@ class Dispatcher:
 
     @property
     def core(self) -> PoolCore:
-        """The implementation. It is constructed at the first call, because it needs the event loop."""
+        """The dispatcher's implementation. It is constructed at the first call, because it needs the event loop."""
         if self._core is None:
             self._core = PoolCore(self.spec, self.cache)
         return self._core
@@ -85,7 +87,7 @@ class Dispatcher:
         return await self.core.acquire(caller, conversation)
 
     async def release(self, lease_id: int, result: LeaseResult) -> None:
-        """Ends the lease with this id. `result` tells the dispatcher whether the replica answered the chat."""
+        """Ends the lease with this id, a permission to send one chat. `result` says whether the replica answered it."""
         self.core.release(lease_id, result)
 
     async def leave(self, callers: list[str]) -> None:
@@ -97,11 +99,11 @@ class Dispatcher:
             self.core.leave(caller)
 
     async def update(self, actors: Mapping[int, Any]) -> None:
-        """Replaces the set of replicas by those that the driver has now, given by index."""
+        """Replaces the set of replicas by those that the driver has now, given as Ray actor handles by index."""
         self.core.update(actors)
 
     async def drain(self, index: int) -> None:
-        """Stops sending work to a replica."""
+        """Stops sending work to the replica with this index."""
         self.core.drain(index)
 
     async def release_replicas(self) -> None:
@@ -109,9 +111,9 @@ class Dispatcher:
         self.core.released = True
 
     async def status(self) -> PoolStatus:
-        """Returns the state of the queue and the replicas."""
+        """Returns the state of the pool's queue and replicas."""
         return self.core.status()
 
     async def statistics(self) -> PoolStatistics:
-        """Returns the statistics since the dispatcher started."""
+        """Returns the statistics of the pool since the dispatcher started."""
         return self.core.statistics()

@@ -37,7 +37,7 @@ class PendingCall:
         return cls(caller, [None] * count, count, asyncio.get_running_loop().create_future())
 
     def answer(self, index: int, value: Any, seconds: float) -> None:
-        """Stores the answer to the request with this index, and ends the call if it was the last one.
+        """Stores the answer to the request with this index, and ends the call if no other answer is missing.
 
         Args:
             index: The index of the request in the call.
@@ -106,7 +106,7 @@ class QueuedRequest:
             call.fail(error)
 
     def forget(self, is_gone: Callable[[PendingCall], bool], reason: Exception) -> None:
-        """Removes waiting calls. If calls remain, the first one's caller becomes the caller of the request.
+        """Removes calls that wait for the answer. If some remain, the first one's caller becomes that of the request.
 
         Args:
             is_gone: Returns whether a call is to be removed.
@@ -141,7 +141,7 @@ class FairQueue:
             self._length += 1
 
     def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all others except those that are retried alone."""
+        """Adds requests before all others except those that are retried alone, each in a batch of its own."""
         for request in reversed(requests):
             self._by_caller.setdefault(request.caller, deque()).appendleft(request)
             self._by_caller.move_to_end(request.caller, last=False)
@@ -155,7 +155,7 @@ class FairQueue:
         self._length += len(requests)
 
     def take(self, limit: int, accepts: Callable[[QueuedRequest], bool], *, idle: bool) -> list[QueuedRequest]:
-        """Removes the next batch for one replica.
+        """Removes and returns the next batch for one replica.
 
         Args:
             limit: Largest number of requests in the batch.
@@ -194,7 +194,7 @@ class FairQueue:
         return batch
 
     def oldest(self) -> float | None:
-        """Returns the time at which the oldest request was queued, or None if the queue is empty."""
+        """Returns when the oldest request was queued, on the event loop's clock, or None if the queue is empty."""
         heads = [waiting[0].queued_at for waiting in self._by_caller.values() if waiting]
         return min([*heads, *(request.queued_at for request in self._retries)], default=None)
 

@@ -65,7 +65,7 @@ class ReplicaHandle:
     """Number of failed attempts to load the model since it was last ready."""
 
     def begin(self, now: float, *, exclusive: bool = False) -> None:
-        """Updates the state when a batch is sent.
+        """Updates the state when a batch is sent to the replica.
 
         Args:
             now: Current time.
@@ -77,7 +77,7 @@ class ReplicaHandle:
         self.exclusive = exclusive
 
     def end(self, began: float, now: float) -> float:
-        """Updates the state when a batch ends.
+        """Updates the state when a batch that was sent to the replica ends.
 
         Args:
             began: Time at which the batch was sent.
@@ -128,7 +128,10 @@ class ReplicaSet:
         return [handle for handle in self._handles.values() if handle.ready and not handle.draining]
 
     def update(self, actors: Mapping[int, Any]) -> None:
-        """Replaces the set of replicas by those that the driver has now. New replicas are loaded."""
+        """Replaces the set by the replicas that the driver has now. The models of new replicas are loaded.
+
+        `actors` holds the Ray actor handles of the replicas, by index.
+        """
         for index, actor in actors.items():
             if index not in self._handles:
                 self._handles[index] = ReplicaHandle(index, actor)
@@ -252,7 +255,7 @@ class ReplicaSet:
 
 
 class Staging:
-    """Lets one replica of a pool load first on each node. The others then find the weights in the node's file cache.
+    """Lets one replica of a pool load its model first on each node. The others then find the weights in the file cache.
 
     Args:
         patience: Longest wait in seconds for the first replica.
@@ -265,7 +268,9 @@ class Staging:
 
     @asynccontextmanager
     async def turn(self, node: str):
-        """Context manager that waits until a replica may load on a node. If the first one fails, another becomes first.
+        """Context manager that waits until a replica may load its model on a node.
+
+        If the first replica fails to load, another becomes the first.
 
         Args:
             node: The id of the node.

@@ -14,12 +14,12 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 
 
 class RequestTracker:
-    """Tracks each request from its arrival to its answer.
+    """Tracks each request to a pool from its arrival to its answer.
 
     Args:
         spec: The description of the pool, with its limits.
         cache: The settings of the cache of answers. None disables it.
-        counts: The statistics that are updated.
+        counts: The statistics of the pool, which are updated.
         spawn: Runs a coroutine in the background.
         on_queued: Called when a request was queued.
     """
@@ -62,7 +62,10 @@ class RequestTracker:
         return await self._wait(call)
 
     async def wait_for_lease(self, caller: str, conversation: str) -> Any:
-        """Waits until the replica of a conversation can take one more chat. Returns the `ReplicaLease`."""
+        """Waits until the replica of a conversation can take one more chat.
+
+        Returns a `ReplicaLease`, the permission to send the chat.
+        """
         self._counts.requests += 1
         call = PendingCall.of(caller, 1)
         request = QueuedRequest(
@@ -77,7 +80,7 @@ class RequestTracker:
         return (await self._wait(call)).values[0]
 
     def take_answer(self, request: QueuedRequest, value: Any) -> None:
-        """Ends a request with the value that a replica has returned for it. Fails the request if it was lost."""
+        """Ends a request with the value that a replica has returned for it. Fails it if it was a `LostRequest`."""
         if isinstance(value, LostRequest):
             self.fail(request, "lost", lost(value))
         else:
@@ -94,7 +97,7 @@ class RequestTracker:
         self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
 
     def retry_alone(self, batch: list[QueuedRequest]) -> None:
-        """Queues requests again, so that each forms its own batch."""
+        """Queues the requests of a failed batch again, so that each forms its own batch."""
         now = asyncio.get_running_loop().time()
         for request in batch:
             request.queued_at = now

@@ -40,11 +40,12 @@ from openmaia.models.backbones.vllm.prompt import PromptRenderer, TooLong, promp
 from openmaia.models.backbones.vllm.start import engine_config, start
 
 TRIES = 4
-"""Number of attempts per chat. An attempt fails if the prompt is too long or the engine has evicted a cached image."""
+"""Number of attempts to answer a chat (a request for a reply). An attempt fails if the prompt is too long or the engine
+has evicted a cached image."""
 
 
 class VllmBackbone:
-    """A backbone that runs on a vLLM engine. `reply` is thread-safe."""
+    """A backbone (the model that plays the agent) that runs on a vLLM engine. `reply` is thread-safe."""
 
     def __init__(self, config: BackboneConfig, gpu_share: float, kv_cache_gb: float = 0.0):
         """Starts the engine and loads the model.
@@ -75,7 +76,7 @@ class VllmBackbone:
         """Largest number of tokens by which a prompt was longer than estimated."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat, in the order of the chats.
+        """Returns one reply for each chat (a request to continue a conversation), in the same order.
 
         Raises:
             HostDead: If the engine has died or was closed.

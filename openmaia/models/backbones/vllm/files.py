@@ -11,7 +11,7 @@ from openmaia.models.hub import model_file
 KEY = "backbone.model"
 
 CONFIGS = ("config.json", "params.json")
-"""Names of the config file: in the format of transformers, and in Mistral's own format."""
+"""Names of the config file of a language model: in the format of transformers, and in Mistral's own format."""
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 
@@ -22,7 +22,7 @@ def check_files(model: str, revision: str | None, any_weights: bool) -> None:
     Args:
         model: A folder or a hub id.
         revision: A revision on the hub, None for the latest one.
-        any_weights: Whether a folder may hold weights in a format other than WEIGHTS.
+        any_weights: Whether a folder may hold weights in other formats than safetensors, PyTorch's and GGUF.
 
     Raises:
         UsageError: The model is missing, gated or cannot be reached, or a file is missing or truncated.

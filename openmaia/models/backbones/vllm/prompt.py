@@ -17,21 +17,21 @@ from openmaia.core.messages import Message, Part, Role, assistant, system, user
 from openmaia.models.backbones.chat_format import alternating, base64_png
 
 MARGIN = 32
-"""Number of tokens that are reserved because joined texts may have more tokens than the separate texts."""
+"""Number of tokens of the context that are reserved because joined texts may have more tokens than separate ones."""
 
 KNOWN_TEXTS = 16384
 """Number of texts whose token counts are cached, because the whole conversation is counted in each turn."""
 
 
 class TooLong(Exception):
-    """Raised if the texts of a prompt do not fit into the context."""
+    """Raised if the texts of a prompt do not fit into the context of the model."""
 
 
 class PromptRenderer:
-    """Converts conversations to prompts of the engine, and counts the tokens of conversations.
+    """Converts conversations to prompts of a vLLM engine, and counts the tokens of conversations.
 
     The coroutines start threads, none of which waits for the event loop. Otherwise, with many conversations, all
-    threads of the pool would be waiting.
+    threads of asyncio's pool would be waiting.
     """
 
     opening: int
@@ -79,14 +79,14 @@ class PromptRenderer:
         return prompts
 
     async def render(self, messages: Sequence[Message], *, counting: bool = False) -> EngineInput:
-        """Converts a conversation to a prompt of the engine.
+        """Converts a conversation to a prompt of the vLLM engine.
 
         Args:
             messages: The conversation.
             counting: Whether the prompt is only measured and the engine will not receive it.
 
         Raises:
-            TooLong: The texts do not fit into the context.
+            TooLong: The texts do not fit into the context of the model.
             VLLMClientError: The chat template refuses the messages.
         """
         conversation = await asyncio.to_thread(self._conversation, messages)
@@ -105,21 +105,27 @@ class PromptRenderer:
         return prompt
 
     async def learn(self, messages: Sequence[Message]) -> None:
-        """Measures the tokens of images whose size is new. Images of equal size have the same number of tokens."""
+        """Measures the tokens of the images in a conversation, once for each size.
+
+        Images of equal size have the same number of tokens.
+        """
         for size, image in (await asyncio.to_thread(_sizes, messages)).items():
             if size not in self._image_tokens:
                 without = await self._ids([user("x")])
                 self._image_tokens[size] = len(await self._ids([user(image, "x")])) - len(without)
 
     def counted(self, messages: Sequence[Message]) -> int:
-        """Returns the estimated number of tokens of a conversation without rendering it. Requires `learn`."""
+        """Returns the estimated number of tokens of a conversation without rendering it.
+
+        `learn` must have measured its images.
+        """
         parts = [part for message in messages for part in message.parts]
         return self.opening + sum(
             self.image_tokens(part) if isinstance(part, EncodedImage) else self.text_tokens(part) for part in parts
         )
 
     def image_tokens(self, image: EncodedImage) -> int:
-        """Returns the number of tokens of an image and its delimiters. `learn` must have measured its size."""
+        """Returns the number of tokens of an image and its delimiters. `learn` must have measured this size."""
         return self._image_tokens[image.pixels.shape]
 
     def _text_tokens(self, text: str) -> int:

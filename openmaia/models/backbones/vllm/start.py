@@ -54,15 +54,15 @@ RAISED = re.compile(r"^[\w.]*(?:Error|Exception|Exit)(?::.*)?$", re.MULTILINE)
 """Matches the last line of a traceback."""
 
 RECORD = "\x1e"
-"""Character at the beginning of each record in the file that captures the log of a start."""
+"""Character at the beginning of each record in the file that captures the log of an engine's start."""
 
 
 def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float = 0.0) -> VllmConfig:
-    """Builds the engine's config and checks it as far as possible without loading weights.
+    """Builds the config of a vLLM engine and checks it as far as possible without loading weights.
 
     Args:
         config: The config of the backbone.
-        gpu_share: Number of GPUs per replica, which may be a fraction. 0 for a CPU.
+        gpu_share: Number of GPUs for the engine, which may be a fraction. 0 for a CPU.
         kv_cache_gb: Memory of the KV cache per GPU in GiB, 0 if vLLM decides.
 
     Raises:
@@ -85,7 +85,11 @@ def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float =
 
 
 async def start(vllm_config: VllmConfig, config: BackboneConfig) -> AsyncLLM:
-    """Starts the engine, which loads the weights.
+    """Starts a vLLM engine, which loads the weights.
+
+    Args:
+        vllm_config: The config of the engine, from `engine_config`.
+        config: The config of the backbone, for messages.
 
     Raises:
         UsageError: The engine could not start. The message contains the error of its processes.

@@ -19,13 +19,13 @@ WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which training programs store the weights in a checkpoint that also has other content."""
 
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
-"""Prefixes that data parallelism, compilation and wrapping modules add to every name."""
+"""Prefixes that data parallelism, compilation and wrapping modules add to the name of every weight."""
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 """Suffixes of checkpoints that are pickles."""
 
 SHOWN = 3
-"""Largest number of weights that an error message names for each kind of mismatch."""
+"""Largest number of weights that an error message names for each kind of mismatch with a network."""
 
 
 def load_checkpoint(module: nn.Module, path: str) -> None:

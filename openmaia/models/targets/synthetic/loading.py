@@ -16,7 +16,7 @@ LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, Import
 def load(
     key: str, given: str, kind: str, example: str, model: Callable[..., Any], processor: Callable[..., Any]
 ) -> tuple[PreTrainedModel, ProcessorMixin]:
-    """Loads a model, in evaluation mode and float32 on the CPU, and its processor.
+    """Loads a detector or segmenter, in evaluation mode and float32 on the CPU, and its processor.
 
     Args:
         key: The config key that names the model, for messages.

@@ -33,36 +33,36 @@ from scipy import ndimage
 from openmaia.core.services import Map
 
 SIZE = 224
-"""Pixels per side of the images that detector and segmenter receive."""
+"""Pixels per side of the images that the object detector and the segmenter receive."""
 
 GRID = 56
-"""Cells per side of the maps: SIZE / 4, which is also the resolution at which SAM predicts masks."""
+"""Cells per side of the activation maps: SIZE / 4, which is also the resolution at which SAM predicts masks."""
 
 CELL = SIZE // GRID
-"""Side of a cell in pixels."""
+"""Side of a cell of an activation map, in pixels of the image."""
 
 ConceptMask = npt.NDArray[np.bool_]
 
 ELLIPSE = np.array([[0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]], dtype=bool)
-"""Structuring element of the dilation, 5 x 5 pixels."""
+"""Structuring element for the dilation of masks, 5 x 5 pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticRules:
-    """The rules of a preset, by which detections are converted to activations."""
+    """The rules of a preset, `repo` or `paper`, by which detected concepts are converted to activations of units."""
 
     units: str
     """Name of the list of units in units.json."""
     box_threshold: float
-    """A box is kept if its score is above this value."""
+    """A detected box is kept if its score is above this value."""
     truncated: bool
-    """Whether scores are truncated to two decimals."""
+    """Whether the scores of boxes are truncated to two decimals."""
     either: Literal["max", "mean"]
     """How the activation of an `or` unit is computed from those of its concepts if both are present."""
     noise: bool
     """Whether an `and` unit responds with noise if a concept is absent. Otherwise it responds with 0."""
     dilations: int
-    """Number of times that masks are dilated."""
+    """Number of times that the masks of concepts are dilated."""
 
 
 PRESETS: Mapping[str, SyntheticRules] = {
@@ -78,7 +78,7 @@ class ConceptDetection:
     """The detection of one concept in one image."""
 
     boxes: int
-    """Number of boxes above the threshold."""
+    """Number of detected boxes with a score above the threshold of the rules."""
     activation: float
     """Mean score of these boxes, 0 if there are none."""
     mask: ConceptMask
@@ -91,7 +91,7 @@ class ConceptDetection:
 
 
 def activation(scores: Sequence[float], rules: SyntheticRules) -> float:
-    """Returns the mean score of detected boxes, or 0 if there are none.
+    """Returns the activation of a concept: the mean score of its detected boxes, or 0 if there are none.
 
     If the rules demand it, each score is truncated to two decimals first.
     """
@@ -107,7 +107,7 @@ def _truncated(score: float) -> float:
 
 
 def small_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
-    """Dilates a mask if the rules demand it, and reduces it from (SIZE, SIZE) to (GRID, GRID).
+    """Reduces the mask of a concept from shape (SIZE, SIZE) to (GRID, GRID). Dilates it first if the rules demand it.
 
     A cell is set if the mask covers at least half of it. If there is no such cell, the cells with the largest coverage
     are set, so that only an empty mask has an empty result.
@@ -119,7 +119,7 @@ def small_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
 
 
 def combine(layer: str, detections: Sequence[ConceptDetection], rules: SyntheticRules, noise_key: str) -> Map:
-    """Combines the detections of a unit's concepts into its activation map.
+    """Combines the detections of a unit's concepts in an image into the unit's activation map.
 
     Args:
         layer: Mode of the unit: mono, or, and, andnot.
@@ -128,7 +128,8 @@ def combine(layer: str, detections: Sequence[ConceptDetection], rules: Synthetic
         noise_key: A text from which the noise of an `and` unit is derived.
 
     Returns:
-        The map, float32 of shape (GRID, GRID): the unit's activation inside the mask, and 0 outside.
+        The map, float32 of shape (GRID, GRID): the unit's activation inside the mask of the concepts that excite it,
+        and 0 outside.
     """
     first = detections[0]
     match layer:

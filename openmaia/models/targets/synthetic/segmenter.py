@@ -22,12 +22,12 @@ BOXES_PER_PASS = 32
 
 
 class BoxSegmenter:
-    """A segmenter that uses the boxes themselves as masks."""
+    """A segmenter that uses the boxes of detected objects themselves as masks."""
 
     digest = "boxes"
 
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:
-        """Returns a mask of shape (height, width) for each group of boxes: the union of the boxes."""
+        """Returns a mask of shape (height, width) for each group (the boxes of one concept): the union of the boxes."""
         height, width = image.shape[:2]
         return [box_mask(corners, height, width) for corners in groups]
 
@@ -59,7 +59,7 @@ class SamSegmenter:
 
     @torch.inference_mode()
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:
-        """Returns a mask of shape (height, width) for each group of boxes: the union of the masks of the boxes.
+        """Returns a mask of shape (height, width) for each group (the boxes of one concept): the union of their masks.
 
         If SAM finds nothing in a box, the whole box is its mask, so that every detection has a position.
         """

@@ -27,8 +27,9 @@ from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetect
 from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
 
 CACHE_ENTRIES = 65_536
-"""Largest number of detections in the cache, 3 KiB each. The least recently used ones are dropped first. Detections are
-needed again because agents measure the same images for many units, and because units share concepts."""
+"""Largest number of detections (each of a concept in an image) in the cache, 3 KiB each. The least recently used ones
+are dropped first. Detections are needed again because agents measure the same images for many units, and because units
+share concepts."""
 
 DetectionKey = tuple[str, str]
 """The cache key of a detection: the digest of the resized image, and a concept."""
@@ -37,7 +38,7 @@ DetectionKey = tuple[str, str]
 class SyntheticTarget:
     """A target whose units respond to concepts, which Grounding DINO detects and SAM segments.
 
-    Each concept is detected once per image, for all units that share it.
+    It takes the place of a network under study. Each concept is detected once per image, for all units that share it.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class SyntheticTarget:
         return units.truth(layer, self.concepts(layer, index))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation of each probe's unit on its image.
+        """Returns for each probe (a unit and an image) the activation of the unit on the image.
 
         Activations are between 0 and 1. The maps have the shape (GRID, GRID) and hold the activation inside the mask of
         the concepts, and 0 outside.
@@ -127,7 +128,7 @@ class SyntheticTarget:
         return activations
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the activations of all units of a layer for each probe, shape (units,)."""
+        """Returns for each probe (a layer and an image) the activations of all units of the layer, shape (units,)."""
         views = [_squashed(probe.image.pixels) for probe in probes]
         digests = [digest(view) for view in views]
         concepts = {probe.layer: self._concepts([probe.layer]) for probe in probes}
@@ -141,7 +142,7 @@ class SyntheticTarget:
         return [maxima(self._layer(probe.layer, key, detections)) for probe, key in zip(probes, digests, strict=True)]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns, for each image, the view that the detector receives and the maps of all units by layer."""
+        """Returns for each image the resized image that the detector gets, and all units' activation maps by layer."""
         return [self._look(_squashed(pixels)) for pixels in images]
 
     def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:

@@ -19,7 +19,8 @@ OWN_MODES: tuple[SyntheticMode, ...] = (*MODES, "andnot")
 has units of this mode."""
 
 Concepts = tuple[str, ...]
-"""The concepts of a unit: one for the mode `mono`, otherwise two. An `and` or `andnot` unit responds to the first."""
+"""The concepts of a unit: one for the mode `mono`, otherwise two. An `and` or `andnot` unit responds to the first
+if the second is present (`and`) or absent (`andnot`)."""
 
 CONCEPT = re.compile(r"[^\W_](?:[^\W_]|[ '-]){0,79}")
 """Matches valid concepts. They can be part of a file name and contain no `_`, which joins two concepts in a label."""

@@ -16,7 +16,7 @@ class Captions:
     """The captions of a record's images. Keys are the names of the images in the agent's code."""
 
     entries: dict[str, ImageEntry] = field(default_factory=dict[str, ImageEntry])
-    """The entry of each image, with its activation and mask: the last one if several tool calls have one."""
+    """The record's entry of each image, with its activation and mask: the last one if several tool calls have one."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The text of each image: its prompt, "prompt → editing instruction", or for an exemplar "top 1"."""
     measured: set[str] = field(default_factory=set[str])
@@ -24,7 +24,7 @@ class Captions:
 
     @classmethod
     def of(cls, record: Record) -> "Captions":
-        """Collects the captions from the calls of all turns."""
+        """Collects the captions of a record's images from the tool calls of all turns."""
         captions = cls()
         for call in (call for turn in record.turns for call in turn.calls):
             captions.entries.update((entry.id, entry) for entry in call.entries)
@@ -66,7 +66,7 @@ class Captions:
 
 
 def arguments(call: ToolCall) -> list[Any]:
-    """Returns the positional arguments of a call; an empty list if they are no JSON."""
+    """Returns the positional arguments of a tool call; an empty list if they are not valid JSON."""
     try:
         return _as_list(json.loads(call.arguments))
     except ValueError:
@@ -74,7 +74,7 @@ def arguments(call: ToolCall) -> list[Any]:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Yields the names of all images in a call's arguments, also in nested lists.
+    """Yields the names of all images in the arguments of a tool call, also in nested lists.
 
     Args:
         value: The parsed JSON arguments. An image is a dictionary whose key `image` holds its name.
@@ -91,9 +91,9 @@ def references(value: Any) -> Iterator[str]:
 
 
 def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
-    """Yields the label of each image that the calls displayed: the text in square brackets that was shown before it.
+    """Yields for each image that tool calls displayed the text in square brackets that was shown before it.
 
-    The label is empty if there is no such text.
+    This label of the image is empty if there is no such text. It is no label of the description.
     """
     for call in calls:
         before: Part = ""

@@ -1,4 +1,4 @@
-"""Prepares the claims of a unit's page: each label with its test images, and the turns that support it."""
+"""Prepares the claims on a unit's page: each label of the answer, its test images, and the turns that support it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,17 @@ TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportingTurn:
-    """The measurements of one turn on images that test a label, as the agent or the prompts of the images say."""
+    """The measurements of one turn on images that test a label of the answer.
+
+    An image tests the label if the agent said so. If the agent named no hypothesis for it, its prompt decides.
+    """
 
     turn: int
     """The number of the turn, from 1."""
     images: tuple[ImageView, ...]
-    """The most activating of these images."""
+    """The most activating of the images that test the label."""
     count: int
-    """Number of these images."""
+    """Number of all images of the turn that test the label."""
     mean: float
     others: int
     """Number of the other images that the turn measured."""
@@ -33,7 +36,7 @@ class SupportingTurn:
 
     @property
     def text(self) -> str:
-        """The measurements in words."""
+        """The mean activations on the images that test the label, and on the other ones, in words."""
         noun = "image" if self.count == 1 else "images"
         versus = f", {self.others} others {self.others_mean:.3g}" if self.others_mean is not None else ""
         return f"{self.count} {noun} of it, mean activation {self.mean:.3g}{versus}"
@@ -45,16 +48,16 @@ class ClaimView:
 
     label: str
     tested: tuple[ScoredImage, ...] = ()
-    """Test images that were generated from the label."""
+    """Images that were generated from the label for the evaluation."""
     auc: float | None = None
-    """Its AUC against matched neutral images; None if it was not tested."""
+    """The AUC of the label's images against matched neutral images; None if the label was not tested."""
     support: tuple[SupportingTurn, ...] = ()
     listed: tuple[int, ...] = ()
     """The numbers of the turns whose hypotheses contain the label."""
 
 
 def claims(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
-    """Returns the labels of a record, in order, each with its test images and its supporting turns."""
+    """Returns the labels of a record's answer, in order, each with its test images and its supporting turns."""
     return tuple(_claim(label, record, evaluation, viewer) for label in record.labels)
 
 
@@ -116,7 +119,7 @@ def _value(entry: ImageEntry) -> float:
 
 
 def top_entries(record: Record) -> Sequence[ImageEntry]:
-    """Returns the unit's top exemplars, the most activating first; empty if the agent did not request them."""
+    """Returns the top exemplars of a record's unit, the most activating first; empty if the agent requested none."""
     for call in (call for turn in record.turns for call in turn.calls):
         if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
             return call.entries
@@ -124,14 +127,14 @@ def top_entries(record: Record) -> Sequence[ImageEntry]:
 
 
 def exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
-    """Returns at most `count` of the unit's top exemplars, with outlines around the areas where the unit responds."""
+    """Returns at most `count` top exemplars of a record's unit, with outlines around the areas where it responds."""
     return tuple(viewer.measured_image(entry) for entry in top_entries(record)[:count])
 
 
 def exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
-    """Returns the images of the unit's `count` top exemplars, without those that were not stored.
+    """Returns the images of the first `count` top exemplars of a record's unit, without those that were not stored.
 
-    Each has its mask (one bit per pixel, packed row by row), or None if it has no mask.
+    Each has its mask, where the unit responds (one bit per pixel, packed row by row), or None if it has no mask.
     """
     images = record.images
     found = [(images.get(entry.original), entry.mask) for entry in top_entries(record)[:count]]

@@ -1,4 +1,4 @@
-"""Prepares the turns of a record for the page of a unit."""
+"""Prepares the turns of an investigation (the agent's replies and experiments) for the page of its unit."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from openmaia.runs.records import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisChanges:
-    """The hypotheses of a turn, compared with the previous list of hypotheses."""
+    """The hypotheses that the agent lists in a turn, compared with its previous list."""
 
     current: tuple[tuple[str, bool], ...]
     """Each hypothesis, and whether it is new."""

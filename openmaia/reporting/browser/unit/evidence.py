@@ -1,6 +1,7 @@
 """Prepares the section of a unit's page that shows the evidence for the answer.
 
-It consists of the requirements of the stopping rule, and of the test that the agent loop makes of the answer's labels.
+It consists of the task's requirements on the agent's experiments, and of the test that the agent loop makes of the
+answer's labels.
 """
 
 from dataclasses import dataclass
@@ -15,30 +16,30 @@ STATES = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
-    """What the section about evidence shows."""
+    """What the section about the evidence for an answer shows on the page of a unit."""
 
     evidence: Evidence
     auc: float | None = None
     """AUC of the images of all labels against their near misses; None if images of one kind are missing. Near misses
     show the same scenes with one thing changed, so that the label does not describe them."""
     by_label: tuple[tuple[str, float | None], ...] = ()
-    """Each label with the AUC of its own images against their near misses, or None as above."""
+    """Each label with the AUC of its own images against their near misses; None if images of one kind are missing."""
     pairs: tuple[tuple[ScoredImage, ScoredImage], ...] = ()
-    """The images of labels, each with its near miss, which is generated with the same seed."""
+    """Each image of a label with its near miss, in which the label does not hold. Both are generated with one seed."""
 
     @property
     def verdict(self) -> str:
-        """Whether the requirements on the experiments are met, in words; empty if nothing was required."""
+        """Whether the task's requirements on the experiments are met, in words; empty if nothing was required."""
         return STATES.get(self.evidence.state, "")
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
+        """Whether the section has nothing to show."""
         return not (self.evidence.checks or self.evidence.tested or self.pairs)
 
 
 def evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
-    """Prepares the evidence of a record for the page of its unit. `pictures` embeds the images in the page."""
+    """Prepares the evidence for a record's answer for the page of its unit. `pictures` embeds images in the page."""
     test = record.confirmation
     if test is None:
         return EvidenceView(evidence=record.evidence)

@@ -10,7 +10,7 @@ from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
 LINES = 30
-"""Number of lines of a text that are shown. The rest is collapsed."""
+"""Number of lines of a printed text that the page of a unit shows. The rest is collapsed."""
 DISPLAYED, MEASURED = 16, 8
 """Number of displayed images of a turn, and of measured images of a call, that are shown. Of the others only the prompts
 and activations are listed, so that a page stays small however many images an experiment makes."""
@@ -18,7 +18,7 @@ and activations are listed, so that a page stays small however many images an ex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageView:
-    """An image on the page: one that an experiment displayed, or one that its tool calls returned."""
+    """An image on the page of a unit: one that an experiment displayed, or one that its tool calls returned."""
 
     picture: Picture
     note: str = ""
@@ -39,7 +39,7 @@ class ImageView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of an observation: either a text or successive images."""
+    """A part of an observation (the output of an experiment): either a text or successive images."""
 
     head: str = ""
     """The lines of the text that are shown."""
@@ -91,10 +91,10 @@ class Viewer:
     captions: Captions
     """The prompts and measurements of these images."""
     pictures: PagePictures
-    """The images of the page."""
+    """Embeds the images in the page."""
 
     def blocks(self, turn: Turn) -> list[Block]:
-        """Returns the texts and images of a turn's observation, in order.
+        """Returns the texts and images of a turn's observation (the output that the agent received), in order.
 
         A single line of at most 100 characters that was printed immediately before an image becomes the image's note.
         An image that was displayed plain and then with its mask is shown once, with an outline that can be hidden.
@@ -139,7 +139,7 @@ class Viewer:
         return f"{value:>9}  {self.captions.texts.get(entry.id, '') or entry.id}"
 
     def measured_image(self, entry: ImageEntry, *, with_mask: bool = True) -> ImageView:
-        """Returns the image of an entry with its caption and activation."""
+        """Returns an image of the record with its caption and activation, and if wanted with its mask as an outline."""
         return ImageView(
             picture=self._picture(entry, with_mask=with_mask),
             name=entry.id,
@@ -191,7 +191,7 @@ def _append(images: list[ImageView], image: ImageView) -> None:
 
 
 def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
-    """Groups successive calls of the same tool with the same error."""
+    """Groups successive calls of the same tool that all succeeded, or all failed with the same error."""
     groups = [(key, list(members)) for key, members in groupby(calls, key=lambda call: (call.name, call.error))]
     return [
         ToolUse(
@@ -206,7 +206,7 @@ def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
 
 
 def folded(text: str) -> Block:
-    """Returns a text as a block. Lines after the first LINES are collapsed if they are more than 3."""
+    """Returns a text for a unit's page. Lines after the first LINES are collapsed if they are more than 3."""
     lines = text.strip("\n").split("\n")
     if len(lines) <= LINES + 3:
         return Block(head="\n".join(lines))

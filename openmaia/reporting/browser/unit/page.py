@@ -1,4 +1,4 @@
-"""Renders the page of an investigation, and the strip of exemplar images that the table of the index shows for it."""
+"""Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
 
 from dataclasses import dataclass
 
@@ -18,20 +18,20 @@ from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import EVALUATION, Run
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
-"""Address and title of the previous and of the next page of the layer; None if there is none."""
+"""Address and title of the previous and of the next unit page of the same layer; None if there is none."""
 LAST_WORDS = 600
 """Number of characters of the last reply that the page shows if the investigation ended without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPage:
-    """The page of one investigation."""
+    """The page of one investigation before it is rendered."""
 
     run: Run
     row: UnitRow
     near: Neighbours
     near_file: str
-    """The data file with the similar descriptions; empty if there is none."""
+    """The data file with descriptions that are similar to that of the unit; empty if there is none."""
 
     @property
     def top(self) -> str:
@@ -41,7 +41,7 @@ class UnitPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedUnit:
-    """The files of one investigation."""
+    """The rendered files of one investigation in a report: its page, and the strip of its exemplars."""
 
     html: bytes
     strip: bytes = b""
@@ -54,7 +54,7 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     """Renders the page of an investigation. If its record cannot be read, the page only tells why.
 
     Args:
-        page: The page.
+        page: The investigation, and what its page links to.
         allowance: Maximum size of all images on the page, in bytes.
     """
     try:

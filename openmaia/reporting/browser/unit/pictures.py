@@ -1,4 +1,4 @@
-"""The images of a page. Each is embedded once, as it is in the record, and its masks are drawn as outlines above it."""
+"""The images of a report's page. Each is embedded once, as in the record; masks are drawn as outlines above it."""
 
 import base64
 import io
@@ -15,7 +15,7 @@ from PIL import Image
 from openmaia.core.images import FORMATS
 
 SIDE = 1000
-"""Side of the square of SVG units that contains the outlines. Their coordinates are whole, which is fast to format."""
+"""Side of the square that contains the outlines of masks. Coordinates are whole numbers, which is fast to format."""
 OUTLINE_SIDE = 48
 """Number of rows and columns of the grid on which the outline of a mask is traced."""
 PREFIX = "data:image/webp;base64,"
@@ -23,7 +23,7 @@ PREFIX = "data:image/webp;base64,"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """An image on a page."""
+    """An image on a page of a report."""
 
     number: int | None
     """The number of the image on the page; None if the image was not stored or the page would become too large."""
@@ -37,7 +37,7 @@ MISSING = Picture(number=None)
 
 
 class PagePictures:
-    """The images of one page, up to a maximum total size."""
+    """The images of one page of a report, up to a maximum total size."""
 
     def __init__(self, allowance: int):
         """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
@@ -46,12 +46,12 @@ class PagePictures:
         self._outlines: dict[tuple[str, bytes], str] = {}
 
     def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
-        """Returns an image with the outline of its mask; MISSING if it was not stored or the allowance is used up.
+        """Returns an image with the outline of its mask; MISSING if it was not stored or does not fit into the page.
 
         Args:
             digest: The key of the image: equal digests share one data URI.
             data: The image file; empty if it was not stored.
-            mask: One bit per pixel, packed row by row.
+            mask: Where the unit responds: one bit per pixel, packed row by row. None without a mask.
         """
         if not data:
             return MISSING
@@ -84,7 +84,7 @@ def _size(data: bytes) -> tuple[int, int]:
 
 
 def mask_outline(mask: bytes, width: int, height: int) -> str:
-    """Returns the outline of a packed mask as an SVG path in a square of side SIDE.
+    """Returns the outline of a mask, the region where a unit responds, as an SVG path in a square of side SIDE.
 
     Args:
         mask: One bit per pixel, packed row by row.
@@ -125,8 +125,8 @@ def trace(field: npt.NDArray[np.float32], level: float) -> str:
     """Returns the outline of the area in which a square field exceeds a level, as an SVG path in a square of side SIDE.
 
     Args:
-        field: (n, n).
-        level: The level, in the unit of the field.
+        field: The values on a square grid, (n, n).
+        level: The level, on the same scale as the values.
     """
     # A frame closes the outline at the border of the image.
     framed = np.full((len(field) + 2, len(field) + 2), min(level - 1, float(field.min())))

@@ -13,7 +13,7 @@ METRICS = (
     "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
     "detection_balanced_accuracy",
 )  # fmt: skip
-"""The metrics that the page of a unit shows."""
+"""The metrics of a description that the page of its unit shows."""
 ROLES = {
     "positive": "images of the description",
     "neutral": "matched neutral images",
@@ -40,7 +40,7 @@ class ScoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotRow:
-    """The activations on all images of one kind, as positions on an axis of length 1, and their mean."""
+    """The activations on all test images of one kind, as positions on an axis of length 1, and their mean."""
 
     name: str
     dots: tuple[float, ...]
@@ -49,7 +49,7 @@ class DotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationView:
-    """What the page of a unit shows of its evaluation."""
+    """What the page of a unit shows of the evaluation, in which its description was tested with images."""
 
     scores: dict[str, Any]
     positive: tuple[ScoredImage, ...]
@@ -63,10 +63,10 @@ class EvaluationView:
 
 
 def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
-    """Prepares an evaluation for the page of its unit.
+    """Prepares the evaluation of a description for the page of its unit.
 
     Args:
-        data: The file of the evaluation.
+        data: The content of the evaluation's file.
         pictures: Embeds the test images in the page.
 
     Raises:
@@ -99,7 +99,7 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
 
 
 def share(value: float, high: float) -> float:
-    """Returns a value as a share of the highest one. Bars start at zero, so that a negative value has no bar."""
+    """Returns an activation as a share of the highest one, `high`, for the length of a bar; 0 if it is negative."""
     return max(value, 0.0) / high if high > 0 else 0.0
 
 

@@ -11,10 +11,10 @@ INTERVALS = ("positive", "neutral", "auc", "positive_against", "against")
 
 
 def ablation_csv(results: Sequence[ToolSetResult], network: str) -> bytes:
-    """Returns a CSV table with a row for each tool set that we measured, and for each row of the MAIA paper's table A5.
+    """Returns a CSV table with a row for each of our sets of agent tools, and each row of the MAIA paper's table A5.
 
     Args:
-        results: The results of our tool sets.
+        results: The scores with each of our sets of tools.
         network: The name of the network on which they were measured.
     """
     columns = ["source", "network", "tool_set", "units", "tested"]

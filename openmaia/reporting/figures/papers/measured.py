@@ -21,12 +21,12 @@ TITLES = {
     "clip_rn50": "CLIP RN50",
     SYNTHETIC: "Synthetic units",
 }
-"""The titles of the papers' networks, in the order of the papers."""
+"""The titles of the MAIA papers' networks by our names of them, in the order of the papers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """The numbers of a run for the papers' figures."""
+    """The numbers of a run for the figures that reproduce those of the MAIA papers."""
 
     name: str
     network: str
@@ -47,7 +47,7 @@ class MeasuredRun:
 
     @property
     def label(self) -> str:
-        """The run's name in charts of activations, which depend on the generator."""
+        """The run's name in charts of activations, with the image generator, on which activations depend."""
         return f"{self.backbone}, {self.generator} ({self.name})"
 
     @property
@@ -57,13 +57,13 @@ class MeasuredRun:
 
     @property
     def title(self) -> str:
-        """The network's name as the papers write it; for any other network, the name of the target with a remark."""
+        """The network's name as the MAIA papers write it; for any other network, our name of it with a remark."""
         return TITLES.get(self.network) or f"{self.target} (not in the papers)"
 
     def units_of_the_papers(self, layer: str) -> int | None:
-        """Returns how many units of a layer were tested both by this run and by the papers.
+        """Returns how many units of a layer were tested both by this run and by the MAIA papers.
 
-        Returns None if the papers did not test the network.
+        Returns None if the papers did not test the network of this run.
         """
         layers = published.units().get(self.network)
         return None if layers is None else len(layers.get(layer, frozenset()) & set(self.levels.units.get(layer, ())))
@@ -79,13 +79,15 @@ class MeasuredRun:
 
 
 def share(hits: Sequence[bool]) -> Interval:
-    """Returns the share of hits with Wilson's 95 % interval. `hits` must not be empty."""
+    """Returns the share of true values in `hits`, with Wilson's 95 % interval. `hits` must not be empty."""
     low, high = wilson(fmean(hits), len(hits))
     return Interval(mean=fmean(hits), low=low, high=high)
 
 
 def measured(run: Run, name: str) -> MeasuredRun:
-    """Reads the numbers of a run. The section `target` of its config may be missing or damaged.
+    """Reads the numbers of a run for the figures that reproduce those of the MAIA papers.
+
+    The section `target` of the run's config may be missing or damaged.
 
     Args:
         run: The run.

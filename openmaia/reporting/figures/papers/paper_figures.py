@@ -32,7 +32,7 @@ LEVELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A figure with the table of its numbers."""
+    """A figure or table of the MAIA papers, drawn with our and their numbers, and a table of these numbers."""
 
     name: str
     """The name of its files without suffix."""
@@ -46,7 +46,7 @@ class PaperFigure:
         return svg(self.figure, self.title)
 
     def documents(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the name and the content of each file: SVG, PNG, CSV and LaTeX."""
+        """Yields the name and the content of each file of the figure: SVG, PNG, CSV and LaTeX."""
         yield f"{self.name}.svg", self.svg.encode()
         yield f"{self.name}.png", png(self.figure)
         yield f"{self.name}.csv", self.table.csv()

@@ -13,7 +13,7 @@ from typing import TypeVar, get_type_hints
 PublishedRow = TypeVar("PublishedRow")
 
 AVERAGE = "average"
-"""The name that replaces a layer in rows that are means over all units of a network."""
+"""The name that replaces a layer in rows of published numbers that are means over all units of a network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,18 @@ class PublishedChoice:
 def levels() -> tuple[PublishedLevel, ...]:
     """Returns the mean activations of the MAIA paper's table A3 by network, method and layer, and averages over units.
 
-    Further averages come from the published code of OpenMAIA.
+    They are means over images that show a unit's labels or do not. Further averages come from the published code of
+    OpenMAIA.
     """
     return _read("predictive.csv", PublishedLevel)
 
 
 @cache
 def ablations() -> tuple[PublishedLevel, ...]:
-    """Returns the mean activations of the MAIA paper's table A5 for each network and each set of the agent's tools."""
+    """Returns the mean activations of the MAIA paper's table A5 for each network and each set of the agent's tools.
+
+    They are means over images that show a unit's labels or do not.
+    """
     return _read("ablation.csv", PublishedLevel)
 
 
