@@ -53,7 +53,7 @@ class Claim:
 
     @property
     def investigation(self) -> InvestigationId:
-        """The identifier of the investigation that made the claim."""
+        """The investigation that made the claim."""
         return InvestigationId(unit=self.unit, replicate=self.replicate)
 
 

@@ -48,7 +48,7 @@ class ReferenceData:
         """Returns a claim's control images: unrelated images that do not show what the claim names, and photographs.
 
         Args:
-            claim: The claim (the description of a unit, with labels).
+            claim: The claim (a description of a unit).
             writer: Says which unrelated prompts show what the claim names. If it cannot, there are no unrelated images.
             explored: The prompts that the agent used, normalised by `fold`. Unrelated images with them are left out.
 
@@ -76,8 +76,7 @@ class ReferenceData:
 def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
     """Generates the control images for testing descriptions of units of `layers`, and measures the responses to them.
 
-    If the prompt writer gives no usable answer, there are no images of unrelated prompts, and the scores against them
-    are None.
+    If the prompt writer gives no usable answer, there are no unrelated images, and the scores against them are None.
     """
     layers, target = sorted(layers), services.target
     try:

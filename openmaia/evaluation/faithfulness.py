@@ -35,7 +35,7 @@ INTERVALS = ("auc", "other", "difference")
 PARTNERS = 2
 """Maximum number of other units whose images are the control of a unit."""
 CLASSES = 3
-"""Maximum number of the classifier's classes that are named for each unit."""
+"""Maximum number of classes that are named for each unit."""
 SMALLEST_FALL = 0.001
 """Classes are named if the ablation lowers their probability by at least this much on average."""
 
@@ -53,7 +53,7 @@ class Classifier(Protocol):
 
     @property
     def class_names(self) -> Sequence[str]:
-        """The names of the classes, in the order of the probabilities; empty if they have none."""
+        """The names of the classes; empty if they have none."""
         ...
 
 

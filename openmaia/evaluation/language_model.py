@@ -34,7 +34,7 @@ class MalformedAnswer(OpenMaiaError):
 
 
 class UnansweredQuestion(OpenMaiaError):
-    """A language model gave no usable answer to a question, although it was asked several times (MAX_ATTEMPTS)."""
+    """A language model gave no usable answer, however often (MAX_ATTEMPTS) it was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Question:
 
     @classmethod
     def of(cls, text: str, *images: Part, run_seed: int = 0) -> "Question":
-        """Builds a question from a text and images. Its sampling seed depends on the run's seed and the text."""
+        """Builds a question whose sampling seed depends on the run's seed and the text."""
         return cls(parts=(text, *images), seed=seed(run_seed, "evaluate", text, 0) >> 32)
 
 

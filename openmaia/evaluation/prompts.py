@@ -43,7 +43,7 @@ PUBLISHED_COUNT = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StimulusPrompt:
-    """A prompt for one test image of a claim (a description of a unit), and the seed to generate the image with."""
+    """A prompt for one image that tests a description, and the seed with which the image is generated."""
 
     role: PromptRole
     label: str
@@ -54,7 +54,7 @@ class StimulusPrompt:
 
 
 class PromptWriter(Protocol):
-    """Writes test prompts for claims (descriptions of units). Some implementations ask a language model, one follows rules.
+    """Writes test prompts for claims (descriptions of units). Some ask a language model, the offline one follows rules.
 
     All methods raise UnansweredQuestion if the language model gives no usable answer.
     """
@@ -83,7 +83,7 @@ class PromptWriter(Protocol):
         ...
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts of control images, which do not depend on any claim (description of a unit)."""
+        """Returns n prompts of control images, which do not depend on any claim."""
         ...
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
@@ -99,7 +99,7 @@ class ModelPromptWriter:
 
     @property
     def name(self) -> str:
-        """The name of the language model."""
+        """The model's name."""
         return self.model.name
 
     @property
@@ -157,7 +157,7 @@ class PublishedPromptWriter(ModelPromptWriter):
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts (which show what the claim names), followed by n neutral ones (which do not).
+        """Returns n positive prompts, followed by n neutral ones.
 
         The model gets the labels of the claim in the preset `repo`, and its description in the other presets.
         """

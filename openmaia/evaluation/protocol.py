@@ -2,7 +2,7 @@
 
 `evaluate_investigation` tests the claim of one investigation. It needs services and read-only reference data (control
 images and the responses to them), but no results of other investigations. Scores that compare units are computed
-afterwards from the stored trials, the results of these tests.
+afterwards from the stored results, the trials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def evaluate_investigation(
     reference: ReferenceData,
     explored: ExploredPrompts,
 ) -> bytes:
-    """Tests the claim of one investigation with newly generated images.
+    """Tests the claim of one investigation.
 
     Args:
         claim: The description and labels that the investigation ended with.
@@ -62,8 +62,8 @@ def run_trials(
 ) -> list[Trial]:
     """Tests the claims of several methods about one unit. Returns their trials in the same order.
 
-    A trial holds the test images of a claim (a description) and the responses to them. `reference` has the control
-    images. No test image has a prompt in `explored`, those of images generated in the unit's investigations.
+    A trial holds the test images of a claim (a description) and the responses to them. No test image has a prompt in
+    `explored`, those of images that were generated in the unit's investigations.
 
     Raises:
         ServiceError: A service failed permanently.
@@ -146,13 +146,13 @@ def assemble_trial(
     """Builds the trial (test images and responses) of a claim from its own and the control images, without detection.
 
     Args:
-        claim: The claim: the description of a unit, with labels.
+        claim: The description of a unit, with labels.
         own: The positive and neutral images of the claim.
         own_responses: The responses of all units of the layer to these images, (images, units).
         services: The prompt writer decides which unrelated images show what the claim names; these are left out.
         design: The prompt preset and the numbers of images.
         reference: The control images and the responses to them.
-        explored: The prompts of images that were generated in the investigation of the unit. They are excluded.
+        explored: The prompts of images that were generated in the investigation of the unit.
     """
     controls, control_responses = reference.controls(claim, services.writer, explored)
     stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])

@@ -34,11 +34,11 @@ def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str
 def measure_random_words(
     layers: Collection[str], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
 ) -> Iterator[Trial]:
-    """Tests descriptions that are random words, `design.random_words` in number, in each of the layers, as a control.
+    """Tests `design.random_words` descriptions, each of one random word, in each of the layers, as a control.
 
-    A trial holds the test images of one description and the responses of a layer. Its claim names unit 0 of the layer
-    as a placeholder, and its replicate is the number of the description. A word for which the prompt writer gives no
-    usable answer, or which the generator cannot draw, is replaced by another one. Images are not stored.
+    A trial is the test of one description. Its claim names unit 0 of the layer as a placeholder, and its replicate is
+    the number of the description. A word for which the prompt writer gives no usable answer, or which the generator
+    cannot draw, is replaced by another one. Images are not stored.
 
     Yields:
         The trials of the first description in all layers, then those of the second, and so on.

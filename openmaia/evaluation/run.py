@@ -106,8 +106,7 @@ def prepare_run(
 ) -> ReferenceData:
     """Generates and measures the control images that all tests of descriptions in these layers share, and returns them.
 
-    The trials of random words (tests of descriptions that are random words) are generated, measured and stored in the
-    run, unless they are there already.
+    The trials of random words, a control, are generated, measured and stored in the run, unless they are there already.
 
     Raises:
         ServiceError: A service failed permanently.

@@ -20,7 +20,7 @@ MAX_PARTNERS = 4
 """Maximum number of other units whose images serve as control images of a unit."""
 
 RESAMPLES = 2000
-"""Number of bootstrap resamples of the stored intervals of scores."""
+"""Number of bootstrap resamples of the stored intervals."""
 
 COUNTED = ("tested", "abstained", "undrawable")
 """Values of `Trial.outcome` that enter averages. Abstentions and undrawable claims get the AUC of chance. A claim for
@@ -35,7 +35,7 @@ class Evaluation:
     others: tuple[Trial, ...]
     """Trials of other units of the layer. Their matrices contain the responses of this trial's unit to their images."""
     words: tuple[Trial, ...] = ()
-    """The layer's trials of descriptions that are random words (`openmaia.evaluation.random_words`)."""
+    """The layer's trials of random words, a control (`openmaia.evaluation.random_words`)."""
 
     @property
     def scores(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValue
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
-    """Returns the unit's activations on a trial's images of one role ("positive", …), without those known to be wrong."""
+    """Returns the unit's activations on a trial's images of one `role`, without images known to show something else."""
     shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
     return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
 
@@ -284,7 +284,7 @@ def compare_trials(trials: Sequence[Trial], words: Mapping[str, Sequence[Trial]]
 
     Args:
         trials: The trials of any units, methods and replicates.
-        words: For each layer its trials of descriptions that are random words.
+        words: For each layer its trials of random words, a control.
 
     Returns:
         One evaluation for each trial, in the same order.

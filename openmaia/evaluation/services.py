@@ -41,7 +41,7 @@ class EvaluationServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationDesign:
-    """The settings of an evaluation, which tests descriptions: how prompts are written, and the numbers of images."""
+    """How an evaluation writes the prompts that test descriptions, and its numbers of images."""
 
     preset: PromptPreset = "labels"
     """The method by which test prompts are written, see `openmaia.evaluation.prompts`."""

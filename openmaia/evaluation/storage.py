@@ -133,7 +133,7 @@ class StoredTrials:
         return (trial for each in self._investigations if (trial := self.readable(each)) is not None)
 
     def readable(self, investigation: InvestigationId, *, images: bool = False) -> Trial | None:
-        """Reads the trial of one investigation like `read`, but returns None if it is missing or damaged."""
+        """Reads one trial like `read`, but returns None if it is missing or damaged."""
         try:
             return self.read(investigation, images=True) if images else self.cached(investigation)
         except StoreError:
@@ -159,8 +159,7 @@ class StoredTrials:
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluations (scored trials) of the investigations in `of`, by default of all selected ones.
 
-        The trials of other units with which each is compared are taken from all trials that were selected for this
-        object.
+        The trials of other units with which each is compared are taken from all selected trials.
         """
         tested = [trial.claim for trial in self if trial.outcome == "tested"]
         for investigation in self._investigations if of is None else of:

@@ -31,7 +31,7 @@ LayerScale = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stimulus:
-    """An image with which a claim (the description of a unit) is tested, and the activation of this unit on it.
+    """An image that tests a claim (a description of a unit), and the unit's activation on it.
 
     `sources` are the digests of the dataset images whose pixels are in the image.
     """
@@ -81,7 +81,7 @@ class Trial:
     location: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Mean response of each unit to the images that `standard` names, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Standard deviation of the responses of each unit to these images, (units,)."""
+    """Standard deviation of the responses of each unit, (units,)."""
     standard: str = ""
     """The images behind `location` and `scale`: EXEMPLARS for the dataset images, CONTROLS for those of this trial."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -163,7 +163,7 @@ def standardise(
 
     Args:
         responses: The units' responses to the images of one trial, (stimuli, units).
-        stimuli: The images, in the order of the rows of `responses`.
+        stimuli: The images, one for each row of `responses`.
         scale: Mean and standard deviation of each unit over dataset images, which are used as location and scale. If it
             is None, or if the unit is constant over the dataset, the location is the unit's mean over the neutral and
             control images, and the scale is its standard deviation over all stimuli.

@@ -81,7 +81,7 @@ class TruthScores:
     """Mean over the units with labels, with a bootstrap interval over units; NaN without labels."""
     recall: Interval
     unknown: int
-    """Number of pairs of a label and a slot (a part of a truth) that could not be compared."""
+    """Number of pairs of a label and a slot that could not be compared."""
 
 
 def match_truth(

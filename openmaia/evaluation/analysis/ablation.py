@@ -30,8 +30,8 @@ SETS: Mapping[str, tuple[str, ...]] = {
 class ToolSetResult:
     """The scores of the descriptions that the agent made with one tool set.
 
-    They are means over the units whose descriptions are evaluated in the runs of all tool sets. Positive images are
-    generated from the description, neutral images do not show what it names.
+    Means over the units whose descriptions are evaluated in the runs of all tool sets. Positive images show what the
+    description names, neutral ones do not.
     """
 
     name: str
@@ -56,9 +56,6 @@ def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetRes
     Args:
         runs: The run of each tool set, by the name of the tool set in SETS.
         resamples: The number of bootstrap resamples.
-
-    Returns:
-        The scores of each tool set, in the order of `runs`.
     """
     estimates = {name: unit_estimates(run, resamples) for name, run in runs.items()}
     common = sorted(set[Unit].intersection(*(set(each["auc"]) for each in estimates.values())))

@@ -1,11 +1,10 @@
-"""Bootstrap intervals in which the prompts of test images and the tested units are crossed clusters.
+"""Bootstrap intervals in which the prompts of images and the units are crossed clusters.
 
-Images generated from one prompt resemble each other, one image may be shown to many units, and the units are themselves
-a sample from the network. Prompts and units are therefore reweighted independently, and the activation of a unit on an
-image is weighted by the product of both weights: the product reweighted bootstrap of Owen and Eckles (2012,
-"Bootstrapping data arrays of arbitrary order", Annals of Applied Statistics 6). The weights are positive numbers (the
-Bayesian bootstrap, Rubin 1981) and not counts, because with counts all images of a unit that has few prompts would
-often have the weight 0.
+Images of one prompt resemble each other, one image may be shown to many units, and the units are themselves a sample
+from the network. Prompts and units are therefore reweighted independently, and the activation of a unit on an image is
+weighted by the product of both weights: the product reweighted bootstrap of Owen and Eckles (2012, "Bootstrapping data
+arrays of arbitrary order", Annals of Applied Statistics 6). The weights are positive numbers (the Bayesian bootstrap,
+Rubin 1981) and not counts, because with counts all images of a unit that has few prompts would often have the weight 0.
 
 The weights of units have an exponential distribution. For prompts, exponential weights would make the variance of the
 mean of n prompts too small by the factor (n - 1) / (n + 1), which matters if all units share a few neutral prompts.
@@ -58,11 +57,11 @@ class ClusteredValues:
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
-        """Builds the object from values and, in the same order, the cluster of each."""
+        """Builds the object from values and the cluster of each, in any iterables."""
         return cls(values=tuple(values), clusters=tuple(clusters))
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
-        """Returns the bootstrap weight of each value, equal within a cluster, in each resample, (resamples, values)."""
+        """Returns the bootstrap weight of each value in each resample, (resamples, values)."""
         variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
         return np.interp(variates, _VARIATES, _gamma_weights(len({*self.clusters})))
 
@@ -83,9 +82,9 @@ class BootstrapEstimate:
 
 @lru_cache(maxsize=8192)
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
-    """Returns the bootstrap weights of a cluster in all resamples: exponential with mean 1, (resamples,).
+    """Returns the bootstrap weights of a cluster (a prompt or a unit): exponential with mean 1, (resamples,).
 
-    They depend only on the seed and on the name of the cluster, which is a prompt or a unit.
+    They depend only on the cluster's name and the seed.
     """
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
@@ -112,7 +111,7 @@ def estimate(
     """Estimates one of MEASURES for one unit, with its bootstrap distribution over prompts.
 
     Args:
-        measure: The name of the measure, such as "auc" (a key of `statistics.MEASURES`).
+        measure: The name of the measure, such as "auc".
         unit: The name of the unit.
         positive: The unit's activations on positive images, which show what a description names.
         neutral: Its activations on neutral or other control images.
@@ -161,7 +160,7 @@ def percentile_interval(value: float, draws: FloatArray) -> Interval:
 
 
 def interval(estimate: BootstrapEstimate) -> Interval:
-    """Returns an estimate of one unit with its percentile interval, which is over prompts only."""
+    """Returns the percentile interval of one unit's estimate, over its prompts."""
     return percentile_interval(estimate.value, estimate.draws)
 
 

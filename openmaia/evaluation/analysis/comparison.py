@@ -37,7 +37,7 @@ MEASURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The difference between two runs in one measure, over the units that both have scored by it."""
+    """The difference between two runs in one measure, over their shared units."""
 
     measure: str
     units: int

@@ -56,7 +56,7 @@ def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOve
 class RunOverlap:
     """The overlap of the test prompts of a run with the prompts that the agent used in its investigations.
 
-    A trial is the test of one investigation's description.
+    A trial is the test of one description.
     """
 
     trials: int

@@ -4,7 +4,7 @@ The statistic T(u, d) is the AUC of the responses of unit u to the positive imag
 neutral images. It exists for every unit u and every description d of the layer, because a trial (the test of one
 description) holds the responses of all units of the layer to its images. It was chosen over differences of means for
 three reasons: it does not depend on the scale of a unit, a few extreme images cannot decide it, and the comparisons
-with controls (`openmaia.evaluation.analysis.verdict`) are AUCs as well.
+with control images are AUCs as well.
 
 The null distribution consists of all T(v, d) in which d was made for another unit than v, or consists of random words.
 Pairs in which d has the same labels as a description of v are left out, because two units may be described alike. The
@@ -83,9 +83,9 @@ def standardise_rows(table: EffectTable) -> FloatArray:
 def p_values(table: EffectTable) -> FloatArray:
     """Returns the p-value of every description for every unit, (units, descriptions).
 
-    It is the share of values in the null distribution, pooled over the units of `table`, that are at least as large as
-    the standardised value of this description and unit. This value itself is counted as a member of the distribution,
-    so that no p-value is 0. Ties count against the description.
+    It is the share of values in the null distribution that are at least as large as the standardised value of this
+    description and unit. This value itself is counted as a member of the distribution, so that no p-value is 0. Ties
+    count against the description.
     """
     if not table.values.size:
         return np.ones_like(table.values)

@@ -2,7 +2,7 @@
 
 Replicates are repeated investigations of a unit. A measure of certainty is the agreement between them, or the AUC of
 the test with which an investigation confirms the agent's answer. A risk-coverage curve shows how well it predicts the
-AUC of the evaluation, in which the description is tested with new images afterwards.
+AUC of the evaluation, a later test with other images.
 """
 
 import json
@@ -40,7 +40,7 @@ class Reliability:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are neither agreements nor curves, because nothing could be measured."""
+        """Whether nothing could be measured."""
         return not self.agreements and not self.selective
 
 

@@ -1,6 +1,4 @@
-"""Computes risk-coverage curves: the mean risk of the units that remain if the least certain units are left out.
-
-The risk of a unit says how bad its description is, such as 1 minus its AUC.
+"""Computes risk-coverage curves: the mean risk (such as 1 - AUC) of the other units if the least certain are left out.
 
 The curve follows El-Yaniv and Wiener (2010, "On the foundations of noise-free selective classification",
 JMLR 11). The area under this curve is the mean risk over all coverages, as in Geifman and El-Yaniv (2017, "Selective
@@ -24,10 +22,7 @@ MAX_WEIGHTS = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """The risk-coverage curve of one measure of certainty.
-
-    The risk of a unit says how bad its description is, such as 1 minus its AUC.
-    """
+    """The risk-coverage curve of one measure of certainty. The risk of a unit is, for example, 1 minus its AUC."""
 
     by: str
     """The name of the measure of certainty."""

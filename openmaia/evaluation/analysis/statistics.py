@@ -23,9 +23,10 @@ neutral images, with the weights p and q, for each of b sets of weights. Undefin
 
 
 def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean positive minus the mean neutral activation, for each set of weights (see `Measure`).
+    """Returns the mean positive minus the mean neutral activation, for each set of weights.
 
-    `p` (b, n) weights the n positive activations, `q` (b, m) the m neutral ones. The MAIA paper reports both means.
+    `p` (b, n) weights the positive activations, `q` (b, m) the neutral ones (see `Measure`). The MAIA paper reports
+    both means.
     """
     return _mean(positive, p) - _mean(neutral, q)
 
@@ -33,17 +34,17 @@ def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: Floa
 def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
     """Returns the area under the ROC curve of positive against neutral activations, for each set of weights.
 
-    `p` (b, n) weights the n positive activations, `q` (b, m) the m neutral ones (see `Measure`). The area is
-    Mann-Whitney's U divided by the number of pairs, ties counting half (Hanley and McNeil 1982).
+    `p` (b, n) weights the positive activations, `q` (b, m) the neutral ones (see `Measure`). The area is Mann-Whitney's
+    U divided by the number of pairs, ties counting half (Hanley and McNeil 1982).
     """
     wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
     return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
 
 
 def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns Cohen's d of positive against neutral activations, for each set of weights (see `Measure`).
+    """Returns Cohen's d of positive against neutral activations, for each set of weights.
 
-    `p` (b, n) weights the n positive activations, `q` (b, m) the m neutral ones. The result is the difference of the
+    `p` (b, n) weights the positive activations, `q` (b, m) the neutral ones (see `Measure`). d is the difference of the
     means divided by the pooled standard deviation with n + m - 2 degrees of freedom (Cohen 1988, chapter 2). It is NaN
     if neither group has any variance.
     """
@@ -55,9 +56,9 @@ def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatA
 def mad(positive: FloatArray, p: FloatArray, control: FloatArray, q: FloatArray) -> FloatArray:
     """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4), for each set of weights.
 
-    `p` (b, n) weights the n positive activations, `q` (b, m) the m control ones (see `Measure`). The result is the
-    difference of the means divided by the population standard deviation of the control activations. It is NaN if those
-    are constant. CoSy's control images are random images of a dataset.
+    `p` (b, n) weights the positive activations, `q` (b, m) the control ones (see `Measure`). It is the difference of
+    the means divided by the population standard deviation of the control activations. It is NaN if those are constant.
+    CoSy's control images are random images of a dataset.
     """
     return _ratio(difference(positive, p, control, q), np.sqrt(_variance(control, q)))
 

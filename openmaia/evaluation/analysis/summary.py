@@ -59,7 +59,7 @@ class PooledScores:
     units: int
     """Number of evaluated investigations."""
     outcomes: dict[str, int]
-    """Number of investigations by the outcome of the test of their descriptions (`Trial.outcome`)."""
+    """Number of investigations by the outcome of their tests (`Trial.outcome`)."""
     measures: dict[str, Interval]
     """The mean over units of each of SCORES with its interval."""
     activations: LayerActivations

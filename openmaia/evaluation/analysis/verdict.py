@@ -1,6 +1,6 @@
 """Derives one verdict per investigation from the stored scores of its evaluation. No other module derives verdicts.
 
-A control (CONTROLS) is a group of images with which the positive images, those of the description, are compared by AUC.
+Controls (CONTROLS) are images with which the positive images, those of a description, are compared by AUC.
 
 The rule:
     supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
@@ -41,7 +41,7 @@ CONTROLS = {
 
 
 class Verdict(StrEnum):
-    """Whether the description of a unit holds. Tables list the verdicts in this order, from the best."""
+    """Whether a description holds. Tables list the verdicts in this order, from the best."""
 
     SUPPORTED = "supported"
     WEAK = "weak"
@@ -72,7 +72,7 @@ class ControlScore:
 
     @property
     def name(self) -> str:
-        """What the positive images of the description are compared with, in words."""
+        """What the positive images are compared with, in words."""
         return CONTROLS[self.key]
 
     @property
@@ -86,10 +86,9 @@ class ControlScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitVerdict:
-    """The verdict on the description that one investigation ended with, and what it rests on.
+    """The verdict on the description that an investigation made, and what it rests on.
 
-    A control is a group of images with which those of the description are compared. `p` and `q` are the description's
-    p-value and this value adjusted over all descriptions of the run.
+    Controls are images with which those of the description are compared. `q` is the p-value `p` adjusted over the run.
     """
 
     verdict: Verdict
@@ -136,7 +135,7 @@ UNDRAWABLE = "At least half of the images of the description do not show what it
 
 
 def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
-    """Derives the verdict on the description that an investigation ended with.
+    """Derives the verdict on the description that an investigation made.
 
     Args:
         stop: How the investigation ended (`openmaia.runs.records.Stop`), or `failed`, `running` or `pending`.
@@ -217,7 +216,7 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
 def run_verdicts(
     run: Run, investigations: Sequence[InvestigationId] | None = None
 ) -> dict[InvestigationId, UnitVerdict]:
-    """Returns the verdicts on the descriptions that investigations of a run ended with.
+    """Returns the verdicts on the descriptions that investigations of a run made.
 
     Args:
         run: The run.

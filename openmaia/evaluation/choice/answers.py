@@ -21,7 +21,7 @@ from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
 from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
 
 MAX_BYTES = 4_000_000
-"""Maximum size in bytes of a file with one person's answers."""
+"""Maximum size of a file of answers in bytes."""
 
 CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
 
@@ -64,9 +64,7 @@ class ChoiceScore:
 
 
 def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:
-    """Asks a language model all questions of a page on which people choose between two texts about a unit.
-
-    Each question is asked in a separate conversation.
+    """Asks a language model which of two texts about a unit fits better, each question in a separate conversation.
 
     Args:
         questions: The questions of the page.

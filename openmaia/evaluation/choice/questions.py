@@ -24,7 +24,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 MAX_EXEMPLARS = 10
 IMAGE_SIZE = 192
-"""Pixels of the longer side of an exemplar on a page of questions."""
+"""Pixels of the longer side of an exemplar on a page."""
 
 OWN, FOREIGN = "own", "of another unit"
 UNSEEN = "their records show no exemplars, or are damaged"
@@ -88,7 +88,7 @@ class AnswerKey:
 
 
 def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int], str] | None = None) -> ChoicePairs:
-    """Pairs the statements of two runs about the same units, so that people can choose which one fits better.
+    """Pairs the statements of two runs about the same units, for people to choose between.
 
     If only one run is given, each of its statements is paired with one about another unit of the same layer.
 
@@ -217,7 +217,7 @@ def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
 
 
 def write_key(run: Run, key: AnswerKey) -> str:
-    """Stores the answer key of a page of questions in the run directory and returns the path of the file."""
+    """Stores the answer key of a page of questions in the run directory and returns its path."""
     document = {"methods": key.methods, "items": {name: asdict(item) for name, item in key.items.items()}}
     run.files.write(_path(key.name), json.dumps(document).encode())
     return run.files.path(_path(key.name))

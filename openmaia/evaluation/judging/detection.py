@@ -22,7 +22,7 @@ from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudg
 BoolArray = npt.NDArray[np.bool_]
 
 STRATA = (0.0, 0.5, 0.8, 0.95, 1.0)
-"""Bounds of the strata from which photographs are sampled, as quantiles of the unit's activation."""
+"""Bounds of the strata of photographs, as quantiles of the unit's activation."""
 
 ACTIVE = 0.95
 """A unit counts as active on images above this quantile of its activations."""
@@ -33,7 +33,7 @@ class StratifiedSample:
     """A sample of photographs that are judged for one unit."""
 
     positions: tuple[int, ...]
-    """Positions of the sampled photographs in the list of all photographs."""
+    """Positions of the sample in the list of all photographs."""
     weight: FloatArray
     """(positions,): the number of photographs that each sampled photograph represents."""
 
@@ -81,8 +81,7 @@ def average_precision(marks: BoolArray, activations: FloatArray, weight: FloatAr
 def f1(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
     """Returns the weighted F1 of `active` (the unit is active) as a prediction of `marks` (the image shows a label).
 
-    `weight` (images,) is the number of photographs that each image represents. The result is None if no image is marked
-    and none is active.
+    Each image counts `weight` times. F1 is None if no image is marked and none is active.
     """
     both, either = (weight * (marks & active)).sum(), (weight * marks).sum() + (weight * active).sum()
     return float(2 * both / either) if either > 0 else None
@@ -91,8 +90,7 @@ def f1(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
 def correlation(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
     """Returns the weighted Pearson correlation of marks (the image shows a label) and activations.
 
-    `weight` (images,) is the number of photographs that each image represents. The result is None if all marks or all
-    activations are equal.
+    Each image counts `weight` times. The result is None if all marks or all activations are equal.
     """
     covariance = np.cov(np.stack([marks.astype(np.float64), activations]), aweights=weight, ddof=0)
     deviations = np.sqrt(np.diag(covariance))
@@ -136,8 +134,7 @@ def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
 def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
     """Returns the weighted area under the ROC curve with which activations predict marks (the image shows a label).
 
-    `weight` (images,) is the number of photographs that each image represents. The result is None if no image is
-    marked, or if all are.
+    Each image counts `weight` times. The area is None if no image is marked, or if all are.
     """
     from sklearn.metrics import roc_auc_score  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
@@ -149,8 +146,8 @@ def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float
 def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
     """Returns the mean of the weighted shares of active images that are marked and of other images that are not.
 
-    Marked images show a label. `weight` (images,) is the number of photographs that each image represents. The result
-    is None if the unit is active on all images, or on none.
+    Marked images show a label. Each image counts `weight` times. The result is None if the unit is active on all or on
+    no images.
     """
     shares = [(weight * (marks == is_active))[active == is_active] for is_active in (True, False)]
     totals = [weight[active == is_active].sum() for is_active in (True, False)]
@@ -163,12 +160,7 @@ def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> di
     """Measures how well a unit's activations predict which images are marked as showing a label, and the reverse.
 
     The unit counts as active on images above the weighted quantile ACTIVE of its activations. If there are no such
-    images, it counts as active on those with the maximum activation.
-
-    Args:
-        marks: Whether each image shows a label, (images,).
-        activations: The unit's activation on each image, (images,).
-        weight: The number of photographs that each image represents, (images,).
+    images, it counts as active on those with the maximum activation. Each image counts `weight` times.
 
     Returns:
         `auprc` (see `average_precision`), `f1` and `iou` (see `graded_iou`).

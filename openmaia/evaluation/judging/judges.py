@@ -93,7 +93,7 @@ class BoxMasker(Protocol):
     """Turns boxes into masks, such as SAM."""
 
     def masks(self, image: Pixels, groups: Sequence[FloatArray]) -> Sequence[Region]:
-        """Returns for each group of `DetectedBoxes.corners`, (boxes, 4), the union of the boxes' masks, in image size."""
+        """Returns for each group of `DetectedBoxes.corners` the union of the boxes' masks, in the image's size."""
         ...
 
 
