@@ -22,7 +22,7 @@ from openmaia.models.backbones.chat_format import (
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import NO_IMAGES
 from openmaia.models.backbones.streaming import read_stream
-from openmaia.models.backbones.tool_calls import INSTRUCTION, functions, turn_text, with_calls
+from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS
 
@@ -78,7 +78,7 @@ class OpenAiBackbone(Endpoint):
         if chat.answer is None or self._config.protocol == "text":
             return {}
         if self._config.protocol == "tools":
-            return {"tools": functions(chat.answer, chat.expected), "tool_choice": "required"}
+            return {"tools": functions(chat.answer, chat.expected), "tool_choice": "required", "stop": [STOP]}
         # The first is read by llama.cpp, the second by vLLM. Both ignore the other.
         grammar = turn_grammar(chat.answer, chat.expected)
         return {"grammar": grammar, "structured_outputs": {"grammar": grammar}}
@@ -107,9 +107,12 @@ class OpenAiBackbone(Endpoint):
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         choice, usage = answer["choices"][0], answer.get("usage") or {}
         message = choice["message"]
-        called = turn_text(message.get("tool_calls") or (), chat.answer) if chat.answer else ""
+        text, calls = _text(message.get("content")), message.get("tool_calls") or ()
+        if self._config.protocol == "tools":
+            calls = calls or written_calls(text)
+        called = turn_text(calls, chat.answer) if chat.answer else ""
         return Reply(
-            text=called or _text(message.get("content")) or message.get("refusal") or "",
+            text=called or text or message.get("refusal") or "",
             prompt_tokens=usage.get("prompt_tokens") or 0,
             cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
             generated_tokens=usage.get("completion_tokens") or 0,

@@ -5,7 +5,9 @@ is converted to the text that all other modules use. Its earlier turns are conve
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from openmaia.agent.tasks.grammar import parse
@@ -17,6 +19,11 @@ INSTRUCTION = f"""
 You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
 the function {ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
+STOP = "\n\n\n\n"
+"""Ends a reply. JSON has no line breaks in its strings, so no call holds this. Models that have written a call go on with empty
+lines if the server does not let them end."""
+TRIED = 8
+"""Number of objects at the beginning of a text that may be a call."""
 
 JsonObject = dict[str, Any]
 
@@ -81,7 +88,7 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     given = str(function.get("arguments") or "")
     try:
         arguments: Any = json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         return given
     if not isinstance(arguments, dict):
         return given
@@ -95,6 +102,28 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
         for number, text in enumerate(_texts(arguments.get("labels")), 1)
     ]
     return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels])
+
+
+def written_calls(text: str) -> list[JsonObject]:
+    """Finds a function call that a model wrote as text, in a form that its server does not recognise.
+
+    Args:
+        text: The reply. A call in it is a JSON object with a name and arguments.
+
+    Returns:
+        The call in the format of the chat completions API, or nothing if none of the first TRIED braces begins one.
+    """
+    decoder = json.JSONDecoder()
+    for brace in islice(re.finditer(r"\{", text), TRIED):
+        try:
+            call: Any = decoder.raw_decode(text, brace.start())[0]
+        except (ValueError, RecursionError):
+            continue
+        if call.get("name") in (EXPERIMENT, ANSWER):
+            arguments = call.get("arguments", call.get("parameters"))
+            given = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            return [{"function": {"name": call["name"], "arguments": given}}]
+    return []
 
 
 def _texts(value: Any) -> list[str]:

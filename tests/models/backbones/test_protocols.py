@@ -14,9 +14,9 @@ from openmaia.core.messages import AnswerFormat, Chat, Message, TurnKind, assist
 from openmaia.models.backbones.chat_format import temperature
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import read_stream
-from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls
+from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls, written_calls
 from openmaia.models.backbones.turn_grammar import turn_grammar
-from tests.helpers.misbehaving import Server, misbehaving
+from tests.helpers.misbehaving import Act, Server, answer, misbehaving
 
 CHOICES = AnswerFormat(text="REASONING", decided_by="LABEL", choices=("SELECTIVE", "SPURIOUS"))
 FORMATS = [AnswerFormat(), AnswerFormat(text="BIAS", decided_by="BIAS"), CHOICES]
@@ -163,6 +163,31 @@ def test_choice_survives_the_way_through_a_call():
     assert parse(text, CHOICES).labels == ("SPURIOUS",)
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["{}\n```\n\n\n", "```json\n{}\n```", "<tool_call>\n{}\n</tool_call>", "I look at {{it}} first.\n{}", "[{}]"],
+)
+@pytest.mark.parametrize("key", ["arguments", "parameters"])
+def test_call_that_is_written_as_text_is_a_call(server: Server, form: str, key: str):
+    """As Qwen2.5-Coder writes them, which llama.cpp does not recognise."""
+    written = json.dumps(
+        {"name": "run_experiment", key: {"hypotheses": ["red"], "code": "for x in (1, 2):\n    print(x)"}}
+    )
+    server.otherwise = lambda asked: Act(body=answer(asked, form.format(written)))
+    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol="tools")
+    chat = Chat(conversation="c", messages=[user("q")], seed=1, max_tokens=50, answer=AnswerFormat())
+    text = OpenAiBackbone(config).reply([chat])[0].text
+    assert parse(text, AnswerFormat()).code == "for x in (1, 2):\n    print(x)"
+    assert parse(text, AnswerFormat()).hypotheses == ("red",)
+
+
+@pytest.mark.parametrize(
+    "text", ["{" * 100_000, '{"a":' * 100_000, "[" * 100_000, '{"name": "other", "arguments": {}}', "{}"]
+)
+def test_text_without_a_call_stays_text(text: str):
+    assert written_calls(text) == []
+
+
 def test_streamed_call_is_put_together():
     pieces = [{"name": "run_experiment", "arguments": ""}, {"arguments": '{"code": "pr'}, {"arguments": 'int(1)"}'}]
     events = [{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": piece}]}}]} for piece in pieces]
@@ -172,7 +197,9 @@ def test_streamed_call_is_put_together():
     assert parse(turn_text(body["choices"][0]["message"]["tool_calls"], AnswerFormat())).code == "print(1)"
 
 
-@pytest.mark.parametrize("arguments", ["", "{", "[1]", "null", '{"code": null}', '{"code": 1, "hypotheses": "x"}'])
+@pytest.mark.parametrize(
+    "arguments", ["", "{", "[" * 100_000, "[1]", "null", '{"code": null}', '{"code": 1, "hypotheses": "x"}']
+)
 def test_malformed_call_is_no_error(arguments: str):
     parse(turn_text([{"function": {"name": "run_experiment", "arguments": arguments}}], AnswerFormat()))
 
