@@ -134,7 +134,10 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
 
 
 def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
-    """Reads the units' mean and deviation over dataset images, for layers in which they are stored for every unit."""
+    """Reads the mean and the standard deviation of each unit's activation over the dataset images of the store.
+
+    Returns:
+        Both, by the name of the layer. A layer is left out if they are not stored for all of its units."""
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():
         spread = store.spread(layer)

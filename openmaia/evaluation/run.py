@@ -127,7 +127,9 @@ def unevaluated_claims(run: Run) -> list[Claim]:
 
 
 def untested_claims(run: Run) -> list[Claim]:
-    """Returns the claims (descriptions) with neither scores nor a stored trial, whose test images are still missing."""
+    """Returns the claims (descriptions) that still have to be tested.
+
+    These have no scores and no stored trial, which would hold the images of a test and the units' activations on them."""
     tried = run.artifacts(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 

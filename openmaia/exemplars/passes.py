@@ -131,7 +131,7 @@ class FirstPass:
         self._layers = {layer: Accumulator(scale, k, sample) for layer, scale in scales.items()}
 
     def take(self, pictures: Numbered) -> None:
-        """Runs the target on numbered images and adds its responses to the statistics."""
+        """Runs the target on images, each with its position in the dataset, and adds the activations to the units' statistics."""
         for batch in batches(pictures):
             seen = self._reader.look([image for _, image in batch])
             for (number, _), (_, found) in zip(batch, seen, strict=True):

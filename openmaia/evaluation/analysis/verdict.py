@@ -108,9 +108,10 @@ class UnitVerdict:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The sort key in tables of investigations: the verdict, then the lower end of the worst control's interval.
+        """The sort key in tables of investigations: the best verdict first.
 
-        The best verdict and the highest lower end come first.
+        Among equal verdicts, the description comes first whose images exceed the control images most reliably: its AUC
+        against the control where the interval of the AUC reaches lowest has the highest lower end.
         """
         return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
 

@@ -237,16 +237,19 @@ def mask_iou(
 ) -> float | None:
     """Returns the graded IoU of the judge's masks and the unit's activation maps over the pixels of all images.
 
+    Graded: an activation counts by its size and is not compared with a threshold, see `graded_iou`.
+
     Pixels that the network did not see, because the image was cropped, are left out.
 
     Args:
         images: The judged images.
         regions: For each image the mask in which the judge sees any of the labels.
         answers: The unit's activations with maps, which are upsampled to the size of the masks.
-        weight: The number of photographs that each image represents, (images,).
+        weight: The sampling weight of each image: the number of photographs of the dataset that it represents,
+            (images,).
 
     Returns:
-        The IoU; None for a layer without maps, if all masks are empty, or if `graded_iou` is None.
+        The IoU; None for a layer without maps, if all masks are empty, or if the unit is constant over these pixels.
     """
     inside: list[FloatArray] = []
     values: list[FloatArray] = []

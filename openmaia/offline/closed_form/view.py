@@ -41,7 +41,9 @@ class ForegroundRegion:
 
 
 class DetectorInput:
-    """The input of the detectors for one image. Statistics are computed on first use.
+    """One image as the detectors see it. A detector is a formula that finds a concept, such as a colour or a shape.
+
+    What several detectors need, such as colours in HSV and the regions of the foreground, is computed on first use.
 
     Args:
         view: The resized image, shape (SIZE, SIZE, 3), uint8.

@@ -34,7 +34,9 @@ UNRELATED = (
 
 
 class RulePromptWriter:
-    """A PromptWriter without a language model. It uses a claim's labels, and its description only without labels."""
+    """Writes the prompts of the images with which a claim is tested, by fixed rules and without a language model.
+
+    The prompts are made from the labels of the claim or, if it has none, from its description."""
 
     name = "rules (no language model)"
     words = tuple(word.name for word in WORDS)
