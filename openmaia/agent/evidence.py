@@ -20,8 +20,7 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn
 MEASURING = ("call_neuron", "responses")
 """Names of the calls that measure activations."""
 COMPLETED = ("ok", "lost")
-"""The values of `Turn.status` that count as an end without an exception. Of a "lost" experiment, whose process had to
-be replaced, it is not known whether it raised one."""
+"""The values of `Turn.status` that count as an end without an exception."""
 NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
 """Matches the numbers of images and experiments in an output, which differ when an experiment is repeated."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
@@ -124,7 +123,7 @@ def repetitions(turns: Sequence[Turn]) -> list[bool]:
 def _is_repeated(turn: Turn, times_before: int) -> bool:
     if turn.status == "ok":
         return times_before > (1 if _made(turn) else 0)
-    return turn.status == "error" and times_before > 0
+    return turn.raised and times_before > 0
 
 
 def _is_copy(turn: Turn) -> bool:

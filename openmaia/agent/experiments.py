@@ -21,11 +21,11 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
 UNRECORDED = ("pixels",)
 """Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
 
-LOST = {"ok": "lost", "error": "died"}
-"""The status of an experiment whose process had to be replaced, by how the experiment itself ended."""
+LOST = {"ok": "lost", "error": "error_lost"}
+"""The status of an experiment that ended by itself, but whose process had to be replaced, because threads or processes of it
+were still running. It depends on whether the experiment raised an exception."""
 REPLAYED = ("ok", "error")
-"""Statuses of experiments that a replay repeats, because their variables were kept. A "lost" experiment also ended by
-itself, but its process had to be replaced, because threads or processes of it were still running."""
+"""Statuses of experiments that a replay repeats, because their variables were kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ExperimentResult:
     """The result of one experiment, the code in a reply of the agent. The defaults describe a reply without code."""
 
     status: str = ""
-    """The value of a `Status` of the sandbox, or "lost" (see REPLAYED). Empty without an experiment."""
+    """The value of a `Status` of the sandbox, or one of LOST. Empty without an experiment."""
     calls: tuple[ToolCall, ...] = ()
     """The calls of tools, in their order."""
     observation: tuple[Part, ...] = ()

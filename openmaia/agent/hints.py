@@ -20,7 +20,7 @@ REPEATED = (
     "Your last message was the same as an earlier one above, or as the example in your instructions, which is about another "
     "unit. It brought nothing new and is left out here. Write a different message."
 )
-EMPTY = "Your last message arrived empty, as one does that is too long. Write a short message: one small experiment, or your answer."
+EMPTY = "Your last message arrived empty, as one does that is too long. Write a short one."
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
 PRINTED = re.compile(r"<image image-\d+>")
@@ -72,7 +72,7 @@ def nothing_new(turn: Turn, *, can_generate: bool) -> str:
 
 def hint(turn: Turn) -> str:
     """Returns a hint for the agent about a mistake in the code of its last turn; empty if no hint applies."""
-    if turn.status != "error":
+    if not turn.raised:
         printed = any(isinstance(part, str) and PRINTED.search(part) for part in turn.observation)
         is_shown = any(call.name == "display" for call in turn.calls)
         return f"\nHint: {DISPLAY}.\n" if printed and not is_shown else ""

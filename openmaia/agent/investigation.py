@@ -17,7 +17,7 @@ from openmaia.agent.tools import api, values
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import ServiceError
-from openmaia.core.messages import Chat, Cut, Reply, TurnKind
+from openmaia.core.messages import Chat, Cut, Reply
 from openmaia.runs.evidence import Confirmation
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import CUT, SET_ASIDE, Record, Stop, Turn
@@ -151,7 +151,7 @@ class Investigation:
         """
         if not parsed.code or parsed.description is None:
             return parsed.code, ()
-        if self._stopping.expected is TurnKind.ANSWER:
+        if self._stopping.wants_answer(len(self.turns)):
             return "", ("an experiment beside the answer that was asked for: it was not run",)
         return parsed.code, (SET_ASIDE,)
 

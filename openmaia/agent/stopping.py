@@ -19,7 +19,8 @@ from openmaia.core.units import Scope
 from openmaia.runs.records import SET_ASIDE, Turn
 
 STUCK = 2
-"""Number of consecutive turns without anything new (see `Stopping.left_out`) after which the answer is asked for."""
+"""Number of turns in a row that repeat earlier ones, after which the agent is asked for its answer. Empty replies do not
+count."""
 
 
 class Stopping:
@@ -136,7 +137,8 @@ class Stopping:
 
         If the task demands no experiments, repetition does not matter: the task does not say how many are enough.
         """
-        is_repeating = self.left_out[:count][-STUCK:] == [True] * STUCK
+        latest = [turn.reply.strip() and left for turn, left in zip(self._turns, self.left_out, strict=True)][:count]
+        is_repeating = len(latest) >= STUCK and all(latest[-STUCK:])
         is_stuck = is_repeating and self._task.rule.experiments > 0 and self._has_experiments(count)
         return count >= self._options.soft_turns or is_stuck
 

@@ -140,6 +140,9 @@ class _Evaluation:
     sweep: int
     investigation: InvestigationId
     tries: int = 0
+    """The number of processes of this evaluation that have died."""
+    reference: Any = None
+    """The Ray object reference to the reference data that it was started with."""
 
 
 class EvaluationTasks:
@@ -192,6 +195,7 @@ class EvaluationTasks:
             reference = self._references[evaluation.sweep]
             unit = evaluation.investigation.unit
             caller = f"{self._sweeps[evaluation.sweep].run.name}/{CALLER}/{unit}/{uuid4().hex[:12]}"
+            evaluation = replace(evaluation, reference=reference)
             self._running[caller] = evaluation
             name = f"{CALLER} {unit.layer}/{unit.index}"
             self._workers.assign(
@@ -232,13 +236,14 @@ class EvaluationTasks:
                 raise ServiceError(
                     f"{evaluation.investigation.unit} could not be evaluated: {last_line(error)}"
                 ) from error
-            if evaluation.tries >= self._retries:
+            tries = evaluation.tries + (not isinstance(error, RayTaskError))
+            if tries > self._retries:
                 raise ServiceError(
-                    f"{evaluation.investigation.unit} could not be evaluated: its process died "
-                    f"{evaluation.tries + 1} times"
+                    f"{evaluation.investigation.unit} could not be evaluated: its process died {tries} times"
                 ) from error
             # The process may have died while it computed the reference data.
-            self._references.pop(evaluation.sweep, None)
-            self._waiting.append(replace(evaluation, tries=evaluation.tries + 1))
+            if self._references.get(evaluation.sweep) is evaluation.reference:
+                del self._references[evaluation.sweep]
+            self._waiting.append(replace(evaluation, tries=tries))
             return
         self._on_done(evaluation.sweep)

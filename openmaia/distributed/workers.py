@@ -247,7 +247,9 @@ class WorkerPool:
 
     def _on_finished(self, event: _Event) -> FinishedWork:
         worker = event.worker
-        if isinstance(event.future.exception(), DEAD) and not worker.is_gone:
+        error = event.future.exception()
+        # A RayTaskError that is one of DEAD means that another process has died, whose result this work waited for.
+        if isinstance(error, DEAD) and not isinstance(error, RayTaskError) and not worker.is_gone:
             worker.died_with_others = len(worker.running) > 1
             self._end(worker)
         worker.running.discard(event.caller)

@@ -25,7 +25,7 @@ from openmaia.runs import tables
 from openmaia.runs.records import dumps
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 
-VERSION = 4
+VERSION = 5
 
 _COLUMNS = [
     ("role", pa.string()),
@@ -175,5 +175,5 @@ class StoredTrials:
 
 
 def evaluation_stamp(run: Run, resamples: int) -> str:
-    """Returns a cache key: a hash of the names and sizes of a run's evaluation files and of the number of resamples."""
-    return hashlib.sha256(dumps([resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()
+    """Returns a cache key: a hash of VERSION, the number of resamples, and the names and sizes of a run's evaluation files."""
+    return hashlib.sha256(dumps([VERSION, resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()

@@ -46,7 +46,7 @@ class AgentConduct:
     tracebacks: int
     """Experiments that ended with an exception."""
     stopped: int
-    """Experiments with any `Turn.status` but "ok" and "error": a timeout, too much memory, or a lost process."""
+    """Experiments that ended neither as they should nor with an exception: a timeout, too much memory, or a lost process."""
     images: int
     """Images in the outputs of the experiments."""
     prompt_tokens: int
@@ -95,8 +95,8 @@ def _counts(turn: Turn, answer: AnswerFormat) -> dict[str, int]:
         "cut": CUT in turn.forgiven,
         "set_aside": SET_ASIDE in turn.forgiven,
         "experiments": bool(turn.code),
-        "tracebacks": turn.status == "error",
-        "stopped": bool(turn.code) and turn.status not in ("ok", "error"),
+        "tracebacks": turn.raised,
+        "stopped": bool(turn.code) and turn.status != "ok" and not turn.raised,
         "images": sum(isinstance(part, EncodedImage) for part in turn.observation),
         "prompt_tokens": turn.prompt_tokens,
         "generated_tokens": turn.generated_tokens,

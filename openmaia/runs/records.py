@@ -95,8 +95,8 @@ class Turn:
     forgiven: tuple[str, ...]
     """Mistakes in the form of the reply that the parser corrected, and notes such as CUT."""
     status: str
-    """How the experiment ended: "ok", "error", "timeout", "memory", "died" (see `agent.sandbox.contract.Status`), or
-    "lost" if it ended but its process had to be replaced. "" without an experiment."""
+    """How the experiment ended: "ok", "error", "timeout", "memory", "died" (see `agent.sandbox.contract.Status`). "lost" and
+    "error_lost" stand for "ok" and "error" if its process had to be replaced. "" without an experiment."""
     calls: tuple[ToolCall, ...]
     observation: tuple[Part, ...]
     """Texts and images that were sent back to the agent."""
@@ -113,6 +113,11 @@ class Turn:
     """Requests and computing time of the turn by service, such as "generator"."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occurred first in this turn, by digest."""
+
+    @property
+    def raised(self) -> bool:
+        """Whether the experiment ended with an exception."""
+        return self.status in ("error", "error_lost")
 
     @property
     def seconds(self) -> float:

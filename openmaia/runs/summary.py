@@ -53,7 +53,7 @@ def summary(record: Record) -> TableRow:
         "messages": record.messages,
         "converged": record.converged,
         "experiments": sum(bool(turn.code) for turn in record.turns),
-        "tracebacks": sum(turn.status == "error" for turn in record.turns),
+        "tracebacks": sum(turn.raised for turn in record.turns),
         "sent_back": record.evidence.sent_back,
         "tools": record.tool_calls,
         "labels": list(record.labels),

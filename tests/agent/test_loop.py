@@ -361,7 +361,7 @@ def test_failed_experiment_that_leaves_a_thread_behind_is_no_evidence(run: Inves
     failing = "import threading, time\nprint(system.call_neuron(['a red circle'])[0])\n"
     failing += "threading.Thread(target=time.sleep, args=(30,)).start()\n1 / 0"
     record = run(code(failing), ANSWER)
-    assert record.turns[0].status == "died" and "ZeroDivisionError" in said(record, 0)
+    assert record.turns[0].status == "error_lost" and "ZeroDivisionError" in said(record, 0)
     assert experiments_that_measured(record.turns) == 0
 
 

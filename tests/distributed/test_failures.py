@@ -1,30 +1,72 @@
-"""What Ray raises if a process has died."""
+"""Evaluations whose processes die."""
 
+import os
+import signal
 import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-import ray
 
-from openmaia.distributed.failures import DEAD
+from openmaia.cli.assembly import ConfigAssembly
+from openmaia.distributed.evaluation import PER_PROCESS, EvaluationTasks
+from openmaia.distributed.pools.run_pools import Pools
+from openmaia.distributed.worker import SweepContext
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.run import InvestigationId
+from tests.helpers.sweeping import planned, short
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
-
-class Computing:
-    def slow(self) -> int:
-        time.sleep(60)
-        return 1
-
-    def use(self, value: int) -> int:
-        return value
+UNITS = PER_PROCESS + 8
+"""So many that two processes share them."""
 
 
-def test_call_that_waits_for_the_result_of_a_dead_process_fails_as_if_its_own_had_died():
-    """So that an evaluation is repeated if the process dies that computes its reference data."""
-    actor = ray.remote(num_cpus=0)(Computing)
-    first, second = actor.remote(), actor.remote()
-    waiting = second.use.remote(first.slow.remote())
-    ray.kill(first)
-    with pytest.raises(DEAD) as caught:
-        ray.get(waiting, timeout=60)
-    assert isinstance(caught.value, ray.exceptions.RayTaskError)
+@dataclass
+class Dying:
+    """Notes what it does. Its process dies when it computes the reference data for the first time."""
+
+    sweeps: Sequence[SweepContext]
+
+    def _note(self, what: str) -> Path:
+        log = Path(str(self.sweeps[0].run.files.local)) / "notes.log"
+        with log.open("a") as file:
+            file.write(f"{what}\n")
+        return log
+
+    def start(self) -> None:
+        self._note("start")
+
+    def prepare(self, number: int) -> int:
+        is_first = self._note("prepare").read_text().count("prepare") == 1
+        time.sleep(3)
+        if is_first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    def run(self, number: int, investigation: InvestigationId, reference: int, caller: str) -> None:
+        self._note(f"run {investigation.unit.index}")
+
+    def score(self, number: int) -> None:
+        self._note("score")
+
+
+def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_process_stays(tmp_path: Path):
+    config = short(tmp_path, "name=dying", "ray.memory_mb=1", "ray.cpus_per_investigation=0")
+    run = planned(config, UNITS)
+    store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
+    context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
+    done: list[int] = []
+    tasks = EvaluationTasks([context], UNITS, 1, done.append, Dying)
+    try:
+        for investigation in run.plan():
+            tasks.submit(0, investigation)
+        tasks.finish([0])
+    finally:
+        tasks.stop()
+    notes = Counter((tmp_path / "runs/dying/notes.log").read_text().splitlines())
+    assert len(done) == UNITS
+    assert {notes[f"run {investigation.unit.index}"] for investigation in run.plan()} == {1}
+    assert (notes["start"], notes["prepare"], notes["score"]) == (3, 2, 1)

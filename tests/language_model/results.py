@@ -123,8 +123,9 @@ def _loop(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _ablated(variants: Mapping[str, Mapping[Unit, Record]]) -> dict[str, Any]:
-    """Returns the conduct in each run. A unit that failed in one of them still counts in the others."""
-    return {name: _loop(list(records.values())) for name, records in variants.items()}
+    """Returns the conduct in each run, on the units that all of them have."""
+    units = [unit for unit in next(iter(variants.values()), {}) if all(unit in each for each in variants.values())]
+    return {name: _loop([records[unit] for unit in units]) for name, records in variants.items() if units}
 
 
 def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluation]) -> None:

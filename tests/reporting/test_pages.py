@@ -168,7 +168,11 @@ def test_images_beyond_those_that_a_turn_shows_are_listed(tmp_path: Path):
     displayed = turn(
         0,
         calls=(call(0, "display", [[]], shown=tuple(part for pair in shown for part in pair)),),
-        observation=tuple(part for label, image in shown for part in (f"{'printed ' * 20}\n{label}\n", image)),
+        observation=tuple(
+            part
+            for number, (label, image) in enumerate(shown, 1)
+            for part in (f"{'printed ' * 20 if number < DISPLAYED + 4 else ''}\n{label}\n", image)
+        ),
         images={image.digest: image for image in images},
     )
     answered = made.record(min(made.done()))
@@ -176,7 +180,7 @@ def test_images_beyond_those_that_a_turn_shows_are_listed(tmp_path: Path):
     write_report([made])
     text = Page(unit_pages(made)[0].read_text()).text
     assert [text.count(f"[image-{number}]") for number in range(DISPLAYED + 1, DISPLAYED + 5)] == [1] * 4
-    assert text.count("1 more displayed images") == 4
+    assert (text.count("1 more displayed images"), text.count("2 more displayed images")) == (2, 1)
 
 
 def test_only_what_changed_is_written_again(tmp_path: Path):

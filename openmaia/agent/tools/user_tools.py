@@ -64,6 +64,8 @@ def _encoded(value: Any, register: Callable[[EncodedImage], dict[str, Any]]) -> 
         return [_encoded(item, register) for item in cast(Sequence[Any], value)]
     if isinstance(value, dict):
         return {str(key): _encoded(item, register) for key, item in cast(dict[Any, Any], value).items()}
-    if isinstance(value, (np.generic, np.ndarray)):
+    if isinstance(value, np.ndarray):
         return _encoded(cast(Any, value).tolist(), register)
+    if isinstance(value, np.generic):
+        value = cast(Any, value).item()
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)

@@ -65,6 +65,8 @@ NAMES = {
 def warning(metric: str) -> str:
     """Returns the caveat to show with a metric, such as "blind to missing labels"; empty if it fails no sanity test."""
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
+    if name in METRICS and name not in measured_results():
+        return "not put to the sanity tests"
     failed = [test.replace("_", " ") for test, passes in measured_results().get(name, {}).items() if not passes]
     return f"blind to {' and '.join(failed)}s" if failed else ""
 

@@ -193,7 +193,12 @@ def write_significance(run: Run) -> None:
 
 def is_current(run: Run) -> bool:
     """Returns whether the p-values of a run are stored and none of its evaluations was added or changed since."""
-    return _header(run).get("stamp") == evaluation_stamp(run, 0)
+    data = run.files.read(SIGNIFICANCE)
+    try:
+        header = {} if data is None else tables.load(data, run.files.path(SIGNIFICANCE))[1]
+    except StoreError:
+        return False
+    return header.get("stamp") == evaluation_stamp(run, 0)
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:

@@ -108,8 +108,8 @@ class OpenAiBackbone(Endpoint):
         choice, usage = answer["choices"][0], answer.get("usage") or {}
         message = choice["message"]
         text, calls = _text(message.get("content")), message.get("tool_calls") or ()
-        if self._config.protocol == "tools":
-            calls = calls or written_calls(text)
+        if self._config.protocol == "tools" and chat.answer:
+            calls = calls or written_calls(text, chat.answer)
         called = turn_text(calls, chat.answer) if chat.answer else ""
         return Reply(
             text=called or text or message.get("refusal") or "",

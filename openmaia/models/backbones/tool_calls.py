@@ -19,9 +19,9 @@ INSTRUCTION = f"""
 You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
 the function {ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
-STOP = "\n\n\n\n"
-"""Ends a reply. JSON has no line breaks in its strings, so no call holds this. Models that have written a call go on with empty
-lines if the server does not let them end."""
+STOP = "\n" * 8
+"""Ends a reply. Models that have written a call go on with empty lines if the server does not let them end. No call holds
+so many in a row, also if a model writes code without the escapes of JSON."""
 TRIED = 8
 """Number of objects at the beginning of a text that may be a call."""
 
@@ -104,25 +104,30 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels])
 
 
-def written_calls(text: str) -> list[JsonObject]:
+def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
     """Finds a function call that a model wrote as text, in a form that its server does not recognise.
 
     Args:
-        text: The reply. A call in it is a JSON object with a name and arguments.
+        text: The reply. A call in it is a JSON object with the name of a function and at least one argument, which may stand
+            beside the name. Line breaks in strings need not be escaped.
+        answer: The format of the final answer.
 
     Returns:
         The call in the format of the chat completions API, or nothing if none of the first TRIED braces begins one.
     """
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)
+    known = {EXPERIMENT: {"code"}, ANSWER: {answer.text.lower(), "labels"}}
     for brace in islice(re.finditer(r"\{", text), TRIED):
         try:
             call: Any = decoder.raw_decode(text, brace.start())[0]
+            arguments: Any = call.get("arguments", call.get("parameters", call))
+            if isinstance(arguments, str):
+                arguments = decoder.decode(arguments)
         except (ValueError, RecursionError):
             continue
-        if call.get("name") in (EXPERIMENT, ANSWER):
-            arguments = call.get("arguments", call.get("parameters"))
-            given = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            return [{"function": {"name": call["name"], "arguments": given}}]
+        name = call.get("name")
+        if isinstance(name, str) and isinstance(arguments, dict) and known.get(name, set()) & arguments.keys():
+            return [{"function": {"name": name, "arguments": json.dumps(arguments)}}]
     return []
 
 

@@ -43,7 +43,8 @@ class UnitSetDesign:
     counts: Mapping[UnitMode, tuple[int, int]]
     """Number of units in each mode: with a truth inside of the experimenter's vocabulary, and outside of it."""
     objects: float = 0.0
-    """Share of the units of each mode that have an object among their concepts, as far as there are so many truths."""
+    """Smallest share of the units of each mode that have an object among their concepts, as far as there are so many truths.
+    They are the first units of their mode."""
     has_grounds: bool = False
     """Whether objects on a background of one colour are also among the pairs of concepts inside of the vocabulary."""
 
@@ -97,6 +98,11 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
         own.sort(key=lambda key: hashed(design.edition, *_key(mode, *key)))
         chosen += [_unit(design, mode, *key) for key in _with_objects(_at_most_twice(own), count, design.objects)]
     return tuple(chosen)
+
+
+def edition(family: str) -> str:
+    """Returns the version of the units of a family. It is part of the digest of the target."""
+    return next((design.edition for name, design in DESIGNS.items() if name == family), SETS)
 
 
 def hashed(edition: str, *key: str) -> bytes:

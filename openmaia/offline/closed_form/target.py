@@ -13,7 +13,7 @@ from openmaia.core.services import LayerProbe, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.models.targets.hooked import maxima, rounded
 from openmaia.models.targets.maps import Response
-from openmaia.offline.closed_form.family import DESIGNS, SETS, layers
+from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
 
@@ -47,8 +47,7 @@ class ClosedFormTarget:
     def info(self) -> TargetInfo:
         """Returns the description of the target. Its layers are the modes of its units: `mono`, `or` and `and`."""
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
-        edition = DESIGNS[self._family].edition if self._family in DESIGNS else SETS
-        digest = hashlib.sha256(f"{edition} {self._family} {truths}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{edition(self._family)} {self._family} {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}
         return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(SIZE, SIZE))
 

@@ -182,10 +182,30 @@ def test_call_that_is_written_as_text_is_a_call(server: Server, form: str, key: 
 
 
 @pytest.mark.parametrize(
-    "text", ["{" * 100_000, '{"a":' * 100_000, "[" * 100_000, '{"name": "other", "arguments": {}}', "{}"]
+    "written",
+    [
+        '{"name": "run_experiment", "code": "print(1)", "hypotheses": []}',
+        '{"name": "run_experiment", "arguments": {"code": "print(1)\n"}}',
+        '{"name": "run_experiment", "arguments": "{\\"code\\": \\"print(1)\\"}"}',
+    ],
+    ids=["flat", "line break", "text"],
+)
+def test_loosely_written_call_is_understood(written: str):
+    assert parse(turn_text(written_calls(written, AnswerFormat()), AnswerFormat()), AnswerFormat()).code == "print(1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{" * 100_000, '{"a":' * 100_000, '{"a":' + "[" * 100_000, "{}", '{"name": ["answer"], "code": 1}'),
+        '{"name": "other", "arguments": {"code": "1"}}',
+        'I call {"name": "answer"} now. [DESCRIPTION]: red circles',
+        json.dumps(functions(AnswerFormat())[1]["function"]),
+    ],
+    ids=["braces", "objects", "lists", "empty", "list as name", "other", "name alone", "definition"],
 )
 def test_text_without_a_call_stays_text(text: str):
-    assert written_calls(text) == []
+    assert written_calls(text, AnswerFormat()) == []
 
 
 def test_streamed_call_is_put_together():
