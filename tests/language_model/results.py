@@ -81,7 +81,7 @@ def write_ablation(variants: Mapping[str, Path]) -> None:
     figures = json.loads((HERE / "results.json").read_text())
     read = {name: _records(folder) for name, folder in variants.items()}
     found = _ablated({name: records for name, records in read.items() if records})
-    failed = [name for name, records in read.items() if not records]
+    failed = {name: len(Run.open(str(folder)).failures()) for name, folder in variants.items()}
     _write_figures(figures | {"ablation": found, "failed": failed, "ablation_date": date.today().isoformat()})
 
 
@@ -174,10 +174,10 @@ column compares the language model's AUC with the method's, unit by unit.
 | method | AUC, own | AUC, other | own minus other | language model minus method |
 |---|---|---|---|---|
 {chr(10).join(rows)}
-{_ablation(figures.get("ablation"), figures.get("failed", ()), figures.get("ablation_date"))}"""
+{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}"""
 
 
-def _ablation(variants: Mapping[str, Any] | None, failed: Sequence[str], made: str | None) -> str:
+def _ablation(variants: Mapping[str, Any] | None, failed: Mapping[str, int], made: str | None) -> str:
     """Returns the section about the ablation, "" if it was not run."""
     if not variants:
         return ""
@@ -187,14 +187,17 @@ def _ablation(variants: Mapping[str, Any] | None, failed: Sequence[str], made: s
         f"{loop['sent_back']} | {loop['set_aside']} | {loop['seconds'] / 60 / loop['investigations']:.1f} |"
         for name, loop in variants.items()
     ]
+    lost = ", ".join(f"{count} with {name}" for name, count in failed.items() if count)
     return f"""
 # Other forms, prompts and no viewer
 
 The same model on the first units of each layer, on which prompt and loop were developed, {made}, by
-`make agent with="ablation=…"`. "Met the rule": share of investigations that ended with an answer or an abstention after two
-experiments that measured images; its interval is wide with so few units.
+`make agent with="ablation=…"`. As shipped, a grammar holds the model to the form of a turn. *text*: no grammar. *tools*: calls of
+functions, for which this model was hardly trained. "Met the rule": share of investigations that ended with an answer or an
+abstention after two experiments that measured images; its interval is wide with so few units. Units are those that all variants
+finished; investigations that failed because of three empty replies in a row: {lost or "none"}.
 
 | variant | units | met the rule | without a measurement | turns per unit | tracebacks | turns without code or answer | sent back | set aside | minutes per unit |
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
-{f"{chr(10)}No investigation was finished with: {', '.join(failed)}. They failed because the server gave no reply that could be read, or were stopped.{chr(10)}" if failed else ""}"""
+"""
