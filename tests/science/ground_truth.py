@@ -141,7 +141,7 @@ def section(figures: Mapping[str, Any]) -> str:
     methods = figures["methods"]
     own = methods[OWN]
     names = [name for mode in layers(FAMILY) for name in (mode, f"{mode}, {OBJECTS}")]
-    rows = [_row(name, own[name]) for name in names]
+    rows = [_row(name, own[name]) for name in names if name in own]
     rows += [_row(name, each["all"]) for name, each in methods.items()]
     exhaustive = methods["exhaustive search"]
     by_mode = ", ".join(f"`{mode}` {shown(exhaustive[mode]['exact'], '.2f')}" for mode in layers(FAMILY))
