@@ -8,7 +8,7 @@ stopped goes on. Writes results.json, units.csv and RESULTS.md beside this file.
 that `random:` draws, without the first `skip` of each layer, on which prompt and loop were developed.
 `ablation=2`, afterwards, runs the first two of those development units of each layer as shipped, with other forms of a turn,
 without a viewer, and with the published prompt, and adds a section to RESULTS.md.
-`vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and writes nothing but its run.
+`vllm=1` instead investigates one unit of each layer with the same weights through vLLM, and adds a section, too.
 """
 
 import subprocess
@@ -67,6 +67,7 @@ def main() -> None:
         engine = ("backbone.vllm.eager=true", "backbone.vllm.dtype=float32")
         vllm = ["backbone.kind=vllm", f"backbone.model={converted()}", *engine]
         sweep("vllm", asked, selection(asked["vllm"], asked["skip"]), vllm)
+        results.write_vllm(runs / "vllm")
         return
     with nullcontext(asked["url"]) if asked["url"] else served() as url:
         served_by = [f"backbone.model={asked['model']}", f"backbone.base_url={url}"]

@@ -85,6 +85,13 @@ def write_ablation(variants: Mapping[str, Path]) -> None:
     _write_figures(figures | {"ablation": found, "failed": failed, "ablation_date": date.today().isoformat()})
 
 
+def write_vllm(folder: Path) -> None:
+    """Adds the conduct in a run with vLLM to the figures that `write` wrote."""
+    figures = json.loads((HERE / "results.json").read_text())
+    records = list(_records(folder).values())
+    _write_figures(figures | {"vllm": _loop(records), "vllm_date": date.today().isoformat()})
+
+
 def _write_figures(figures: Mapping[str, Any]) -> None:
     (HERE / "results.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
     (HERE / "RESULTS.md").write_text(_report(figures))
@@ -174,7 +181,8 @@ column compares the language model's AUC with the method's, unit by unit.
 | method | AUC, own | AUC, other | own minus other | language model minus method |
 |---|---|---|---|---|
 {chr(10).join(rows)}
-{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}"""
+{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}
+{_vllm(figures.get("vllm"), figures.get("vllm_date"))}"""
 
 
 def _ablation(variants: Mapping[str, Any] | None, failed: Mapping[str, int], made: str | None) -> str:
@@ -200,4 +208,17 @@ finished; investigations that failed because of three empty replies in a row: {l
 | variant | units | met the rule | without a measurement | turns per unit | tracebacks | turns without code or answer | sent back | set aside | minutes per unit |
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
+"""
+
+
+def _vllm(loop: Mapping[str, Any] | None, made: str | None) -> str:
+    """Returns the section about vLLM, "" if it was not run."""
+    if not loop:
+        return ""
+    count = loop["investigations"]
+    return f"""# The same weights through vLLM
+
+{count} whole investigation{"" if count == 1 else "s"} on the processor, in float32, {made}, by `make agent with="vllm=1"`: {", ".join(f"{number} {name}" for name, number in loop["ended"].items())};
+{loop["turns"] / count:.1f} turns and {loop["seconds"] / 60 / count:.1f} minutes per unit; {loop["experiments"]} experiments, {loop["tracebacks"]} with a traceback; {loop["unmeasured"]} ended without a
+measurement.
 """
