@@ -47,7 +47,7 @@ class Dying:
         return number
 
     def run(self, number: int, investigation: InvestigationId, reference: int, caller: str) -> None:
-        self._note(f"run {investigation.unit.index}")
+        self._note(f"run {investigation.path}")
 
     def score(self, number: int) -> None:
         self._note("score")
@@ -68,5 +68,5 @@ def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_pro
         tasks.stop()
     notes = Counter((tmp_path / "runs/dying/notes.log").read_text().splitlines())
     assert len(done) == UNITS
-    assert {notes[f"run {investigation.unit.index}"] for investigation in run.plan()} == {1}
+    assert {notes[f"run {investigation.path}"] for investigation in run.plan()} == {1}
     assert (notes["start"], notes["prepare"], notes["score"]) == (3, 2, 1)
