@@ -360,7 +360,9 @@ def test_megabyte_of_a_token_is_read_in_linear_time(kind: str):
 def test_tokens_are_read_in_linear_time_anywhere(around: str):
     tokens = [token for kind in TOKENS.values() for token in kind]
     taken = {token: seconds(AROUND[around].format(token * (60_000 // len(token)))) for token in tokens}
-    assert max(taken.values()) < 0.5, taken
+    assert max(taken.values()) < 2, (
+        taken
+    )  # 0.1 s; garbage collection of a long test session counts; quadratic time takes longer
 
 
 @pytest.mark.parametrize("deep", ["system." * 5_000 + "x", "tools.f" + "(" * 5_000, "tools.f(" + "-" * 50_000 + "1)"])

@@ -1,6 +1,6 @@
 """The concepts that activate closed-form units (synthetic units), each with its detector.
 
-`Concepts.inside` holds those for which the vocabulary of the scripted experimenter has a word. `Concepts.outside` holds
+`ConceptTable.inside` holds those for which the vocabulary of the scripted experimenter has a word. `ConceptTable.outside` holds
 those for which it has neither a word nor a more general word, so that the right answer is to abstain. For each of CONCEPTS,
 at least one packaged image of the explore split, the half that agents see, gives evidence of 0.5. Scenes are not among the
 concepts, because no detector in this package distinguishes sand from snow.
@@ -36,7 +36,7 @@ class Concept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concepts:
+class ConceptTable:
     """Concepts by name: those for which the scripted experimenter's vocabulary has a word, and others."""
 
     inside: Mapping[str, Concept]
@@ -81,7 +81,7 @@ _ON_SIDES = {
 }
 
 
-def _concepts(colours: Mapping[str, ConceptDetector]) -> Concepts:
+def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
     """Returns all concepts, with these detectors of colours."""
     inside = (
         *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in OUTSIDE_COLOURS),
@@ -100,7 +100,7 @@ def _concepts(colours: Mapping[str, ConceptDetector]) -> Concepts:
         _concept("three or four separate figures", Sort.COUNT, count(3, 4)),
         *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE.items()),
     )
-    return Concepts(inside={each.name: each for each in inside}, outside={each.name: each for each in outside})
+    return ConceptTable(inside={each.name: each for each in inside}, outside={each.name: each for each in outside})
 
 
 def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:

@@ -17,7 +17,15 @@ from itertools import chain, combinations, product
 from typing import Literal
 
 from openmaia.core.errors import UsageError
-from openmaia.offline.closed_form.concepts import CONCEPTS, HELD_OUT_CONCEPTS, INSIDE, WIDER, Concept, Concepts, Sort
+from openmaia.offline.closed_form.concepts import (
+    CONCEPTS,
+    HELD_OUT_CONCEPTS,
+    INSIDE,
+    WIDER,
+    Concept,
+    ConceptTable,
+    Sort,
+)
 from openmaia.offline.closed_form.unit import ClosedForm, Leak, Slot
 
 UnitSet = Literal["development", "held_out"]
@@ -39,7 +47,7 @@ class UnitSetDesign:
 
     edition: str
     """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
-    concepts: Concepts
+    concepts: ConceptTable
     counts: Mapping[UnitMode, tuple[int, int]]
     """Number of units in each mode: with a truth inside of the experimenter's vocabulary, and outside of it."""
     objects: float = 0.0

@@ -76,4 +76,9 @@ def test_argument_of_a_gigabyte(agent: Agent):
 
 def test_oversized_result_is_an_error(agent: Agent):
     outcome, _ = agent.run("tools.big(9 << 20)")
-    assert outcome.status == "error" and "too large" in outcome.error and not outcome.replaced
+    assert (
+        outcome.status == "error"
+        and "cannot be returned" in outcome.error
+        and "can be sent at once" in outcome.error
+        and not outcome.replaced
+    )
