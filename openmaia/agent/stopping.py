@@ -137,8 +137,8 @@ class Stopping:
 
         If the task demands no experiments, repetition does not matter: the task does not say how many are enough.
         """
-        latest = [turn.reply.strip() and left for turn, left in zip(self._turns, self.left_out, strict=True)][:count]
-        is_repeating = len(latest) >= STUCK and all(latest[-STUCK:])
+        latest = list(zip(self._turns, self.left_out, strict=True))[:count][-STUCK:]
+        is_repeating = len(latest) == STUCK and all(is_left_out and turn.reply.strip() for turn, is_left_out in latest)
         is_stuck = is_repeating and self._task.rule.experiments > 0 and self._has_experiments(count)
         return count >= self._options.soft_turns or is_stuck
 
