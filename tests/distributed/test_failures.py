@@ -16,6 +16,7 @@ from openmaia.distributed.pools.run_pools import Pools
 from openmaia.distributed.worker import SweepContext
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import InvestigationId
+from tests.helpers.sleeping import wait_until
 from tests.helpers.sweeping import planned, short
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
@@ -26,23 +27,24 @@ UNITS = PER_PROCESS + 8
 
 @dataclass
 class Dying:
-    """Notes what it does. Its process dies when it computes the reference data for the first time."""
+    """Notes what each process does. The first process dies while it computes the reference data and a second waits."""
 
     sweeps: Sequence[SweepContext]
 
     def _note(self, what: str) -> Path:
         log = Path(str(self.sweeps[0].run.files.local)) / "notes.log"
         with log.open("a") as file:
-            file.write(f"{what}\n")
+            file.write(f"{os.getpid()} {what}\n")
         return log
 
     def start(self) -> None:
         self._note("start")
 
     def prepare(self, number: int) -> int:
-        is_first = self._note("prepare").read_text().count("prepare") == 1
-        time.sleep(3)
-        if is_first:
+        log = self._note("prepare")
+        if log.read_text().count("prepare") == 1:
+            wait_until(lambda: log.read_text().count("start") == 2)
+            time.sleep(3)
             os.kill(os.getpid(), signal.SIGKILL)
         return number
 
@@ -66,7 +68,12 @@ def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_pro
         tasks.finish([0])
     finally:
         tasks.stop()
-    notes = Counter((tmp_path / "runs/dying/notes.log").read_text().splitlines())
+    notes = [line.split(" ", 1) for line in (tmp_path / "runs/dying/notes.log").read_text().splitlines()]
+    counts = Counter(what for _, what in notes)
     assert len(done) == UNITS
-    assert {notes[f"run {investigation.path}"] for investigation in run.plan()} == {1}
-    assert (notes["start"], notes["prepare"], notes["score"]) == (3, 2, 1)
+    assert {counts[f"run {investigation.path}"] for investigation in run.plan()} == {1}
+    assert (counts["prepare"], counts["score"]) == (2, 1)
+    first, second, *_ = [process for process, what in notes if what == "start"]
+    evaluating = {process for process, what in notes if what.startswith("run ")}
+    assert first not in evaluating
+    assert second in evaluating

@@ -29,6 +29,13 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 POISON = -1
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 @dataclass(frozen=True)
 class Sleeping:
     """fixed: seconds per batch, each: seconds per request. Answers a number with its double, and dies of POISON."""

@@ -30,6 +30,7 @@ from tests.helpers.sleeping import (
     killed_replica,
     pool,
     survive,
+    wait_until,
 )
 
 pytestmark = pytest.mark.slow
@@ -40,13 +41,6 @@ CALLS, SIZE = 40, 5
 
 def settings(**values: Any) -> PoolConfig:
     return PoolConfig(**{"min_replicas": 2, "max_batch": 8, "deadline": 60.0} | values)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.fixture
