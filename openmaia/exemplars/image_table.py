@@ -43,22 +43,36 @@ def join(files: Files, name: str, parts: Sequence[str]) -> list[int]:
 
     Returns:
         For each part, the number of its first image in the new file.
+
+    Raises:
+        StoreError: A part is damaged.
     """
     starts: list[int] = []
+    count = 0
 
     def images() -> Iterator[EncodedImage]:
-        count = 0
+        nonlocal count
         for part in parts:
             starts.append(count)
-            with files.mapped(part) as stream:
-                reader: Any = pa.ipc.open_file(stream)
-                for index in range(reader.num_record_batches):
-                    for row in reader.get_batch(index).to_pylist():
-                        count += 1
-                        yield EncodedImage(data=row["data"], sources=tuple(row["sources"]))
+            for image in _all(files, part):
+                count += 1
+                yield image
 
     write(files, name, images())
     return starts
+
+
+def _all(files: Files, name: str) -> Iterator[EncodedImage]:
+    try:
+        with files.mapped(name) as stream:
+            reader: Any = pa.ipc.open_file(stream)
+            for index in range(reader.num_record_batches):
+                for row in reader.get_batch(index).to_pylist():
+                    yield EncodedImage(data=row["data"], sources=tuple(row["sources"]))
+    except tables.DAMAGED as error:
+        path = files.path(name)
+        folder = path.rpartition("/")[0]
+        raise StoreError(f"{path} is damaged: {error}; remove {folder} to start the passes anew") from error
 
 
 def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedImage]:

@@ -317,6 +317,21 @@ def test_the_answer_of_a_model_server_is_explained(
     assert result.state == state and words in result.message and "secret" not in result.message
 
 
+def test_the_servers_of_viewer_and_writer_are_asked_if_they_are_used():
+    with answering(200, "application/json", LISTED) as address:
+        named = {"backbone": "qwen", "evaluate.writer": "writing", "viewer": "seeing"}
+        given = [
+            setting
+            for section, model in named.items()
+            for setting in (f"{section}.kind=openai", f"{section}.model={model}", f"{section}.base_url={address}/v1")
+        ]
+        messages = {text: [r.message for r in server.model_servers(load([*LEAST, *given, f"backbone.sees={text}"]))]
+                    for text in ("text", "images")}  # fmt: skip
+    assert [len(messages[sees]) for sees in ("text", "images")] == [3, 2]
+    expected = ("serves qwen", "does not list evaluate.writer.model=writing", "does not list viewer.model=seeing")
+    assert all(words in message for words, message in zip(expected, messages["text"], strict=True))
+
+
 def test_a_server_that_does_not_answer_is_missing():
     with silent() as address:
         for url, words in ((address, "timed out"), ("http://127.0.0.1:9", "refused"), ("not-a-url", "no address")):

@@ -9,7 +9,9 @@ import pytest
 from openmaia.core.errors import StoreError
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
+from openmaia.exemplars import image_table
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.files import Files
 from tests.helpers.samples import HOSTILE_NAMES, UNIT, noise
 
 
@@ -89,6 +91,19 @@ def test_a_damaged_exemplar_file_is_a_store_error(tmp_path: Path, part: str, dam
         path.unlink()
     with pytest.raises(StoreError):
         store.read(UNIT)
+
+
+@pytest.mark.parametrize("kept", [0, 100, -7])
+def test_a_damaged_file_of_a_pass_is_named_when_its_images_are_joined(tmp_path: Path, kept: int):
+    files = Files(str(tmp_path))
+    images = [exemplar.image for exemplar in exemplars().exemplars]
+    image_table.write(files, "work/a.arrow", images)
+    image_table.write(files, "work/b.arrow", images)
+    path = tmp_path / "work/b.arrow"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(StoreError, match=r"work/b\.arrow is damaged: .*; remove .*/work to start"):
+        image_table.join(files, "joined.arrow", ["work/a.arrow", "work/b.arrow"])
+    assert not (tmp_path / "joined.arrow").exists()
 
 
 def test_a_damaged_list_of_units_is_a_store_error(tmp_path: Path):

@@ -7,9 +7,12 @@ from openmaia.config.schema import Config
 from openmaia.core.services import Backbone
 
 
-def backbone(config: Config) -> Backbone:
-    """Returns the model that plays the agent, combined with the model of `viewer` if `backbone.sees` is "text"."""
-    agent = _language_model(config)
+def backbone(config: Config, section: str = "backbone") -> Backbone:
+    """Returns the model of `config.backbone`, combined with the model of `viewer` if `backbone.sees` is "text".
+
+    `section` is the section of the user's config with these settings, for error messages.
+    """
+    agent = _language_model(config, section)
     if config.backbone.sees == "images":
         return agent
     from openmaia.models.backbones.viewer import BackboneWithViewer
@@ -24,7 +27,7 @@ def viewer(config: Config) -> Backbone:
     if config.viewer.kind == "none":
         return NoViewer()
     if config.viewer.kind != "scripted":
-        return _language_model(replace(config, backbone=config.viewer))
+        return _language_model(replace(config, backbone=config.viewer), "viewer")
     from openmaia.models.targets.networks import classifier
     from openmaia.models.targets.networks.efficientnet import imagenet_labels
     from openmaia.offline.experimenter.viewer import EyesViewer
@@ -32,7 +35,7 @@ def viewer(config: Config) -> Backbone:
     return EyesViewer(classifier(config.viewer.eyes), imagenet_labels())
 
 
-def _language_model(config: Config) -> Backbone:
+def _language_model(config: Config, section: str) -> Backbone:
     match config.backbone.kind:
         case "scripted":
             from openmaia.models.targets.networks import classifier
@@ -55,11 +58,11 @@ def _language_model(config: Config) -> Backbone:
         case "openai":
             from openmaia.models.backbones.openai_server import OpenAiBackbone
 
-            return OpenAiBackbone(config.backbone)
+            return OpenAiBackbone(config.backbone, section)
         case "anthropic":
             from openmaia.models.backbones.anthropic_server import AnthropicBackbone
 
-            return AnthropicBackbone(config.backbone)
+            return AnthropicBackbone(config.backbone, section)
         case "python":
             raise session_object_error("backbone.kind", "backbone.kind=scripted or a language model")
         case kind:

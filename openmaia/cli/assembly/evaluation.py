@@ -130,7 +130,8 @@ def language_model(config: Config, backbone: Backbone | None = None) -> Language
         return None
     settings = replace(config, backbone=writer)
     if backbone is None or writer is not config.backbone:
-        backbone = backbones.backbone(settings)
+        section = "backbone" if writer is config.backbone else "evaluate.writer"
+        backbone = backbones.backbone(settings, section)
     return LanguageModel(backbone, backbones.backbone_name(settings))
 
 

@@ -4,6 +4,7 @@ import importlib
 import re
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from openmaia.config.schema import Config
@@ -22,17 +23,20 @@ CLASSES = {
 
 
 def model_servers(config: Config) -> list[CheckResult]:
-    """Checks that the servers of the backbone, the generators and the editor answer, accept the user's API key and serve
-    the configured models.
+    """Checks that the servers of all models that a run uses answer, accept the user's API key and serve the model.
 
     Returns no result for a model that is not on a server.
     """
     results: list[CheckResult] = []
-    settings = config.backbone
-    if settings.kind in CLASSES:
-        module, name = CLASSES[settings.kind]
-        backbone: Any = getattr(importlib.import_module(module), name)
-        results.append(_asked(backbone.sdk, lambda: backbone(settings).access))
+    chatting = {"backbone": config.backbone, "evaluate.writer": config.evaluate.writer}
+    if config.backbone.sees == "text":
+        chatting["viewer"] = config.viewer
+    for section, settings in chatting.items():
+        if settings.kind in CLASSES:
+            module, name = CLASSES[settings.kind]
+            backbone: Any = getattr(importlib.import_module(module), name)
+            access = partial(backbone, settings, section)
+            results.append(_asked(backbone.sdk, lambda access=access: access().access))
     drawing = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
     for section, service in drawing.items():
         if service.kind == "openai":

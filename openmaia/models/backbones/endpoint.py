@@ -51,16 +51,20 @@ class Endpoint(ABC):
     address_hint: ClassVar[str]
     """A hint for error messages about the most frequent mistake in the config key `base_url`."""
 
-    def __init__(self, config: BackboneConfig):
+    def __init__(self, config: BackboneConfig, section: str = "backbone"):
         """Checks the config. Does not connect to the server.
+
+        Args:
+            config: The server and the model.
+            section: The config section with these settings, for error messages: `backbone`, `viewer`, `evaluate.writer`.
 
         Raises:
             UsageError: If the API key is missing or invalid, or if the config key `base_url` is not a URL.
         """
         self._config = config
         self.access = ServerAccess(
-            section="backbone",
-            kind=f"backbone.kind={config.kind!r}",
+            section=section,
+            kind=f"{section}.kind={config.kind!r}",
             model=config.model,
             base_url=config.base_url,
             address=self.address,
@@ -74,7 +78,7 @@ class Endpoint(ABC):
         self._outage = Outage(self._url)
 
     def __reduce__(self):
-        return type(self), (self._config,)
+        return type(self), (self._config, self.access.section)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns one reply for each chat (a request to continue a conversation), in the same order.
@@ -220,7 +224,7 @@ class Endpoint(ABC):
     # -- errors ------------------------------------------------------------------------------------------------------
 
     def _empty(self, ended: str) -> ServiceError:
-        message = f"backbone.model={self._config.model!r} gave an empty answer (it ended with {ended!r})"
+        message = f"{self.access.section}.model={self._config.model!r} gave an empty answer (it ended with {ended!r})"
         match ended:
             case "length" | "max_tokens":
                 return ServiceError(f"{message}: limits.reply_tokens were used up before its first word; raise them")
@@ -230,15 +234,14 @@ class Endpoint(ABC):
                 return ServiceError(message)
 
     def _error(self, failure: Failure) -> OpenMaiaError:
-        url, message = self.access.shown(self._url), self.access.shown(failure.message)
+        url, message, section = self.access.shown(self._url), self.access.shown(failure.message), self.access.section
         if failure.refuses_images:
-            return UsageError(
-                f"backbone.model={self._config.model!r} at {url} takes no images ({message}); set backbone.sees=text, so "
-                "that a viewer describes them in words, or give a model that sees"
-            )
+            remedy = "set backbone.sees=text, so that a viewer describes them in words, or give a model that sees"
+            remedy = remedy if section == "backbone" else "give a model that sees"
+            return UsageError(f"{section}.model={self._config.model!r} at {url} takes no images ({message}); {remedy}")
         if failure.overflow:
             return ServiceError(
                 f"a conversation is too long for {url}, whatever is left out of it ({message}); set "
-                f"backbone.context_tokens={self._config.context_tokens} to what its model takes"
+                f"{section}.context_tokens={self._config.context_tokens} to what its model takes"
             )
         return self.access.error(failure)

@@ -41,9 +41,9 @@ class OpenAiBackbone(Endpoint):
     address = "https://api.openai.com/v1"
     address_hint = "the base_url of most servers ends with /v1"
 
-    def __init__(self, config: BackboneConfig):
+    def __init__(self, config: BackboneConfig, section: str = "backbone"):
         """Checks the config, see `Endpoint`."""
-        super().__init__(config)
+        super().__init__(config, section)
         self._image_cost = ImageCost()
 
     @cached_property

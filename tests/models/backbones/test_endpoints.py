@@ -178,6 +178,16 @@ def test_model_without_eyes_is_named_and_not_asked_again(server: Server, status:
     assert len(server.asked) == 1
 
 
+def test_errors_name_the_section_of_the_config_that_the_model_is_from(server: Server):
+    server.otherwise = lambda asked: Act(status=400, body={"error": {"message": "this model does not support images"}})
+    config = BackboneConfig(kind="openai", model="some-model", base_url=f"{server.base}/v1", tries=1)
+    viewer = pickle.loads(pickle.dumps(OpenAiBackbone(config, "viewer")))
+    error = failing(viewer, chat(user("What is it?", image())))
+    assert error.message.startswith("viewer.model='some-model'") and "backbone" not in error.message
+    with pytest.raises(UsageError, match=r"^evaluate\.writer\.base_url='no'"):
+        OpenAiBackbone(replace(config, base_url="no"), "evaluate.writer")
+
+
 @pytest.mark.parametrize("body", ["<!doctype html><title>Welcome</title>", '{"status": "ok"}', "[]", '{"cut of'])
 def test_foreign_api_is_reported(server: Server, backbone: Make, body: str):
     server.then(Act(body=body))
