@@ -140,26 +140,35 @@ def write_units(labels: Mapping[str, Labels], matches: Mapping[str, Mapping[Unit
 def section(figures: Mapping[str, Any]) -> str:
     methods = figures["methods"]
     own = methods[OWN]
-    names = [name for mode in layers(FAMILY) for name in (mode, f"{mode}, {OBJECTS}")]
-    rows = [_row(name, own[name]) for name in names if name in own]
-    rows += [_row(name, each["all"]) for name, each in methods.items()]
+    parts = len(own) - 1
     exhaustive = methods["exhaustive search"]
     by_mode = ", ".join(f"`{mode}` {shown(exhaustive[mode]['exact'], '.2f')}" for mode in layers(FAMILY))
-    return f"""{own["all"]["units"]} closed-form units that were held out from everything the experimenter was tuned on, measured once, {machine()}, {date.today().isoformat()}, by
-`make science only=ground_truth`. Half of them respond to an object; their colours are defined by a survey and not by the ranges of
-hue of the development units; the truth about objects comes from another network than the experimenter's eyes. 106 of them have a
-truth that also was that of a unit of the family before, which was measured on 2026-11-21, with other parameters and other
-detectors of colours. A third is outside of the experimenter's vocabulary, where to abstain is the right answer. *exact*: every slot of the truth named and nothing
-else (outside: abstained). Each baseline got as many images per unit as the experimenter was shown ({figures["images"]}). Each unit and method is in
-ground_truth.csv.
+    return f"""{own["all"]["units"]} closed-form units that were held out from everything the experimenter was tuned on, measured once, by
+`make science only=ground_truth`: {machine()}, {date.today().isoformat()}. Half of them respond to an object. Their colours are
+defined by a survey, not by the ranges of hue of the development units, and the truth about objects comes from another network
+than the experimenter's eyes. 106 of them have a truth that also was that of a unit of the family before, which was measured on
+2026-11-21, with other parameters and other detectors of colours. A third is outside of the experimenter's vocabulary, where to
+abstain is the right answer. *exact*: every slot of the truth named and nothing else (outside: abstained). Each baseline got as
+many images per unit as the experimenter was shown ({figures["images"]}). ground_truth.csv has each unit and method.
 
 | | units | exact | exact, inside | abstained, outside | precision | recall |
 |---|---|---|---|---|---|---|
-{chr(10).join(rows)}
+{chr(10).join(rows(methods))}
 
-The first rows are the scripted experimenter. Exhaustive search by mode: {by_mode}. With shuffled answers the unit responds to an
-unrelated image in the place of each image, so that no label is true; the exact rate there are abstentions.
+The first {parts} rows are parts of the units, described by the scripted experimenter. Exact share of exhaustive search by mode:
+{by_mode}.
+
+With shuffled answers the unit responds to an unrelated image in the place of each image, so that no label is true; the exact
+share there are abstentions.
 """
+
+
+def rows(methods: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns the rows of the table: those of parts of the units, described by the experimenter, and those of all methods."""
+    own = methods[OWN]
+    names = [name for mode in layers(FAMILY) for name in (mode, f"{mode}, {OBJECTS}")]
+    shown = [_row(name, own[name]) for name in names if name in own]
+    return shown + [_row(name, each["all"]) for name, each in methods.items()]
 
 
 def _row(name: str, rates: Mapping[str, Any]) -> str:
