@@ -47,7 +47,9 @@ class ExportedLayer:
 def export(
     source: str, to: str, progress: Callable[[str, int, int], None] = lambda layer, done, total: None
 ) -> list[str]:
-    """Exports all layers of exemplar stores to folders TARGET/DATASET/LAYER.
+    """Exports all layers of exemplar stores to folders `to`/TARGET/DATASET/LAYER.
+
+    TARGET and DATASET are the last two folders of the path of a store: the names of its network and its images.
 
     Args:
         source: An exemplar store, or a folder or URL with several stores.

@@ -59,13 +59,14 @@ class Recipe:
 
 
 class ClassifierTrainer:
-    """Trains classifiers of one architecture."""
+    """Fine-tunes classifiers. All trainings start from the same network and use the same hyperparameters."""
 
     def __init__(self, network: Callable[[str], Trainable], recipe: Recipe):
-        """Prepares trainings.
+        """Loads nothing yet.
 
         Args:
-            network: Builds the network. Its argument is the path of a checkpoint, or "" for the initial weights.
+            network: Builds the network. Its argument is the path of a checkpoint, or "" for the weights from which a
+                training starts.
             recipe: The hyperparameters.
         """
         self._network, self._recipe = network, recipe

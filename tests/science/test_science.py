@@ -41,7 +41,9 @@ def test_table_about_units_of_known_truth_agrees_with_its_units():
             assert match.exact == (row["exact"] == "1")
             found.setdefault(row["method"], {})[unit] = match
     assert len(found[ground_truth.OWN]) >= 300
-    shown = ground_truth.rows({name: ground_truth.summarised(ground_truth.FAMILY, units) for name, units in found.items()})
+    shown = ground_truth.rows(
+        {name: ground_truth.summarised(ground_truth.FAMILY, units) for name, units in found.items()}
+    )
     lines = sections.read(ground_truth.SECTION).splitlines()
     assert [line for line in lines if line.startswith("| ")][1:] == shown
 

@@ -205,8 +205,8 @@ def detect(
         activations: The unit's activation on each photograph, (images,).
         judge: Decides which photographs show a label.
         count: How many photographs are judged.
-        probe: Returns the unit's activations on images with activation maps. With it and a LocatingJudge the result has
-            a `mask_iou`.
+        probe: Returns the unit's activation and activation map for each given image. If `probe` is given and the judge is
+            a LocatingJudge, the result has a `mask_iou`.
 
     Returns:
         `judge`: the judge's name. `judged`, `known`, `shown`: the numbers of photographs that were judged, that have a
