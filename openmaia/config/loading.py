@@ -44,7 +44,8 @@ def load(sources: Sequence[str], listing: str = "") -> Config:
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
-        listing: The one of the sources whose key `sweeps` is ignored. Empty if no source has this key.
+        listing: That one of the sources which has the key `sweeps` (see `load_sweeps`). The key is ignored. Empty if no
+            source has it.
 
     Raises:
         UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type
@@ -137,7 +138,7 @@ def _listed(source: str) -> list[str]:
         UsageError: The value of the key is not a list of texts, or is empty.
     """
     path = Path(source)
-    if not path.is_file():
+    if not is_file(path):
         return []
     paths: Any = _overlay(source).get(SWEEPS)
     if paths is None:

@@ -135,7 +135,8 @@ def decode(data: bytes) -> Image.Image:
                     f"image of {image.width} x {image.height} pixels; at most {MAX_PIXELS} pixels are read"
                 )
             image.load()
-            return image if image.mode == "RGB" and image.format == "PNG" else flatten(image)
+            is_plain = image.mode == "RGB" and image.format == "PNG" and "transparency" not in image.info
+            return image if is_plain else flatten(image)
     except _DECODING as error:
         raise ValueError(f"not a readable image: {error}") from error
 

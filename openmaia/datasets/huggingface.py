@@ -37,7 +37,8 @@ class HuggingFaceImages:
     subset: str = ""
     """Name of a configuration of the dataset; empty for the default one."""
     revision: str = ""
-    """Revision on the hub; empty for the latest one."""
+    """Revision on the hub; empty for the latest one. While streaming, that is the latest one at the first download, whose
+    rows are used again from the cache."""
     split: str = ""
     """Name of the split of the dataset. Empty if the dataset has only one."""
     column: str = ""
@@ -48,7 +49,7 @@ class HuggingFaceImages:
 
     @property
     def root(self) -> str:
-        """The config keys that are set, with their values, as a name for messages."""
+        """Name of the dataset, for messages: config keys with values, such as "pictures.dataset=uoft-cs/cifar10"."""
         keys = ("dataset", "data", "subset", "split")
         return " ".join(f"pictures.{key}={value}" for key in keys if (value := getattr(self, key)))
 

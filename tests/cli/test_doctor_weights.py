@@ -263,6 +263,13 @@ def test_a_language_model_needs_weights_and_one_conversation():
     assert "is 144.0 GB" in replica_memory(config, found, 6e9, [H100, H100])[0].message
 
 
+def test_replicas_on_a_cluster_are_not_compared_with_this_machine():
+    config = load([*LEAST, "backbone.kind=vllm", "backbone.model=maker/gemma", "ray.address=head:6379"])
+    for config.pools.backbone.num_gpus in (0.0, 0.6):
+        [result] = replica_memory(config, inspect(weight_sources(config)), 6e9, [H100])
+        assert result.state == "note" and result.message.endswith("KV cache of one conversation 6.0 GB)")
+
+
 def test_nf4_needs_a_gpu():
     config = load([*DIFFUSION, "generator.diffusion.model=maker/flux", "generator.diffusion.quantize=nf4"])
     [result] = replica_memory(config, inspect(weight_sources(config)), 0, [])

@@ -59,6 +59,8 @@ def test_later_sources_win(tmp_path: Path):
 def test_override_may_be_longer_than_a_file_name():
     units = "layer4=" + ",".join(map(str, range(2000)))
     assert load([*LEAST, f"units={units}"]).units == units
+    [config] = load_sweeps([*LEAST, f"units={units}"])
+    assert config.units == units
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ def test_cmyk_becomes_rgb():
 def test_transparency_is_laid_on_white():
     image = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     assert np.asarray(flatten(image))[0, 0].tolist() == [255, 255, 255]
+    data = encoded(Image.new("RGB", (4, 4), (255, 0, 0)), "PNG", transparency=(255, 0, 0))
+    assert np.asarray(decode(data))[0, 0].tolist() == [255, 255, 255]
 
 
 def test_animation_is_its_first_frame():

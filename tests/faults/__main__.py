@@ -3,7 +3,8 @@
     python -m tests.faults [only="driver killed,worker killed"] [trials=25]
 
 A trial takes half a minute to two minutes. Disturbances that were not asked for keep their trials. The clock of the machine is left
-alone, and so are networks: hosts that are cut off or switched off are in tests/cluster.
+alone (processes of the sweep see one that jumps), and so are networks: hosts that are cut off or switched off are in
+tests/cluster.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""What is done to a running sweep: a signal to one of its processes, a second command, a disk that fills."""
+"""What is done to a running sweep: a signal to one of its processes, a second command, a disk that fills, a clock that jumps."""
 
 import contextlib
 import os
@@ -68,6 +68,25 @@ def _on_small_disk(folder: Path) -> Iterator[Place]:
         yield Place(runs=str(disk / "runs"), environment={})
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+JUMPING = """import time
+_true = time.time
+def _jumped():
+    with open({clock!r}) as file:
+        return _true() + float(file.read())
+time.time = _jumped
+"""
+"""Imported by every Python process of the sweep: `time.time` is off by the seconds in a file. The machine's clock stays."""
+
+
+@contextmanager
+def _with_a_clock(folder: Path) -> Iterator[Place]:
+    (folder / "clock").write_text("0")
+    (folder / "python").mkdir()
+    (folder / "python/sitecustomize.py").write_text(JUMPING.format(clock=str(folder / "clock")))
+    path = os.pathsep.join(filter(None, (str(folder / "python"), os.environ.get("PYTHONPATH"))))
+    yield Place(runs=str(folder / "runs"), environment={"PYTHONPATH": path})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +187,16 @@ def _take_over(disturbed: Disturbed) -> bool:
     return True
 
 
+def _jump(disturbed: Disturbed) -> bool:
+    """Puts the clock two hours forward, and after eight seconds three hours back."""
+    for seconds in (7200, -3600):
+        changed = disturbed.folder / "clock.new"
+        changed.write_text(str(seconds))
+        changed.replace(disturbed.folder / "clock")
+        time.sleep(8)
+    return True
+
+
 def _fill_disk(disturbed: Disturbed) -> bool:
     """Fills the disk of the run directory for five seconds."""
     disk = disturbed.folder / "disk"
@@ -194,6 +223,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     },
     "second driver": Disturbance(act=_second_driver),
     "driver stopped, taken over, woken": Disturbance(act=_take_over),
+    "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
     "driver killed, run on S3": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),
     "worker killed, run on S3": Disturbance(act=partial(_kill, WORKERS), place=_on_object_store),

@@ -84,6 +84,11 @@ def _problems(settings: SpuriousConfig) -> Iterator[str]:
             f"spurious.test_locations={settings.test_locations}: expected {settings.train_locations} in an order in which no class "
             "keeps its place"
         )
+    if settings.filler in places:
+        yield (
+            f"spurious.filler={settings.filler} is one of spurious.train_locations={settings.train_locations}, so that images "
+            "of the test would be trained on; give another place"
+        )
     if len(settings.shares) != len(ENVIRONMENTS) or not all(0 < share <= 1 for share in settings.shares):
         yield f"spurious.shares={settings.shares}: expected two shares above 0 and at most 1, one per environment"
     if not 0 < settings.validation < 1:

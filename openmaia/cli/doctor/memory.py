@@ -33,8 +33,9 @@ def main_memory() -> int:
 def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
     """Compares the GPUs that the pools of a config request with the number of this machine's GPUs.
 
-    A pool is the group of processes that hold copies of one model. Returns no result if no pool requests a GPU, or
-    if the run uses a cluster that exists already.
+    A pool is the group of processes that hold copies of one model. A number of GPUs per replica above 1 that is
+    not whole is reported in any case. Otherwise returns no result if no pool requests a GPU, or if the run uses a
+    cluster that exists already.
     """
     requests = [request for request in of_pools(config) if request.gpus]
     if wrong := [f"pools.{r.name}.num_gpus={r.gpus:g}" for r in requests if r.gpus > 1 and r.gpus != int(r.gpus)]:
@@ -61,7 +62,8 @@ def replica_memory(
         config: The config of the run.
         reports: The weights that the pools load; pools whose weights are not known are left out.
         kv_cache: Bytes of the KV cache of one conversation; 0 if that is not known.
-        gpus: The GPUs of this machine; empty if the run uses others.
+        gpus: The GPUs of this machine. If `ray.address` is another value than "local", the replicas may run elsewhere, and
+            the needed memory is reported without a comparison.
     """
     results: list[CheckResult] = []
     for role in pool_roles(config):
@@ -86,6 +88,8 @@ def _replica(config: Config, role: str, parts: list[float], kv_cache: float, gpu
     if diffusion and diffusion.quantize == "nf4" and not share:
         section = "evaluate.generator" if role == TEST_GENERATOR else role
         return missing(f"{section}.diffusion.quantize=nf4 needs a GPU; set pools.{role}.num_gpus")
+    if config.ray.address != "local":
+        return note(text)
     if not share:
         text, available = f"{text}, and the main memory is {decimal(main_memory())}", float(main_memory())
     elif gpus:

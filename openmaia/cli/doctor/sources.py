@@ -39,9 +39,10 @@ class WeightSource:
     pattern: re.Pattern[str] = STANDARD
     """Matches the files that are loaded; its group `part` is the folder of a part of a diffusers pipeline."""
     skipped: tuple[tuple[str, ...], ...] | None = None
-    """For a pipeline: one tuple for each part that another source provides, with the names that this part may have, the
-    preferred one first. None: the source is a single model."""
+    """For a diffusers pipeline: the parts that are not loaded from here, because another source provides them. Each
+    part is a tuple of the folders that may hold it, the preferred one first. None: the source is a single model."""
     revision: str | None = None
+    """The branch, tag or commit on the hub. None: the default branch."""
 
     def files(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Selects the files that are loaded from this source. Files in the safetensors format are preferred.

@@ -40,6 +40,7 @@ class WeightReport:
     role: str
     """The pool whose replicas load the weights."""
     result: CheckResult
+    """Says whether the weights are usable, where they are, and how to get them if they are missing."""
     loaded: Mapping[str, float] = field(default_factory=dict[str, float])
     """Bytes of the loaded weights in memory, by part of a diffusers pipeline; empty if they are not known."""
     to_fetch: int = 0

@@ -28,8 +28,9 @@ class DataColumn:
     """The heading; empty for a column whose values are only shown as a part of another column."""
     value: Callable[[UnitRow], float | int | None]
     hint: str = ""
+    """The tooltip of the heading."""
     names: tuple[str, ...] = ()
-    """The names of categories: the values are positions in it. Empty for numbers."""
+    """The names of categories: the values of the column are positions in this tuple. Empty for numbers."""
     visible: bool = False
     """Whether the table shows it at first."""
     score: bool = False

@@ -34,6 +34,7 @@ class UnitRow:
     """One investigation on the first page of a report."""
 
     run: str
+    """The name of the run in the report."""
     investigation: InvestigationId
     stop: str
     """How the investigation ended, or its state if it has not ended: one of STOPS."""
@@ -57,7 +58,7 @@ class UnitRow:
 
     @property
     def name(self) -> str:
-        """The unit's layer and index, and the number of the replicate unless it is 0."""
+        """The unit's layer and index, and the number of the replicate (repeated investigation) unless it is 0."""
         replicate = f" #{self.investigation.replicate}" if self.investigation.replicate else ""
         return f"{self.unit.layer}/{self.unit.index}{replicate}"
 
@@ -91,7 +92,9 @@ class RunSummary:
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     is_collage: bool
+    """Whether the generator draws collages."""
     generator: str
+    """The name of the model that generates images."""
     agents: AgentStatistics
     pairs: Markup
     """The chart of each unit's AUCs as in `own` and `other`; empty if no unit has both, or more than MAX_PAIRS do."""

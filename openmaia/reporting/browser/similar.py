@@ -62,7 +62,8 @@ class SimilarDescriptions:
     def file(self, name: str) -> bytes | None:
         """Returns the content of a data file; None if no file has this name.
 
-        It holds for each of some unit pages the address, name, labels and verdict of units with similar descriptions.
+        A data file serves several unit pages. For each page it holds a list of the units with similar descriptions:
+        address of the page, name, labels and verdict.
         """
         if name not in self._pages:
             return None

@@ -34,7 +34,9 @@ class ExemplarStrip:
     href: str
     """The address of the unit's page; empty if it has none."""
     state: UnitState = "ok"
+    """Whether the activations on the dataset are usable: ok, dead (all equal) or not finite."""
     threshold: float = 0.0
+    """The activation above which an area is outlined."""
     top: float | None = None
     """The highest activation of an exemplar; None without exemplars."""
     tiles: tuple[ExemplarTile, ...] = ()

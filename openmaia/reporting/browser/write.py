@@ -41,7 +41,8 @@ class WrittenPage:
     """The result of writing the page of a unit."""
 
     note: list[Any]
-    """The page's entry in the file NOTES; empty if the page must be written again."""
+    """The page's entry in the file NOTES: its cache key, and whether the strip of exemplars was written. Empty if the
+    page must be written again."""
     damage: str = ""
     """The reason why the page does not show the record; empty if it does."""
 

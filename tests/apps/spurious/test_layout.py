@@ -94,6 +94,7 @@ def test_single_class_is_refused(asked: SpuriousConfig, tree: Path):
         ({"classes": ["bird"]}, "at least two classes"),
         ({"test_locations": ["sand", "grass", "wood", "snow"]}, "no class keeps its place"),
         ({"balanced": 30}, "multiple of 32"),
+        ({"filler": "snow"}, "images of the test would be trained on"),
         ({"train_locations": ["sand", "sand", "wood", "snow"]}, "a place of its own"),
     ],
 )

@@ -91,9 +91,9 @@ def references(value: Any) -> Iterator[str]:
 
 
 def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
-    """Yields for each image that tool calls displayed the text in square brackets that was shown before it.
+    """Yields the label of each image that tool calls displayed: the text in square brackets shown directly before it.
 
-    This label of the image is empty if there is no such text. It is no label of the description.
+    The label is empty if there is no such text. It has nothing to do with the labels of the agent's answer.
     """
     for call in calls:
         before: Part = ""

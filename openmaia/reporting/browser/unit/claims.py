@@ -30,9 +30,11 @@ class SupportingTurn:
     count: int
     """Number of all images of the turn that test the label."""
     mean: float
+    """Mean activation on these `count` images."""
     others: int
     """Number of the other images that the turn measured."""
     others_mean: float | None
+    """Mean activation on the other images; None if there are none."""
 
     @property
     def text(self) -> str:

@@ -30,6 +30,7 @@ class UnitPage:
     run: Run
     row: UnitRow
     near: Neighbours
+    """The previous and the next unit page of the layer, to which this page links."""
     near_file: str
     """The data file with descriptions that are similar to that of the unit; empty if there is none."""
 

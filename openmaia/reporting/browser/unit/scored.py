@@ -25,14 +25,18 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredImage:
-    """An image with which a description was tested."""
+    """An image with which a description was tested, in the evaluation or by the agent loop after the answer."""
 
     picture: Picture
     label: str
+    """The label that the image tests. A neutral image or near miss has the label with whose image it is compared. Empty
+    if the prompts were not written for single labels."""
     prompt: str
     missing_terms: tuple[str, ...] = ()
+    """Terms of the prompt that the generator could not show."""
     verdict: str
-    """Whether the image shows what was requested, and the name of the generator or judge that decided, in words."""
+    """A remark below the image. In the evaluation: whether the image shows what was requested, and which generator or
+    judge decided this. In the test by the agent loop: what a near miss shows, or the percentile of the activation."""
     activation: float
     share: float
     """The activation as a share of the highest activation of all images of the test; 0 for a negative one."""
@@ -40,11 +44,13 @@ class ScoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotRow:
-    """The activations on all test images of one kind, as positions on an axis of length 1, and their mean."""
+    """The activations on all test images of one kind, as positions between 0 and 1 on an axis."""
 
     name: str
+    """The kind of images, such as "matched neutral images"."""
     dots: tuple[float, ...]
     mean: float
+    """The position of the mean activation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +58,11 @@ class EvaluationView:
     """What the page of a unit shows of the evaluation, in which its description was tested with images."""
 
     scores: dict[str, Any]
+    """The scores of the description by name, such as `auc`."""
     positive: tuple[ScoredImage, ...]
+    """The images that were generated from the description or its labels."""
     neutral: tuple[ScoredImage, ...]
+    """The images from neutral prompts, which do not show what the description names."""
     rows: tuple[DotRow, ...]
     """The activations by kind of image, on one axis from `low` to `high`, which contains 0."""
     low: float
