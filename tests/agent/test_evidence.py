@@ -10,6 +10,7 @@ from openmaia.agent.hints import hint
 from openmaia.agent.tasks.grammar import DESCRIBED
 from openmaia.agent.tasks.task import StoppingRule
 from openmaia.agent.tasks.task import load as load_task
+from openmaia.agent.tools import notes
 from openmaia.config.loading import load
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.runs.evidence import CheckState
@@ -30,6 +31,14 @@ def words_sent_back(record: Record, turn: int) -> int:
     turns = record.turns
     observed = sum(len(part.split()) for part in turns[turn].observation if isinstance(part, str))
     return turns[turn + 1].prompt_tokens - turns[turn].prompt_tokens - len(turns[turn].reply.split()) - observed
+
+
+@pytest.mark.parametrize(
+    "prompt", ["a dog", "a 'dog'", 'a "dog"', "a 'dog' and a \"cat\"", "C:\\dog", "one\ntwo", "犬\x1b[0m", ""]
+)
+def test_notes_about_a_prompt_are_read_back(prompt: str):
+    assert notes.read_not_drawn(notes.not_drawn(["wug"], prompt)) == (prompt, "'wug'")
+    assert notes.read_copied(notes.copied(prompt)) == prompt
 
 
 def test_prompt_states_only_what_is_required(run: Investigate):

@@ -457,6 +457,18 @@ def test_tools_refuse_hostile_arguments(toolbox: Toolbox, tool: str, argument: A
     assert len(effect.entries) <= 20
 
 
+@pytest.mark.parametrize("argument", HOSTILE, ids=lambda value: repr(value)[:40])
+def test_display_refuses_hostile_arguments_of_agents_without_eyes(toolbox: Toolbox, argument: Any):
+    toolbox.context = replace(toolbox.context, options=replace(toolbox.context.options, sees_images=False))
+    toolbox.call("text2image", [["a star"]])
+    try:
+        answer, _ = toolbox.call("display", [argument])
+    except ToolError as error:
+        assert 0 < len(error.message) < 400
+        return
+    assert answer is None
+
+
 @pytest.mark.parametrize("tool", ["edit_images", "describe_images", "pixels"])
 @pytest.mark.parametrize("argument", HOSTILE, ids=lambda value: repr(value)[:40])
 def test_two_argument_tools_refuse_hostile_arguments(toolbox: Toolbox, tool: str, argument: Any):

@@ -43,7 +43,8 @@ class Asked:
 class Act:
     """What happens to one request. body: None for a proper answer. drop: the connection is closed without one.
 
-    pieces: the reply is streamed in these pieces, `pause` seconds apart; without `ends` the connection breaks after them.
+    pieces: the reply is streamed in these pieces, `pause` seconds apart; without `ends` the connection breaks after them,
+    in the middle of an event if `is_torn`.
     """
 
     status: int = 200
@@ -54,6 +55,7 @@ class Act:
     pieces: tuple[str, ...] = ()
     pause: float = 0.0
     ends: bool = True
+    is_torn: bool = False
 
 
 GOOD = Act()
@@ -148,7 +150,10 @@ class _Handler(QuietHandler):
                 self._event({"choices": [{"delta": {"content": piece}, "finish_reason": None}]})
                 story.streamed += 1
                 time.sleep(act.pause)
-            if act.ends:
+            if act.is_torn:
+                self._chunk(b'data: {"choices": [{"del\n\n')
+                self._chunk(b"")
+            elif act.ends:
                 self._event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
                 self._event({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 22}})
                 self._chunk(b"data: [DONE]\n\n")

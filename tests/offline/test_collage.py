@@ -281,6 +281,21 @@ def test_edit_changes_what_it_names(
     assert (scene(after).ground, after.missing_terms) == (ground, ())
 
 
+@pytest.mark.parametrize("prompt", ["red", "a red background", "red horizontal stripes"])
+def test_an_image_without_figures_is_recoloured(drawing: CollageGenerator, redrawing: CollageEditor, prompt: str):
+    before = draw(drawing, prompt)
+    after = edited(redrawing, before, "make it blue")
+    assert near(before.image, "red") > 0.3 and near(after.image, "red") < 0.05
+    assert near(after.image, "blue") > 0.3 and after.missing_terms == ()
+
+
+def test_scenery_without_figures_cannot_be_recoloured(drawing: CollageGenerator, redrawing: CollageEditor):
+    before = draw(drawing, "on grass")
+    after = edited(redrawing, before, "make it blue")
+    assert after.missing_terms == ("make it blue",)
+    assert np.array_equal(after.image.pixels, before.image.pixels)
+
+
 def test_replacing_keeps_the_other_pixels(drawing: CollageGenerator, redrawing: CollageEditor):
     before = draw(drawing, "a red circle next to a blue square on a white background")
     after = edited(redrawing, before, "replace the circle with a star")

@@ -23,7 +23,8 @@ class RegisteredImage:
     id: str
     original: EncodedImage
     mask: Mask | None = None
-    """None if the unit has not been measured on the image, or if the layer has no spatial dimensions."""
+    """The pixels at which the unit's activation exceeds its threshold. None if the unit has not been measured on the
+    image, or if the layer has no spatial dimensions."""
     activation: dict[str, float | bool] | None = None
     """The unit's activation as the agent sees it, see `describe_activation`. None if it has not been measured."""
     hypothesis: str = ""
@@ -31,7 +32,11 @@ class RegisteredImage:
 
 
 class ImageRegistry:
-    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids."""
+    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids.
+
+    Args:
+        rendering: How the `masked` version of an image shows the region where the unit responds.
+    """
 
     def __init__(self, rendering: Rendering = Rendering.DARKEN) -> None:
         self.entries: dict[str, RegisteredImage] = {}

@@ -4,6 +4,7 @@ One kind of note names the words of a prompt that could not be drawn. The other 
 the example in the instructions. `openmaia.agent.evidence` parses the notes in the records.
 """
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ def not_drawn(words: Sequence[str], prompt: str) -> str:
 def read_not_drawn(note: str) -> tuple[str, str] | None:
     """Returns the prompt and the missing words (one text) of a note by `not_drawn`; None if it is no such note."""
     match = NOT_DRAWN.match(note)
-    return (match["prompt"][1:-1], match["words"]) if match else None
+    return (_read(match["prompt"]), match["words"]) if match else None
 
 
 def copied(prompt: str) -> str:
@@ -34,4 +35,12 @@ def copied(prompt: str) -> str:
 def read_copied(note: str) -> str | None:
     """Returns the prompt that a note by `copied` names, or None if the text is no such note."""
     match = COPIED.match(note)
-    return match["prompt"][1:-1] if match else None
+    return _read(match["prompt"]) if match else None
+
+
+def _read(quoted: str) -> str:
+    """Returns the text of which `quoted` is the `repr`, or what is between the quotes if it is none."""
+    try:
+        return str(ast.literal_eval(quoted))
+    except (ValueError, SyntaxError):
+        return quoted[1:-1]

@@ -10,7 +10,7 @@ def seed(run_seed: int, purpose: Purpose, prompt: str, nth: int) -> int:
     """Returns the 63-bit seed of a request to a model.
 
     Args:
-        run_seed: The seed of the run.
+        run_seed: The seed of the run or of the investigation.
         purpose: The stage that makes the request: exploration, confirmation of the answer, or evaluation.
         prompt: The text of the request. Units that request the same text get the same image, which can be cached.
         nth: How often this unit has requested the text before, so that a repeated prompt gives a new image.

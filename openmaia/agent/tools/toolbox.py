@@ -182,12 +182,13 @@ class Toolbox:
 
     def _display(self, items: Any) -> None:
         given = list_of(items)
+        # Resolved first, because that is what refuses items that are no images.
+        images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
-        for item in given:
-            if isinstance(item, str):
+        for item, image in zip(given, images, strict=True):
+            if image is None:
                 self._effect.shown.append(item)
                 continue
-            image = self.images.resolve(item, "masked")
             if "png" not in item:
                 name = f"[{item['image']}, {'masked' if self._is_masked(item) else 'original'}]"
                 self._effect.shown.append(f"{name} {next(described, '')}".rstrip())
@@ -216,7 +217,8 @@ class Toolbox:
 
     def _is_masked(self, item: Any) -> bool:
         """Returns whether `display` shows an image with its mask, the region in which the unit responds."""
-        return "png" not in item and item["view"] != "original" and self.images.get(item["image"]).mask is not None
+        is_original = "png" in item or view(item.get("view")) == "original"
+        return not is_original and self.images.get(item["image"]).mask is not None
 
     def _pixels(self, id: Any, name: Any) -> bytes:
         return self.images.rendered(id, view(name)).png

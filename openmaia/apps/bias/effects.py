@@ -33,13 +33,14 @@ class ContextEffect:
 
     context: ClaimedContext
     outcome: TestOutcome
+    """Whether the claim was tested, or else which kind of cause prevented the test."""
     cause: str = ""
     """Why the claim was not tested; empty if it was."""
     score: Interval | None = None
     """Mean over the sound pairs (both images as requested) of the score with the context minus that without it, with
     its bootstrap interval over pairs. None without a test."""
     raw: Interval | None = None
-    """The same difference for the logits. None without a test, or if the target has no logits."""
+    """The same difference for the logits. None without a test, or if the classifier has no logits."""
     p: float | None = None
     """P-value of the null hypothesis that the differences of the pairs are symmetric about zero; one-sided if the claim
     has a sign. None without a test."""
@@ -57,7 +58,7 @@ class ContextEffect:
     def claimed(self) -> float:
         """The mean difference of the scores with and without the context, positive if it has the claimed sign.
 
-        Its absolute value if the claim has no sign; 0 if the claim could not be tested.
+        If the claim has no sign, it is the absolute value of the difference. It is 0 if the claim was not tested.
         """
         if self.score is None:
             return 0.0
@@ -66,7 +67,7 @@ class ContextEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasVerdict:
-    """The decision whether the test of a bias that an agent claims supports it."""
+    """The decision whether a bias that an agent claims is supported by its test."""
 
     investigation: InvestigationId
     name: str
@@ -129,6 +130,9 @@ def verdicts(
         effects: For every claim of the run the investigation that made it, the name of the class and the effect.
         rate: The false discovery rate over all claims (Benjamini and Hochberg).
         smallest: The minimum difference of mean scores in the claimed direction that counts as support.
+
+    Returns:
+        One verdict for each claim, in the order of `effects`.
     """
     adjusted = iter(adjust_p_values([each.p for _, _, each in effects if each.p is not None]))
     decided: list[BiasVerdict] = []

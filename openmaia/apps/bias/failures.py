@@ -35,6 +35,7 @@ class WrongImage:
     """A generated image that the classifier under study gets wrong."""
 
     side: PairSide
+    """The image with its prompt and score."""
     predicted: str
     """The predicted class, or "no CLASS" if CLASS is not predicted by a classifier with independent outputs."""
 

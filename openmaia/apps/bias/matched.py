@@ -25,7 +25,7 @@ class PairSide:
     value: float
     """The classifier's score of the class."""
     raw: float | None
-    """The logit from which the score was computed; None if the target has no logits."""
+    """The logit from which the score was computed; None if the classifier has no logits."""
 
     @property
     def is_sound(self) -> bool:
@@ -54,12 +54,16 @@ class MatchedPair:
 
     @property
     def raw_difference(self) -> float | None:
-        """The logit with the context minus the logit without it; None if the target has no logits."""
+        """The logit with the context minus the logit without it; None if the classifier has no logits."""
         return None if self.having.raw is None or self.without.raw is None else self.having.raw - self.without.raw
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """Digests of the dataset images that are part of both images. In collages this is the object of the class."""
+        """Digests of the dataset images whose pixels are in both images.
+
+        Only collages, which are composed from parts of dataset images, have them; the shared part is the object of the
+        class.
+        """
         return tuple(sorted(set(self.having.image.sources) & set(self.without.image.sources)))
 
 
@@ -69,8 +73,9 @@ class Matcher:
 
     generator: Generator
     target: Target
+    """The classifier under study."""
     judge: Judge | None = None
-    """Decides whether an image shows the class if the generator does not know. It must not depend on the target."""
+    """Decides whether an image shows the class if the generator does not know. It must not depend on the classifier."""
     knows_class: Callable[[str], bool] = lambda name: True
     """Returns whether a class is in the vocabulary of the generator and the judge. Only then do their confirmations
     that an image shows the class count."""

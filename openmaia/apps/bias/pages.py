@@ -66,6 +66,7 @@ class FailureSection:
     mode: Mapping[str, Any]
     """The fields of the `FailureMode`, without its images."""
     tiles: tuple[ImageTile, ...]
+    """The images that the classifier gets wrong."""
 
 
 def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from openmaia.apps.bias.contexts import ClaimedContext, ContextWriter
 from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, effect, verdicts
-from openmaia.apps.bias.failures import failures
+from openmaia.apps.bias.failures import FailureMode, failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, StoredTest, dump_failures, dump_test, plain, read_test
 from openmaia.core.units import Unit
@@ -28,7 +29,9 @@ class BiasDesign:
     failures: int = 40
     """Number of pairs of images that are searched for errors of each kind, for each supported bias; 0: no search."""
     resamples: int = 2000
+    """Number of bootstrap resamples for the interval of an effect."""
     seed: int = 0
+    """The seed from which the seeds of prompts and images are derived."""
     at_once: int = 1
     """Number of investigations that are tested concurrently, so that services receive batches of requests."""
 
@@ -44,7 +47,7 @@ def put_to_test(
     """Tests the biases that agents claim, and searches for errors that the supported ones cause.
 
     Only records (finished investigations) that have no test yet are tested. The p-values of all tests of the run are
-    adjusted together, so that a verdict may change when records are added.
+    adjusted together, so that a verdict may change when records are added. All errors are then searched anew.
 
     Args:
         run: The run.
@@ -60,6 +63,10 @@ def put_to_test(
         ServiceError: A service failed for good.
     """
     untested = sorted(run.done() - run.artifacts(TESTS))
+    if untested and run.files.exists(VERDICTS):
+        # The new records may change any verdict, and with it for which biases errors are searched.
+        run.files.delete(VERDICTS)
+        run.files.delete_folder(FAILURES)
     names = matcher.target.info().classes
 
     def test(investigation: InvestigationId) -> None:
@@ -117,7 +124,9 @@ def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
 
 
 def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
-    """Reads the stored tests of claimed biases, or the errors by biases, of a run, for each investigation in order.
+    """Reads the stored tests of the biases that the agents of a run claim, or the errors that these biases cause.
+
+    Yields one item for each investigation that has any, ordered by unit.
 
     Args:
         run: The run.
@@ -135,10 +144,8 @@ def _find_failures(
 ) -> None:
     for investigation in sorted({verdict.investigation for verdict in supported} - run.artifacts(FAILURES)):
         own = [verdict for verdict in supported if verdict.investigation == investigation]
-        try:
-            modes = [
-                mode for verdict in own for mode in failures(verdict, writer, matcher, design.failures, design.seed)
-            ]
-        except UnansweredQuestion:
-            continue  # without prompts no failures are stored, but the verdict is
+        modes: list[FailureMode] = []
+        for verdict in own:
+            with suppress(UnansweredQuestion):  # without prompts no errors are searched, but the verdict is stored
+                modes += failures(verdict, writer, matcher, design.failures, design.seed)
         run.write_artifact(FAILURES, investigation, dump_failures(investigation, own[0].name, modes))

@@ -43,7 +43,7 @@ class StoredImage:
     """
 
     part: int
-    """Index of the effect or failure mode to which the image belongs."""
+    """Index in `StoredTest.parts` of the effect or failure mode to which the image belongs."""
     role: str
     """"with" or "without" the context."""
     prompt: str

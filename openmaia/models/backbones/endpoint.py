@@ -138,6 +138,8 @@ class Endpoint(ABC):
             error = self._error(answer)
             if isinstance(error, ServiceUnavailable):
                 self._outage.begin(error.message)
+            else:
+                self._outage.end()
             raise error
         self._outage.end()
         return replace(answer, left_out=fitted.left_out)
@@ -215,6 +217,7 @@ class Endpoint(ABC):
             return Failure(status=200, body=body)
         if not reply.text.strip():
             if not chat.is_turn or ended in REFUSED:
+                self._outage.end()
                 raise self._empty(ended)
             return replace(reply, text="")
         self._learn(system, turns, reply)

@@ -129,10 +129,11 @@ class OpenAiBackbone(Endpoint):
 
 
 class ImageCost:
-    """Estimates how many tokens an image takes on the server, relative to `image_tokens`, from all answers so far.
+    """Learns from the server's answers how far the number of tokens of an image differs from our own estimate.
 
-    This ratio, `factor`, changes in coarse steps only. Each change may alter which images of a conversation are sent,
-    and this invalidates the server's prefix cache from the first changed image on.
+    Our estimate, `chat_format.image_tokens`, depends on the area of the image alone. The ratio `factor` corrects it and
+    changes in coarse steps only. Each change may alter which images of a conversation are sent, and this invalidates
+    the server's prefix cache from the first changed image on.
     """
 
     def __init__(self):
@@ -142,9 +143,9 @@ class ImageCost:
 
     @property
     def factor(self) -> float:
-        """Tokens of images on the server divided by estimated tokens, rounded up to a multiple of `STEP`.
+        """Tokens of images on the server divided by estimated tokens, over all answers so far.
 
-        1 before any answer.
+        Rounded up to a multiple of `STEP`. 1 before any answer.
         """
         with self._lock:
             if not self._estimated:

@@ -47,7 +47,8 @@ class Outage:
         """Marks the server as unavailable. Logs a warning at the first call of an outage.
 
         Args:
-            reason: The error message of the failed request. `check` raises it, too, until `end` is called.
+            reason: The error message of the failed request. Until `end` is called, `check` raises ServiceUnavailable
+                with this message.
         """
         with self._lock:
             if not self._reason:

@@ -76,7 +76,10 @@ def _events(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
     for line in lines:
         data = line.removeprefix("data:").strip()
         if line.startswith("data:") and data != "[DONE]":
-            event: Any = json.loads(data)
+            try:
+                event: Any = json.loads(data)
+            except ValueError as error:
+                raise StreamBroken(f"a part of the reply is no JSON ({error})") from error
             if isinstance(event, dict):
                 yield event
 

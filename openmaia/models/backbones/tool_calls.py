@@ -108,12 +108,14 @@ def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
     """Finds a function call that a model wrote as text, in a form that its server does not recognise.
 
     Args:
-        text: The reply. A call in it is a JSON object with the name of a function and at least one argument, which may stand
-            beside the name. Line breaks in strings need not be escaped.
+        text: The reply. A call in it is a JSON object with the name of a function and at least one of its arguments,
+            either in an object `arguments` or `parameters`, or directly beside the name. Line breaks in strings need
+            not be escaped.
         answer: The format of the final answer.
 
     Returns:
-        The call in the format of the chat completions API, or nothing if none of the first TRIED braces begins one.
+        A list with the call in the format of the chat completions API. It is empty if none of the first TRIED opening
+        braces begins a call.
     """
     decoder = json.JSONDecoder(strict=False)
     known = {EXPERIMENT: {"code"}, ANSWER: {answer.text.lower(), "labels"}}

@@ -10,7 +10,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.offline.collage.compose import Composer
 from openmaia.offline.collage.lexicon import Lexicon
 from openmaia.offline.collage.paint import COLOURS, tinted
-from openmaia.offline.collage.scene import CollageScene, SceneFigure, read
+from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary, read
 from openmaia.offline.vocabulary.words import WordKind, find
 
 NAME = "collage"
@@ -22,7 +22,7 @@ class CollageGenerator:
     """Draws prompts as collages.
 
     Args:
-        library: The images from which parts are taken; each split has parts of its own.
+        library: The images of which collages are made. A request names the split from which they are taken.
         size: Side of the generated images in pixels.
     """
 
@@ -44,10 +44,10 @@ class CollageGenerator:
 class CollageEditor:
     """Edits collages by drawing their changed scene (parsed prompt).
 
-    To other images it can only add figures, or change their colour.
+    It can change other images in two ways only: by adding figures, or by tinting the whole image in another colour.
 
     Args:
-        library: The images from which parts are taken; each split has parts of its own.
+        library: The images of which collages are made. A request names the split from which they are taken.
         size: Side of the edited images in pixels.
     """
 
@@ -93,9 +93,10 @@ def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageS
             return scene, unknown or (order["new"],)
         return replace(scene, ground=new.ground, ground_colour=new.ground_colour), unknown
     if colour := _new_colour(text):
+        if not scene.figures:
+            return _with_ground_in(colour, scene, text)
         named = [figure for figure in scene.figures if _is_named(figure, text)] or scene.figures
-        figures = tuple(replace(f, colour=colour) if f in named else f for f in scene.figures)
-        return replace(scene, figures=figures, ground_colour=scene.ground_colour if figures else colour), ()
+        return replace(scene, figures=tuple(replace(f, colour=colour) if f in named else f for f in scene.figures)), ()
     if order := re.match(r"(?:replace|change|swap|turn)\s+(?P<old>.+?)\s+(?:with|by|to|into|for)\s+(?P<new>.+)$", text):
         new, unknown = parsed(order["new"])
         if new.figures:
@@ -107,6 +108,14 @@ def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageS
     if order := re.match(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+the\s+\w+)?$", text):
         new, unknown = parsed(order["new"])
         return replace(scene, figures=scene.figures + new.figures), unknown or (() if new.figures else (order["new"],))
+    return scene, (text,)
+
+
+def _with_ground_in(colour: str, scene: CollageScene, text: str) -> tuple[CollageScene, tuple[str, ...]]:
+    if is_vocabulary(scene.ground, WordKind.COLOUR):
+        return replace(scene, ground=colour), ()
+    if is_vocabulary(scene.ground, WordKind.PATTERN):
+        return replace(scene, ground_colour=colour), ()
     return scene, (text,)
 
 

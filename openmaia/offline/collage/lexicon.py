@@ -46,6 +46,8 @@ TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rai
 class Lexicon:
     """Finds the images of one split by word. Nouns without a table entry ("toucan") are searched in captions.
 
+    A cut-out is an image of an object with a transparent background.
+
     Args:
         library: The packaged images.
         split: The split (explore or test) that is searched.
@@ -61,7 +63,7 @@ class Lexicon:
         return bool(self.cutouts(word) or self.photos(word))
 
     def cutouts(self, word: str) -> list[DatasetImage]:
-        """Returns the cut-outs that show a word, and photographs on an even ground, sorted by digest."""
+        """Returns the cut-outs of a word, and photographs of it on an even background, sorted by digest."""
         photographed = [item for _, item in self._photos if Path(item.source.name).stem in ON_EVEN_GROUND.get(word, ())]
         matching = _matching(self._cutouts, CUTOUTS.get(word) or _noun(word))
         return sorted([*matching, *photographed], key=lambda item: item.digest)

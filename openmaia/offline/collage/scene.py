@@ -56,7 +56,7 @@ class CollageScene:
 
     @classmethod
     def loads(cls, recipe: str) -> "CollageScene":
-        """Parses the result of `dumps`."""
+        """Parses a scene from the JSON that `dumps` returns."""
         values: dict[str, Any] = json.loads(recipe)
         values["figures"] = tuple(SceneFigure(**f | {"place": tuple(f["place"])}) for f in values["figures"])
         return cls(**values)

@@ -126,8 +126,10 @@ def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
     """Yields each run with a name unique among all runs. The second run of a name gets the suffix " (2)", and so on."""
     taken: set[str] = set()
     for run in runs:
-        same = sum(name == run.name or name.startswith(f"{run.name} (") for name in taken)
-        name = f"{run.name} ({same + 1})" if same else run.name
+        name, number = run.name, 1
+        while name in taken:
+            number += 1
+            name = f"{run.name} ({number})"
         yield run, name
         taken.add(name)
 

@@ -1,5 +1,6 @@
 """From records to tests, verdicts and pages, in one process."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.vocabulary.contexts import RuleContextWriter
 from openmaia.reporting.browser import write_report
 from openmaia.runs.records import Record, Stop
-from openmaia.runs.run import Run
+from openmaia.runs.run import InvestigationId, Run
 from tests.apps.bias.circles import UNIT, CircleClassifier
 from tests.conftest import REPOSITORY
 from tests.helpers.investigating import pictures
@@ -71,6 +72,20 @@ def test_claims_of_a_run_are_tested_and_stored(run: Run, found: list[BiasVerdict
 def test_stored_tests_are_reused(run: Run, found: list[BiasVerdict]):
     again = put_to_test(run, RuleContextWriter(), UNUSED, DESIGN, lambda done, total: None)
     assert again == found
+
+
+def test_new_records_make_earlier_verdicts_stale(run: Run, found: list[BiasVerdict], pictures: Path):
+    """Until all claims are tested together again, the run does not count as tested, whatever interrupts that."""
+    run.set_plan([UNIT], 3)
+    first = run.record(InvestigationId(unit=UNIT, replicate=0))
+    run.publish(replace(first, replicate=2))
+    with pytest.raises(AttributeError):
+        put_to_test(run, RuleContextWriter(), UNUSED, DESIGN, lambda done, total: None)
+    assert not is_tested(run) and not run.files.exists("bias.json") and not run.artifacts("bias-failures")
+    matcher = Matcher(generator=CollageGenerator(ImageDataset.open(pictures), 64), target=CircleClassifier(-3.0))
+    again = put_to_test(run, RuleContextWriter(), matcher, DESIGN, lambda done, total: None)
+    assert [one.supported for one in again] == [True, False, True]
+    assert is_tested(run) and len(run.artifacts("bias-failures")) == 2
 
 
 def test_run_without_claims_is_tested(tmp_path: Path):

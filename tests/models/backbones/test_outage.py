@@ -11,10 +11,11 @@ from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import ServiceError, ServiceUnavailable
 from openmaia.core.messages import Chat, user
 from openmaia.models.backbones.openai_server import OpenAiBackbone
-from openmaia.models.backbones.outage import Outage
+from openmaia.models.backbones.outage import PROBE_SECONDS, Outage
 from tests.helpers.misbehaving import GOOD, Act, Server, misbehaving
 
 CHAT = Chat(conversation="c", messages=(user("What is it?"),), seed=1, max_tokens=50)
+EMPTY = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
 AWAY = Act(status=503, body={"error": {"message": "loading the model"}})
 
 
@@ -63,6 +64,20 @@ def test_other_failures_are_no_outage(server: Server, status: int):
     server.then(Act(status=status, body={"error": {"message": "wrong"}}), GOOD)
     asked = backbone(server)
     with pytest.raises(ValueError if status > 400 else ServiceError) as caught:
+        asked.reply([CHAT])
+    assert not isinstance(caught.value, ServiceUnavailable)
+    assert asked.reply([CHAT])[0].text == "heard: What is it?"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("act", [Act(status=400, body={"error": {"message": "wrong"}}), Act(body=EMPTY)])
+def test_an_unusable_answer_ends_an_outage(server: Server, act: Act):
+    server.then(AWAY, act)
+    asked = backbone(server)
+    with pytest.raises(ServiceUnavailable):
+        asked.reply([CHAT])
+    time.sleep(PROBE_SECONDS + 0.5)
+    with pytest.raises(ServiceError) as caught:
         asked.reply([CHAT])
     assert not isinstance(caught.value, ServiceUnavailable)
     assert asked.reply([CHAT])[0].text == "heard: What is it?"

@@ -56,8 +56,9 @@ def test_repetition_ends_the_stream(server: Server):
     assert server.streamed < 2000
 
 
-def test_broken_stream_is_asked_for_again(server: Server):
-    server.then(Act(pieces=("It is ",), ends=False), Act(pieces=("It is ", "a dog.")))
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_broken_stream_is_asked_for_again(server: Server, is_torn: bool):
+    server.then(Act(pieces=("It is ",), ends=False, is_torn=is_torn), Act(pieces=("It is ", "a dog.")))
     assert backbone(server).reply([CHAT])[0].text == "It is a dog."
     assert len(server.asked) == 2
 
