@@ -5,7 +5,7 @@ file is affected: code that reads a run skips damaged files.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.storage import check_version
@@ -55,7 +55,7 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
 
 
 def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
-    """Moves damaged files to a folder of the run, so that the next command repeats the investigations or tests in them.
+    """Moves damaged files to the folder DAMAGED, so that their investigations or tests are repeated.
 
     If a record is damaged, the journal of its investigation (the turns stored while it ran) is deleted, and the results
     of its tests are moved as well: the repeated investigation may end with another description.
@@ -66,8 +66,17 @@ def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
             run.journal(each.investigation).clear()
             for tested in (run, *further_evaluations(run)):
                 _move_tests(tested, each.investigation)
-        elif run.files.exists(each.name):
-            run.files.move(each.name, f"{DAMAGED}/{each.name}")
+        else:
+            # The first random word of a layer stands for all: without it, they are measured again.
+            names = {each.name, *_first_word(each)}
+            for name in filter(run.files.exists, sorted(names)):
+                run.files.move(name, f"{DAMAGED}/{name}")
+
+
+def _first_word(damaged: DamagedFile) -> set[str]:
+    first = replace(damaged.investigation, replicate=0)
+    is_word = damaged.name.startswith(f"{RANDOM_WORDS}/")
+    return {f"{RANDOM_WORDS}/{first.path}.parquet"} if is_word else set()
 
 
 def _move_tests(run: Run, investigation: InvestigationId) -> None:

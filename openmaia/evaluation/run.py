@@ -25,20 +25,22 @@ def evaluate_run(
 
     Each trial (the test of one description) is stored as soon as it is done, so that an interrupted evaluation
     continues where it stopped. After each trial `progress` is called with the number of investigations tested so far
-    and the number of all unevaluated ones.
+    (including those that an interrupted evaluation had tested) and the number of all unevaluated ones.
 
     Raises:
         ServiceError: A service failed permanently.
     """
     unevaluated, untested = unevaluated_claims(run), untested_claims(run)
-    if untested:
-        reference = prepare_run(run, {claim.unit.layer for claim in untested}, services, design)
+    without_words = _without_random_words(run, {each.unit.layer for each in run.evaluated()}, design)
+    if untested or without_words:
+        layers = {claim.unit.layer for claim in untested} | without_words
+        reference = prepare_run(run, layers, services, design)
         for done, claim in enumerate(untested, start=len(unevaluated) - len(untested) + 1):
             drawn = explored(run.drawn_prompts(claim.investigation))
             trial = evaluate_investigation(claim, services, design, reference, drawn)
             run.write_artifact(TRIALS, claim.investigation, trial)
             progress(done, len(unevaluated))
-    if unevaluated or (run.evaluated() and not is_current(run)):
+    if unevaluated or without_words or (run.evaluated() and not is_current(run)):
         score_trials(run, unevaluated)
         measure_run(run, services)
     elif services.truths and not has_truth(run):
@@ -46,7 +48,7 @@ def evaluate_run(
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Computes and stores measures of a whole run: how repeated investigations agree, and labels match known truths."""
+    """Computes and stores measures of a run: how far repeated investigations agree, and labels match known truths."""
     write_reliability(run, measure_reliability(run, services.similarities))
     if services.truths:
         _measure_truth(run, services)
@@ -62,7 +64,7 @@ def measure_together(
     design: EvaluationDesign,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Tests the claims of several runs about the same unit with the same control images, and stores the trials.
+    """Tests the claims of several runs about the same units with the same control images, and stores the trials.
 
     A claim is a description with labels, a trial is its test. Claims of different runs belong together if they have the
     same unit and replicate. In the preset `pairing` they share their prompts, too. A unit is left out if its claims of
@@ -112,12 +114,17 @@ def prepare_run(
         ServiceError: A service failed permanently.
     """
     reference = prepare_reference(layers, services, design)
-    measured = {each.unit.layer for each in run.artifacts(RANDOM_WORDS) if each.replicate == 0}
-    trials = list(measure_random_words({*layers} - measured, services, design, reference))
+    trials = list(measure_random_words(_without_random_words(run, layers, design), services, design, reference))
     # The first description is written last, because its file says that those of its layer are complete.
     for trial in reversed(trials):
         run.write_artifact(RANDOM_WORDS, trial.claim.investigation, to_parquet(trial))
     return reference
+
+
+def _without_random_words(run: Run, layers: Collection[str], design: EvaluationDesign) -> set[str]:
+    """Returns those of the layers whose random words, the control, have to be measured."""
+    measured = {each.unit.layer for each in run.artifacts(RANDOM_WORDS) if each.replicate == 0}
+    return {*layers} - measured if design.random_words else set()
 
 
 def unevaluated_claims(run: Run) -> list[Claim]:

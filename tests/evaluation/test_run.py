@@ -15,6 +15,7 @@ from openmaia.evaluation.analysis.comparison import compare_runs
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, is_current, supported_shares
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import run_verdicts, write_summary
+from openmaia.evaluation.damage import damaged_files, set_aside
 from openmaia.evaluation.judging.judges import ModelJudge
 from openmaia.evaluation.prompts import PublishedPromptWriter
 from openmaia.evaluation.run import evaluate_run
@@ -203,6 +204,18 @@ def test_random_words_are_measured_once(judged: Run, services: EvaluationService
     assert not is_current(judged)
     evaluate_run(judged, services, JUDGED)
     assert is_current(judged)
+    assert {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)} == before
+
+
+def test_damaged_random_words_are_measured_again(judged: Run, services: EvaluationServices):
+    before = {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)}
+    name = f"{RANDOM_WORDS}/{max(before).path}.parquet"
+    judged.files.write(name, (judged.files.read(name) or b"")[:-7])
+    damaged = damaged_files(judged)
+    assert [each.name for each in damaged] == [name]
+    set_aside(judged, damaged)
+    evaluate_run(judged, services, JUDGED)
+    assert not damaged_files(judged)
     assert {each: judged.artifact(RANDOM_WORDS, each) for each in judged.artifacts(RANDOM_WORDS)} == before
 
 

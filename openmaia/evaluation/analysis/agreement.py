@@ -47,6 +47,9 @@ class WordOverlap:
     The labels of both are matched one to one so that the sum of the Jaccard indices of their terms is maximal. This sum
     is divided by the larger number of labels. Two abstentions (claims without text) have similarity 1, an abstention
     and another claim 0. Synonyms are not recognised.
+
+    Args:
+        terms: Returns the set of terms of a label; by default its content words.
     """
 
     name = "words in common"
@@ -105,6 +108,7 @@ class Agreement:
     by: str
     """Name of the method that compared the claims."""
     units: int
+    """Number of units of which at least two replicates were compared with each other."""
     within: Interval
     """Mean over units of the similarity between replicates of the same unit."""
     between: Interval
@@ -141,7 +145,7 @@ def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: i
     lookup = _compare_once([pair for pairs in (*own.values(), *foreign.values()) for pair in pairs], similarity)
     within, between = _means(own, lookup), _means(foreign, lookup)
     identified = {unit: _identified(unit, repeated, lookup) for unit in between}
-    chances = [1 / (1 + min(len(following_units(unit, repeated)), MAX_OTHERS)) for unit in between]
+    chances = [_chance(len(repeated[unit]) - 1, len(following_units(unit, repeated))) for unit in between]
     return Agreement(
         by=similarity.name,
         units=len(within),
@@ -152,6 +156,11 @@ def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: i
         chance=float(np.mean(chances)) if chances else float("nan"),
         by_unit=within,
     )
+
+
+def _chance(own: int, others: int) -> float:
+    """Returns the probability that the largest of all similarities is one of the `own` ones to the same unit."""
+    return own / (own + min(others, MAX_OTHERS))
 
 
 SimilarityLookup = Callable[[Claim, Claim], float | None]

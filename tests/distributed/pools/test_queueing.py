@@ -74,6 +74,18 @@ def test_what_comes_back_goes_first_in_the_company_of_others():
     assert taken(queue, idle=False) == ["b0", "b1", "a0", "a1"]
 
 
+def test_a_retry_that_comes_back_stays_alone():
+    queue = FairQueue()
+    queue.push_alone(requests("z", 1))
+    again = queue.take(4, lambda request: True, idle=True)
+    queue.push(requests("a", 2))
+    queue.push_first(again)
+    assert len(queue) == 3
+    assert taken(queue, idle=False) == []
+    assert taken(queue) == ["z0"]
+    assert taken(queue) == ["a0", "a1"]
+
+
 def test_dropping_a_caller_leaves_the_others():
     queue = FairQueue()
     queue.push(requests("a", 3))

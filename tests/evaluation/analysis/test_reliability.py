@@ -1,6 +1,7 @@
 """Agreement between runs of one unit and between units, and risk against coverage."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,20 @@ def test_vague_labels_agree_between_units_too():
     assert found is not None
     assert (found.within.mean, found.between.mean, found.gap.mean) == (1.0, 1.0, 0.0)
     assert found.identified.mean == pytest.approx(found.chance)
+
+
+class RandomSimilarity:
+    name = "random"
+
+    def compare(self, pairs: Sequence[tuple[Claim, Claim]]) -> list[float | None]:
+        return list(np.random.default_rng(0).random(len(pairs)))
+
+
+@pytest.mark.parametrize("replicates", [2, 3, 5])
+def test_random_claims_are_identified_as_often_as_chance_says(replicates: int):
+    found = agreement([claim(at, n, "x") for at in range(400) for n in range(replicates)], RandomSimilarity(), 200)
+    assert found is not None
+    assert found.identified.mean == pytest.approx(found.chance, abs=0.05)
 
 
 def test_word_overlap_matches_labels_one_to_one():

@@ -22,6 +22,7 @@ class PendingCall:
     """A call with one or more requests. It ends when all requests are answered, or when one fails."""
 
     caller: str
+    """The name of the caller, such as an investigation."""
     values: list[Any]
     """The answers so far, by index of the request. None if a request has no answer yet."""
     missing: int
@@ -73,6 +74,7 @@ class QueuedRequest:
     method: str
     """The method of the model that answers it."""
     reference: RequestRef
+    """Where the data of the request is stored."""
     caller: str
     """The name of the caller, such as an investigation. The queue serves callers round-robin."""
     conversation: str = ""
@@ -141,11 +143,16 @@ class FairQueue:
             self._length += 1
 
     def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all others except those that are retried alone, each in a batch of its own."""
-        for request in reversed(requests):
+        """Adds requests before all others, except that requests added by `push_alone` are still served first.
+
+        Requests that are marked as `alone` keep the mark: they are added by `push_alone`.
+        """
+        together = [request for request in requests if not request.alone]
+        for request in reversed(together):
             self._by_caller.setdefault(request.caller, deque()).appendleft(request)
             self._by_caller.move_to_end(request.caller, last=False)
-        self._length += len(requests)
+        self._length += len(together)
+        self.push_alone([request for request in requests if request.alone])
 
     def push_alone(self, requests: Sequence[QueuedRequest]) -> None:
         """Adds requests before all others and marks them as `alone`, so that each forms its own batch."""
