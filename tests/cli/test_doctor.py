@@ -101,6 +101,7 @@ def test_every_shipped_config_is_examined(tmp_path: Path):
         assert any(f"{role}.kind='openai' needs a key" in message for message in messages[6])
 
 
+@pytest.mark.slow
 def test_the_command_ends_in_time_and_fails_if_something_is_missing(tmp_path: Path):
     """A hub that takes connections and never answers is the slowest there is."""
     configs = [str(REPOSITORY / f"configs/{name}.yaml") for name in ("synthetic", "models/gemma3-27b", "models/sd15")]

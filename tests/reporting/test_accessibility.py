@@ -48,6 +48,7 @@ def findings(tab: Tab, source: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_finding(tmp_path: Path, scheme: str):
     source = axe()

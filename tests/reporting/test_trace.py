@@ -18,6 +18,8 @@ from openmaia.runs.records import Record
 from openmaia.runs.run import Run
 from tests.helpers import samples, sweeping
 
+pytestmark = pytest.mark.slow
+
 MICROSECOND = 1e-6
 
 

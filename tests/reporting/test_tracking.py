@@ -263,6 +263,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [9, 19], ids=["killed", "stopped"])
 def test_broken_service_is_said_once_and_holds_nothing_up(tmp_path: Path, number: int):
     command = [sys.executable, "-c", BREAKING, str(tmp_path), str(number)]

@@ -27,6 +27,7 @@ def test_the_sanity_tests_run_and_give_their_figures():
     assert found["made"]["sanity"]["machine"]
 
 
+@pytest.mark.slow
 def test_table_about_units_of_known_truth_agrees_with_its_units():
     found: dict[str, dict[Unit, truth.TruthMatch]] = {}
     with ground_truth.CSV.open() as file:
