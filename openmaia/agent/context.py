@@ -20,6 +20,7 @@ class InvestigationOptions:
     backbone: str
     """The name of the backbone, the model that plays the agent, in the record."""
     run_seed: int
+    """The seed of the run, from which the seed of each investigation is derived."""
     soft_turns: int
     """Number of turns after which the agent is asked for its answer. From then on, an answer needs less evidence (see
     `StoppingRule`)."""
@@ -30,14 +31,15 @@ class InvestigationOptions:
     wall_minutes: float
     """Limit of the elapsed time, with waiting times. 0 means no limit."""
     tokens: int
-    """Limit of the tokens of all turns."""
+    """Limit of the tokens of all turns: those of the prompts and those that the backbone generates."""
     reply_tokens: int
-    """Limit of the tokens of one reply."""
+    """Limit of the tokens that the backbone generates for one reply."""
     outage_minutes: float
     """Longest time for which the investigation waits while the server of the backbone is unavailable."""
     images_per_call: int
     """Largest number of images in one call of a tool."""
     sandbox: SandboxLimits
+    """The limits of the sandbox in which the agent's code runs."""
     allow_none: bool
     """Whether the agent's code may run without a sandbox if this machine does not support one."""
     user_tools: Mapping[str, Callable[..., Any]]
@@ -66,7 +68,10 @@ class InvestigationContext:
     unit: Unit
     """The unit under study. For some tasks, it stands for a whole layer or network."""
     task: Task
+    """The question, the prompts and the stopping rule."""
     services: Services
+    """The network under study, the exemplars of its units, and the other models."""
     options: InvestigationOptions
     run_seed: int
-    """The seed of this replicate. It replaces `options.run_seed`."""
+    """The seed of this investigation. Replicates (repeated investigations of one unit) have different seeds, which are
+    derived from `options.run_seed`."""

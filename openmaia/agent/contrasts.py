@@ -33,7 +33,7 @@ class Contrast:
     shows: str
     """Names the thing that the second image shows instead of the label."""
     source: str
-    """Says how the contrast was found, such as WRITTEN."""
+    """Says how the contrast was found, in words such as "written by the backbone"."""
 
 
 class Contrasts(Protocol):
@@ -61,11 +61,13 @@ class WrittenContrasts:
     """Asks a language model for contrasts (see `Contrasts`) of all labels, and at most once more for missing ones."""
 
     backbone: Backbone
+    """The language model."""
     instructions: str
     """The system prompt, `contrasts.md` of the task."""
     run_seed: int
-    """The seed of the run, from which the seeds of the requests are derived."""
+    """The seed of the investigation, from which the seeds of the requests are derived."""
     reply_tokens: int
+    """Limit of the tokens that the model generates for one reply."""
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
         """Returns at most `n` contrasts; fewer if the model does not write enough usable ones. See `Contrasts.find`."""

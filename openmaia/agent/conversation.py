@@ -79,9 +79,9 @@ class Conversation:
 
 
 def class_of(unit: Unit, services: Services) -> str:
-    """Returns the name of the class that a unit of the layer OUTPUT represents.
+    """Returns the name of the class that an output unit of a classifier represents.
 
-    Raises UsageError if the unit is not in this layer, or the name is unknown.
+    Raises UsageError if the unit is not in the output layer, or the name is unknown.
     """
     classes = services.target.info().classes
     if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):

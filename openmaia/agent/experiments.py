@@ -33,7 +33,9 @@ class ExperimentResult:
     """The result of one experiment, the code in a reply of the agent. The defaults describe a reply without code."""
 
     status: str = ""
-    """The value of a `Status` of the sandbox, or one of LOST. Empty without an experiment."""
+    """How the experiment ended: the value of a `Status` of the sandbox. Instead of "ok" and "error", it is "lost" and
+    "error_lost" if the experiment left threads or processes running, so that its process had to be replaced. Empty
+    without an experiment."""
     calls: tuple[ToolCall, ...] = ()
     """The calls of tools, in their order."""
     observation: tuple[Part, ...] = ()
@@ -43,6 +45,7 @@ class ExperimentResult:
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """The images of the calls by digest, without those of earlier turns."""
     seconds: float = 0.0
+    """Duration in seconds, including the time in which tool calls were answered."""
 
 
 class ExperimentRunner:
@@ -60,7 +63,7 @@ class ExperimentRunner:
         sandbox.start()
 
     def run(self, code: str) -> ExperimentResult:
-        """Runs the code of an experiment. If the sandbox has lost its process, the completed ones are replayed first.
+        """Runs the code of an experiment. If the previous one lost its process, all completed ones are replayed first.
 
         Raises:
             ReplayDiverged: If a replayed experiment behaved differently.

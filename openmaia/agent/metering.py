@@ -1,4 +1,4 @@
-"""Records the cost of services that run in this process.
+"""Records the cost of services (the models that an investigation calls) that run in this process.
 
 For services that run on Ray, the handles to the pools of replicas record it.
 """

@@ -96,9 +96,10 @@ class Stopping:
     def expected(self) -> TurnKind:
         """What the next turn may be.
 
-        As long as the agent has not run as many experiments as the stopping rule demands: an experiment, or a
-        measurement if the last turn is omitted (see `left_out`) and the agent can generate images. After that: the
-        answer if the agent has used up its turns, repeats itself or has reached a limit, otherwise any turn.
+        As long as the agent has not run as many experiments as the stopping rule demands: an experiment. If the
+        last turn is omitted (see `left_out`) and the agent can generate images, the experiment has to measure generated
+        images. After that: the answer if the agent has used up its turns, repeats itself or has reached a limit,
+        otherwise any turn.
         """
         count = len(self._turns)
         if not self._has_experiments(count):
@@ -115,7 +116,7 @@ class Stopping:
         return self._is_over(count) and self._has_experiments(count)
 
     def refusal(self, count: int) -> str:
-        """Returns the message that sends back the answer in the last of `count` turns because it lacks evidence.
+        """Returns the message that sends back the answer in turn number `count` (from 1) because it lacks evidence.
 
         Returns an empty string if the answer is accepted or the turn has none.
         """

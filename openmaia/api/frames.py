@@ -16,22 +16,46 @@ TURNS = (
 
 
 def images(record: Record) -> pd.DataFrame:
-    """Returns a row for each image of an investigation with a known activation, in the order of the tool calls.
+    """Returns a data frame with one row per image of an investigation on which the unit's activation is known.
 
-    Exemplars, which are dataset images, are among them. The columns are `turn` (the agent's reply) and `call` (the tool
-    call in it), both numbered from 0, `image` (its name in the agent's code), `prompt` (or what was done to it),
-    `hypothesis`, `activation`, `percentile` among the dataset images (missing if unknown) and `picture` (a Pillow
-    image).
+    The images are those that the agent measured, and the exemplars (dataset images) that it asked for, in the order of
+    the tool calls. An image that was measured again has another row.
+
+    The columns are:
+
+    - `turn`: number of the agent's reply, from 0
+    - `call`: number of the tool call in it, from 0
+    - `image`: name of the image in the agent's code
+    - `prompt`: the prompt, and the instruction if the image was edited; for an exemplar a text such as `top 1`
+    - `hypothesis`: the hypothesis that the image tests, in the agent's words; empty if the agent named none
+    - `activation`: the unit's activation on the image
+    - `percentile`: percentage of dataset images with a lower activation; missing if unknown
+    - `picture`: the image as a Pillow image
+
+    Args:
+        record: The record of the investigation.
     """
     return pd.DataFrame(list(_images(record)), columns=list(IMAGES))
 
 
 def turns(record: Record) -> pd.DataFrame:
-    """Returns a row for each reply of the agent in an investigation.
+    """Returns a data frame with one row per reply of the agent in an investigation.
 
-    The columns are `turn` (from 0), `status` of the experiment (empty without one), `hypotheses`, `code`, `reply`,
-    `observation` (the text that the experiment showed), `calls` (the names of the called tools), `images` (the number
-    of measured images), `prompt_tokens`, `generated_tokens` and `seconds`.
+    The columns are:
+
+    - `turn`: number of the reply, from 0
+    - `status`: how the experiment in it ended, as in `Turn.status`; empty if the reply has no experiment
+    - `hypotheses`: the hypotheses that the reply lists
+    - `code`: the code of the experiment
+    - `reply`: the whole text of the reply
+    - `observation`: the text that the experiment printed and displayed
+    - `calls`: the names of the tools that the code called
+    - `images`: number of images for which these calls returned an activation
+    - `prompt_tokens`, `generated_tokens`: numbers of tokens that the model received and generated
+    - `seconds`: wall-clock time of the reply and the experiment
+
+    Args:
+        record: The record of the investigation.
     """
     rows = [
         {

@@ -30,33 +30,40 @@ def investigate(
     evaluate: bool | Mapping[str, Any] = True,
     **overrides: Any,
 ) -> UnitResult:
-    """Lets an agent find out what one unit of a network responds to, and tests its description.
+    """Lets an agent find out what one unit of a network responds to, and tests its description on new images.
 
-    Everything runs in this process, as `openmaia investigate` does on the command line; only the agent's code runs in a
-    sandbox. The exemplars of the unit's layer (dataset images with activations) are computed first. They are kept in
-    the folder `paths.exemplars` of the config, under a hash of the weights and code of the network, the preprocessing
-    and the images. A second unit of the layer therefore starts at once.
+    A unit is a channel or neuron of a layer. Everything runs in this process, without Ray; only the agent's code runs
+    in a sandbox, a separate process.
+
+    First, the exemplars of all units of the layer are computed: the dataset images that excite each unit most and
+    least. They are kept in the folder that the config key `paths.exemplars` names, so that further units of the layer
+    start at once. They are not kept if `preprocess` is a function whose steps OpenMAIA does not recognise.
 
     Args:
         model: A `torch.nn.Module`, which is left as it was; the name of a network, such as `torchvision:resnet18`; or a
             config: a `Config` object, the path of a file, or a list of files and `key=value` overrides.
         layer: The name of a module of the network, as `model.named_modules()` gives it, or `output` for class
-            probabilities. Also a unit as the command line names it, such as `layer4=122`.
-        unit: The index of the unit, or of the layer `output` the name of a class.
-        images: Where exemplars and control photographs come from: a folder; a list of files, Pillow images, arrays or
-            tensors; a dataset of PyTorch or Hugging Face with `len()`; or a mapping with keys of the config section
-            `pictures`. None: as the config says, by default the photographs that ship in Debian packages.
+            probabilities. It may also name the unit, as `LAYER=INDEX`, such as `layer4=122`.
+        unit: The index of the unit in the layer. For the layer `output`, it may be the name of a class. None if `layer`
+            names the unit.
+        images: The dataset, of which one half gives the exemplars and the other half photographs for the test: a
+            folder; a list of files, Pillow images, arrays or tensors; a dataset of PyTorch or Hugging Face with
+            `len()`; or a mapping with keys of the config section `pictures`. None: as the config says, by default
+            photographs that ship in Debian packages.
         preprocess: How an image becomes an input of the network: its evaluation transform, a function from a Pillow
-            image to a float tensor of shape (channels, height, width); or a mapping with `mean`, `std`, `size` and
-            optionally `crop`. None is for networks that declare their own.
-        backbone: The agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`, `anthropic:MODEL`, a
-            mapping with keys of the config section `backbone`, or an object with a method `reply(chats)`.
-        evaluate: Whether the description is tested on new images, or a mapping with keys of the config section
-            `evaluate`.
-        **overrides: Keys of the config, such as `seed=1` or `limits={"turns": 8}`.
+            image to a float tensor of shape (channels, height, width); or a mapping with `mean` and `std` (one number
+            for each channel, for pixel values between 0 and 1), `size` (side of the input in pixels) and optionally
+            `crop` (fraction of the shorter side that a central crop keeps). None is for networks that declare their
+            preprocessing themselves.
+        backbone: The model that plays the agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`,
+            `anthropic:MODEL`, a mapping with keys of the config section `backbone`, or an object with a method
+            `reply(chats)`, see `openmaia.core.services.Backbone`.
+        evaluate: Whether to test the description on new images, or a mapping with keys of the config section
+            `evaluate`, which says how.
+        **overrides: Other settings by their config keys, such as `seed=1` or `limits={"turns": 8}`.
 
     Returns:
-        The description with its evidence.
+        The description and its labels, the record of the investigation, and the scores of the test.
 
     Raises:
         UsageError: The layer or unit does not exist, the network does not accept what `preprocess` gives, neither the

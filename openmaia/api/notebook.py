@@ -41,23 +41,26 @@ def open(
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     **overrides: Any,
 ) -> "tuple[api.System, NotebookTools]":
-    """Gives a person the tools with which an agent investigates one unit, in this process.
+    """Lets a person investigate one unit in a notebook, with the tools that agents have.
 
-    `tools.display(…)` shows images in a grid. `tools.answer(description, *labels)` ends the investigation and adds its
-    record to the run `NAME-human`, where NAME is the name in the config, as a further replicate if the unit has a
-    record there. `tools.close()` does so without an answer. A module that was given as `model` is in evaluation mode
-    until then.
+    Everything runs in this process, without a sandbox. The object `system` measures the activation of the unit on
+    images. The object `tools` returns exemplars (dataset images), and generates, edits and displays images. All calls
+    are recorded.
+
+    `tools.answer(description, *labels)` ends the investigation, and `tools.close()` ends it without an answer. Both add
+    the record to the run `NAME-human` (NAME is the name of the run in the config). Earlier records of the unit are
+    kept. A module that was given as `model` is in evaluation mode until then.
 
     Args:
         model: As for `openmaia.investigate`.
-        layer: As for `openmaia.investigate`. For a config also the unit, such as `layer4=122`.
-        unit: The index of the unit.
+        layer: The name of the layer, as for `openmaia.investigate`, or the unit as `LAYER=INDEX`, such as `layer4=122`.
+        unit: The index of the unit in the layer. None if `layer` names the unit.
         images: As for `openmaia.investigate`.
         preprocess: As for `openmaia.investigate`.
-        **overrides: Keys of the config.
+        **overrides: Other settings by their config keys, as for `openmaia.investigate`.
 
     Returns:
-        The objects `system`, which measures the unit, and `tools`, as they are defined for the agent.
+        The objects `system` and `tools`.
 
     Raises:
         UsageError: The unit does not exist, or another argument is invalid.
@@ -83,7 +86,10 @@ def open(
 
 
 class NotebookTools(api.Tools):
-    """The tools of the agent, with methods that end the investigation and write its record."""
+    """The tools of an agent for a person in a notebook, and two methods that end the investigation.
+
+    `openmaia.open` returns them.
+    """
 
     def __init__(self, desk: "_Desk", user_tools: list[str]):
         super().__init__(desk.call)
@@ -93,16 +99,24 @@ class NotebookTools(api.Tools):
             setattr(self, name, getattr(made, name))
 
     def answer(self, description: str, *labels: str) -> str:
-        """Ends the investigation, writes its record with this answer, and returns the path of the record.
+        """Ends the investigation with an answer, and writes its record.
 
         Args:
-            description: What the unit responds to. Empty for an abstention.
-            *labels: Short names of what the unit responds to. If there are none, the description serves as one.
+            description: What the unit responds to, in one or two sentences. Empty if no description fits.
+            *labels: Short phrases, each for one thing to which the unit responds. If none are given, the description is
+                the only label.
+
+        Returns:
+            The path of the file of the record.
         """
         return self._desk.finish(Stop.ANSWER if description else Stop.ABSTAIN, description, labels or (description,))
 
     def close(self) -> str:
-        """Ends the investigation, writes its record without an answer, and returns the path of the record."""
+        """Ends the investigation without an answer, and writes its record.
+
+        Returns:
+            The path of the file of the record.
+        """
         return self._desk.finish(Stop.STOPPED, "", ())
 
 

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UnitResult:
-    """What an agent found out about one unit. In a notebook it shows itself as a grid of images."""
+    """The result of `openmaia.investigate`: what an agent found out about one unit, and how its description was tested.
+
+    As the last expression of a notebook cell, it is displayed as a page with images.
+    """
 
     record: Record
     """Everything that happened in the investigation."""
     exemplars: UnitExemplars
-    """The dataset images that excite the unit most and least."""
+    """Dataset images with the unit's activation on each, such as those that excite it most, and statistics."""
     evaluation: "Evaluation | None"
     """The test of the description on new images. None if it was not tested."""
     config: Config
@@ -41,54 +44,62 @@ class UnitResult:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The agent's final labels: short names of what the unit responds to."""
+        """The agent's final labels: short phrases, each for one thing to which the unit responds. May be empty."""
         return self.record.labels
 
     @property
     def scores(self) -> dict[str, Any]:
-        """The scores of the description's test by name, such as `auc`. Empty if the description was not tested."""
+        """The scores of the description in its test on new images, by name. Empty if it was not tested.
+
+        For example, `auc` is the probability that an image made from the description excites the unit more than an
+        image of something else. 0.5 is chance.
+        """
         return self.evaluation.scores if self.evaluation else {}
 
     @property
     def verdict(self) -> "UnitVerdict":
-        """The verdict on the description, and why.
+        """Whether the test supports the description (field `verdict`), and why (field `reason`).
 
-        In the investigation of a single unit, a tested description is never compared with descriptions of other units.
-        It therefore has no p-value, and its verdict is `untested`.
+        The verdicts `supported`, `weak` and `not supported` need a comparison with the descriptions of other units,
+        which only runs of many units make (`openmaia.sweep`). Here the verdict is therefore `untested`, or `abstained`
+        if the agent answered that its evidence supports no description.
         """
         from openmaia.evaluation.analysis.verdict import judge
 
         return judge(self.record.stop.value, self.scores, self.record.cause)
 
     def turns(self) -> "pd.DataFrame":
-        """Returns a row for each reply of the agent, with its experiment. See `openmaia.api.frames.turns`."""
+        """Returns a data frame with one row per reply of the agent. `openmaia.api.frames.turns` lists its columns."""
         from openmaia.api.frames import turns
 
         return turns(self.record)
 
     def images(self) -> "pd.DataFrame":
-        """Returns a row for each image with a known activation. See `openmaia.api.frames.images`."""
+        """Returns a data frame with one row per image on which the unit's activation is known.
+
+        `openmaia.api.frames.images` lists its columns.
+        """
         from openmaia.api.frames import images
 
         return images(self.record)
 
     def show(self) -> None:
-        """Shows the result: in a notebook as a page with images, elsewhere as text."""
+        """Displays the result: in a notebook as a page with images, elsewhere as printed text."""
         from openmaia.api.html import show
 
         show(self)
 
     def save(self, run_dir: str | Path) -> str:
-        """Adds the record and the description's test to a run directory, which is created if it does not exist.
+        """Adds the record, and the test of the description, to a run directory, which is created if it does not exist.
 
-        The directory is like that of `openmaia run`: `openmaia report` shows it. An earlier record of the unit is kept;
-        the new one becomes a further replicate.
+        `openmaia.load` and `openmaia report` read the directory, as they read one of `openmaia run`. Earlier records of
+        the same unit are kept: the new one gets the next replicate number.
 
         Args:
-            run_dir: The run directory, such as `runs/mine`.
+            run_dir: The path of the run directory, such as `runs/mine`.
 
         Returns:
-            The path of the record.
+            The path of the file of the record.
 
         Raises:
             UsageError: The directory holds a run of another config, or cannot be written.

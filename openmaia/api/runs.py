@@ -26,20 +26,26 @@ UnitName = str | tuple[str, int] | Unit
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoadedRun:
-    """A run directory, which stores investigations of many units. Its tables are read when they are asked for."""
+    """The results of a run: investigations of many units, and tests of their descriptions.
+
+    `openmaia.sweep` and `openmaia.load` return it. Each method reads files of the run directory when it is called.
+    """
 
     run: Run
 
     @property
     def path(self) -> str:
-        """The run directory."""
+        """The path of the run directory."""
         return self.run.files.root
 
     def units(self) -> pd.DataFrame:
-        """Returns a row for each finished investigation, with the columns of `summary.parquet`.
+        """Returns a data frame with one row per finished investigation, the table in `summary.parquet` of the run.
 
-        They are the unit, the replicate, the answer, counts (such as turns), costs, the scores of the test and the
-        verdict.
+        Its columns say which unit was investigated (`target`, `layer`, `index`, `replicate`), how the investigation
+        ended (`stop`), what the agent answered (`description`, `labels`), what it cost (such as `turns` and `tokens`),
+        and the scores of the description in its test on new images (such as `auc`). The column `verdict` says whether
+        the test supports the description: `supported`, `weak` or `not supported`. It is `abstained` or `untested` if
+        there is no description or no complete test. `verdict_reason` says why.
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts
 
@@ -49,7 +55,11 @@ class LoadedRun:
         return pd.DataFrame(rows, columns=summary.SCHEMA.names)
 
     def scores(self) -> pd.DataFrame:
-        """Returns a row for each tested description of the run with all of its scores that are numbers or texts."""
+        """Returns a data frame with one row per evaluated investigation and one column per score of its description.
+
+        The columns `target`, `layer`, `index` and `replicate` name the investigation. Scores that are lists or
+        dictionaries are left out.
+        """
         from openmaia.evaluation.scores import flat
 
         rows = [
@@ -65,35 +75,49 @@ class LoadedRun:
         return pd.DataFrame(rows)
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns the error messages of the failed investigations.
+        """Returns the error message of each failed investigation. The keys have the fields `unit` and `replicate`.
 
-        The command that started the run investigates them again.
+        To repeat the failed investigations, resume the run: start it again with the same arguments.
         """
         return self.run.failures()
 
     def record(self, unit: UnitName, replicate: int = 0) -> Record:
-        """Returns everything that happened in one investigation.
+        """Returns the record of one investigation: everything that happened in it.
 
         Args:
             unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
-            replicate: The number of the investigation among those of the unit, from 0.
+            replicate: The number of the investigation among those of the same unit, from 0.
 
         Raises:
-            UsageError: The run has no such record.
+            UsageError: The run has no finished investigation of the unit with this number.
         """
         return self.run.record(self._found(unit, replicate))
 
     def turns(self, unit: UnitName, replicate: int = 0) -> pd.DataFrame:
-        """Returns a row for each reply of the agent, see `openmaia.api.frames.turns`.
+        """Returns a data frame with one row per reply of the agent in one investigation.
 
-        The arguments are those of `record`.
+        `openmaia.api.frames.turns` lists its columns.
+
+        Args:
+            unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
+            replicate: The number of the investigation among those of the same unit, from 0.
+
+        Raises:
+            UsageError: The run has no finished investigation of the unit with this number.
         """
         return frames.turns(self.record(unit, replicate))
 
     def images(self, unit: UnitName, replicate: int = 0) -> pd.DataFrame:
-        """Returns a row for each image with an activation.
+        """Returns a data frame with one row per image of an investigation on which the unit's activation is known.
 
-        See `openmaia.api.frames.images`. For the arguments see `record`.
+        `openmaia.api.frames.images` lists its columns.
+
+        Args:
+            unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
+            replicate: The number of the investigation among those of the same unit, from 0.
+
+        Raises:
+            UsageError: The run has no finished investigation of the unit with this number.
         """
         return frames.images(self.record(unit, replicate))
 
@@ -117,10 +141,14 @@ class LoadedRun:
 
 
 def load(run: str | Path) -> LoadedRun:
-    """Opens a run directory, or a further evaluation of one (`RUN/evaluations/NAME`).
+    """Opens a run directory to read its results.
 
     Args:
-        run: The directory, such as `runs/demo`.
+        run: The path of the directory, such as `runs/demo`. If its descriptions were tested again with other settings
+            (`openmaia evaluate runs/demo … --as NAME`), `runs/demo/evaluations/NAME` opens the run with those scores.
+
+    Returns:
+        The run, whose methods return its results as pandas data frames.
 
     Raises:
         UsageError: The folder is no run directory.
@@ -142,23 +170,29 @@ def sweep(
     backbone: str | Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> LoadedRun:
-    """Investigates many units on Ray and tests their descriptions, as `openmaia run` does. Continues a stopped run.
+    """Investigates many units on Ray and tests their descriptions, as the command `openmaia run` does.
+
+    The results are stored in a run directory. If it exists already, the run continues and finished parts are not
+    repeated. By default, Ray is started on this machine (config key `ray.address`).
 
     Args:
-        model: A config (an object, a file, or a list of files and overrides), or the name of a network, such as
-            `torchvision:resnet18` or `package.module:function`, a function of yours that returns a module. A module
-            itself cannot be sent to other processes.
-        units: The units, such as `layer4=122,210:layer3=random:5`. Empty: those of the config.
+        model: A config (a `Config` object, the path of a file, or a list of files and `key=value` overrides), or the
+            name of a network, such as `torchvision:resnet18`. The name `package.module:function` stands for a function
+            of yours that returns a `torch.nn.Module`. The module itself cannot be passed, because investigations run in
+            other processes.
+        units: The units. For example, `layer4=122,210:layer3=random:5` are units 122 and 210 of layer4 and five random
+            units of layer3. Empty: the units that the config names.
         images: A folder of images, or a mapping with keys of the config section `pictures`. None: as the config says.
-        preprocess: A mapping with `mean`, `std`, `size` and optionally `crop`, for a network that declares none.
-        backbone: As for `openmaia.investigate`, but no object.
-        **overrides: Keys of the config, such as `seed=1` or `ray={"investigations": 2}`.
+        preprocess: For a network that declares no preprocessing, a mapping with `mean`, `std`, `size` and optionally
+            `crop`, as for `openmaia.investigate`.
+        backbone: The agent, as for `openmaia.investigate`, but as a text or a mapping and not as an object.
+        **overrides: Other settings by their config keys, such as `seed=1` or `ray={"investigations": 2}`.
 
     Returns:
-        The run. Its failures are in `failures()`.
+        The run. Its method `failures` returns the errors of investigations that failed.
 
     Raises:
-        UsageError: An argument is invalid, or the cluster does not permit the run.
+        UsageError: An argument is invalid, the Ray cluster is too small, or another process works on the same run.
 
     Example:
         >>> run = openmaia.sweep("torchvision:resnet18", "layer4=random:5", images="photos")

@@ -17,9 +17,10 @@ class SyntheticConfig:
     """What the units respond to. `mono`: one concept; `or`: one of two concepts; `and`, `andnot`: the first concept if
     the second one is present (`and`) or absent (`andnot`)."""
     labels: list[str] = field(default_factory=list[str])
-    """The concepts of one unit, such as `[cheese, lemon]`."""
+    """The concepts of the only unit: one for the mode `mono`, otherwise two, such as `[cheese, lemon]`."""
     folder: str = ""
-    """Instead of `labels`: a folder with one subfolder of images per unit, named `LABEL` or `LABEL1_LABEL2`."""
+    """Instead of `labels`, for several units of one mode: a folder with one subfolder of images per unit, whose name
+    gives the concepts, `LABEL` or `LABEL1_LABEL2`."""
 
 
 @dataclass

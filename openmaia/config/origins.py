@@ -18,7 +18,7 @@ def origins(sources: Sequence[str]) -> dict[str, str]:
     """Returns where the values of a config come from.
 
     Args:
-        sources: YAML files and `key=value` overrides that `load` accepts. Later ones win.
+        sources: YAML files and `key=value` overrides, as for `openmaia.config.loading.load`. Later ones win.
 
     Returns:
         `FILE:LINE` or `override`, by dotted key. Keys that no source sets are left out.

@@ -50,7 +50,8 @@ class PicturesConfig:
     """hf only: reads only the first 2 x `pictures.limit` rows, for a dataset that is too large to download. These rows
     are kept in the cache of Hugging Face datasets."""
     limit: int = 0
-    """Largest number of images of the explore split that exemplars are computed from. 0: all of them."""
+    """Largest number of images of the explore split (or of `exemplars.folder`) that exemplars are computed from. 0: all
+    of them."""
 
 
 @dataclass
@@ -58,7 +59,8 @@ class ExemplarsConfig:
     """`exemplars`: the dataset images that excite a unit most."""
 
     dataset: str = ""
-    """Name of the folder of these exemplars. Empty: `pictures.kind`. Set it to keep exemplars of several datasets."""
+    """Name of the folder in which these exemplars are stored. Empty: `pictures.kind`. Set it to keep exemplars of
+    several datasets."""
     folder: str = ""
     """A folder of images from which all exemplars are taken. Empty: the explore split of `pictures`."""
     k: int = 15
@@ -80,7 +82,7 @@ class EvidenceConfig:
     """Number of different negative controls for each hypothesis that the answer keeps: images that should not excite
     the unit if the hypothesis is true."""
     replicates: int | None = None
-    """Number of different images measured for each hypothesis that the answer keeps."""
+    """Number of different images measured for each hypothesis that the answer keeps, negative controls not counted."""
     confirm: int | None = None
     """Number of new images of the final labels on which the program tests the answer. It adds as many near misses: the
     same scenes with one thing changed, so that the label no longer holds."""
@@ -109,7 +111,7 @@ class LimitsConfig:
     wall_minutes: float = 0.0
     """Longest duration by the clock, time in queues included; 0: no such limit."""
     tokens: int = 2_000_000
-    """Largest number of prompt and generated tokens."""
+    """Largest number of prompt and generated tokens, summed over all turns. Cached prompt tokens count as well."""
     reply_tokens: int = 4096
     """Longest reply in tokens."""
     images_per_call: int = 128
@@ -123,9 +125,9 @@ class SandboxConfig:
     seconds: float = 60.0
     """Longest duration of an experiment. Time in which it waits for services does not count."""
     cpu_seconds: int = 600
-    """CPU time of all experiments of an investigation."""
+    """CPU time in seconds of all experiments of an investigation together."""
     memory_mb: int = 1024
-    """Memory in MiB."""
+    """Memory of each process in MiB."""
     processes: int = 1
     """Number of processes. With 1, the code cannot start another process."""
     output_bytes: int = 64_000

@@ -29,9 +29,9 @@ class EvaluateConfig:
     layers, and extend the null distribution of the p-values. 0: none."""
     judge: str = "auto"
     """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
-    otherwise `eyes` for a scripted backbone; `eyes`: the image classifier of the scripted backbone; `detector`:
-    Grounding DINO, whose regions are also compared with the unit's activation maps (mask IoU); `none`: no judge and no
-    detection."""
+    otherwise `eyes` with a scripted backbone and `none` with another one; `eyes`: the image classifier of the scripted
+    backbone; `detector`: Grounding DINO, whose regions are also compared with the unit's activation maps (mask IoU);
+    `none`: no judge and no detection."""
     detector: str = "IDEA-Research/grounding-dino-tiny"
     """The model of the judge `detector`."""
     segmenter: str = ""

@@ -6,11 +6,11 @@ Ray pickles exceptions, and pickling breaks exceptions that require more argumen
 
 
 class OpenMaiaError(Exception):
-    """Base class of all exceptions that OpenMAIA raises deliberately.
+    """Base class of OpenMAIA's own exceptions.
 
     Args:
-        message: Tells the user what went wrong.
-        detail: A traceback or another long text.
+        message: What went wrong, in one or two sentences.
+        detail: More about the cause, such as a traceback or the output of a process. None if there is nothing to add.
     """
 
     def __init__(self, message: str, *, detail: str | None = None):
@@ -27,44 +27,54 @@ def _rebuild(kind: type["OpenMaiaError"], message: str, detail: str | None) -> "
 
 
 class UsageError(OpenMaiaError, ValueError):
-    """The input of the user, such as a config value or a file, is invalid.
+    """An input of the user is invalid, such as an argument, a config value or a file.
 
-    The message says what was given, what was expected and what to do. The CLI exits with code 2.
+    The message says what was given, what was expected and what to do. The command line exits with code 2.
     """
 
 
 class ServiceError(OpenMaiaError):
-    """A service (target, generator, editor or backbone) failed.
+    """A model failed: the network under study, the image generator or editor, or the model that plays the agent.
 
-    The unit under study stays pending (it is investigated when the run is resumed), and the agent never sees the error.
+    The agent never sees the error. In a run, the unit under study stays pending: it is investigated when the run is
+    resumed.
     """
 
 
 class ServiceUnavailable(ServiceError):
-    """The server of a service, such as a language model, is unavailable for now. The same request may succeed later."""
+    """The server of a model cannot be reached or is overloaded. The same request may succeed later."""
 
 
 class HostDead(ServiceError):
-    """A replica, a process that holds a copy of a model, can no longer answer requests.
+    """A process that holds a model can no longer answer requests, for example because its GPU failed.
 
-    The pool of replicas starts a new one, and sends the request to a replica once more.
+    On Ray, the process is replaced and the request is repeated. If processes fail repeatedly over the same request, the
+    request fails with a ServiceError.
     """
 
 
 class ToolError(OpenMaiaError):
-    """The agent's code called a tool with invalid arguments. The agent sees the error as an exception in its code."""
+    """The agent's code called a tool with invalid arguments, or a tool that the user added failed.
+
+    A tool is a function that the agent's code can call, such as `tools.text2image`. The agent sees the error as an
+    exception in its code.
+    """
 
 
 class SandboxError(OpenMaiaError):
-    """The sandbox that runs the agent's code could not be started, or it died.
+    """The sandbox, an isolated process for the agent's code, could not be started.
 
-    The unit under study stays pending: it is investigated when the run is resumed.
+    In a run, the unit under study stays pending: it is investigated when the run is resumed.
     """
 
 
 class StoreError(OpenMaiaError):
-    """A stored file is damaged, has an unexpected format, or could not be written."""
+    """A stored file is missing, damaged or in an unexpected format, or could not be read or written."""
 
 
 class ReplayDiverged(OpenMaiaError):
-    """An agent's completed experiments gave another output when they were repeated. The investigation starts again."""
+    """An agent's experiments gave another output when they were repeated.
+
+    If the process of the agent's code is lost, for example in a crash, the completed experiments are repeated to
+    restore their variables. After this error, the investigation starts again from its first turn.
+    """

@@ -27,12 +27,12 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text, without the images."""
+        """The texts of the message, joined with line breaks, without the images."""
         return "\n".join(part for part in self.parts if isinstance(part, str))
 
     @property
     def images(self) -> tuple[EncodedImage, ...]:
-        """All images, without the text."""
+        """The images of the message in their order, without the texts."""
         return tuple(part for part in self.parts if isinstance(part, EncodedImage))
 
 
@@ -58,7 +58,8 @@ class AnswerFormat:
     text: str = "DESCRIPTION"
     """Heading of the section that becomes the description of the unit."""
     labels: str = "LABEL"
-    """Heading of a section that holds one label. It may be followed by a number, as in `[LABEL 2]:`."""
+    """Heading of a section that holds one label, a short phrase such as one thing that the unit responds to. The
+    heading may be followed by a number, as in `[LABEL 2]:`."""
     decided_by: str = "DESCRIPTION"
     """The heading that makes a reply a final answer: the value of `text` or of `labels`. A reply without a section of
     this heading is no answer."""
@@ -102,8 +103,8 @@ class Chat:
     left_out: int = 0
     """Number of earlier turns that are not among the messages, because they are empty or repeat other turns."""
     repetitions: int = 0
-    """How many of the latest turns, without a gap, are missing from the messages for this reason. The sampling
-    temperature of language models rises with this number."""
+    """Number of consecutive turns, up to the latest one, that are left out of the messages: 0 if the latest turn is
+    among the messages. The sampling temperature of language models rises with this number."""
 
     @property
     def is_turn(self) -> bool:
@@ -119,6 +120,7 @@ class Cut(StrEnum):
     """Why a reply was ended before the model ended it."""
 
     NONE = ""
+    """Nothing was cut off."""
     EXPERIMENT = "experiment"
     """The reply contained a complete experiment."""
     REPETITION = "repetition"
@@ -134,8 +136,11 @@ class Reply:
     reply at once, or used up its tokens for output that servers do not send: reasoning, or an incomplete function
     call."""
     prompt_tokens: int = 0
+    """Number of tokens of the prompt, cached ones included."""
     cached_tokens: int = 0
+    """How many of the prompt tokens were read from the model's prefix cache."""
     generated_tokens: int = 0
+    """Number of tokens that the model generated, including those that are not in the text, such as reasoning."""
     left_out: str = ""
     """Describes the part of the conversation that was dropped because the context is full. Empty if nothing was."""
     cut: Cut = Cut.NONE

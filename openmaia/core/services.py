@@ -68,21 +68,36 @@ class Intervention:
 
 
 class Target(Protocol):
-    """The network under study."""
+    """The network under study. It measures the activations of its units on images."""
 
     def info(self) -> TargetInfo:
-        """Returns the name, the layers and other properties of the network."""
+        """Returns the name of the network, its layers with their numbers of units, and other properties."""
         ...
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation for each probe (a unit and an image).
+        """Measures the activation of one unit on one image for each request.
 
-        The probes of one call may name different units and layers.
+        If the layer has an activation for each position in the image, the unit's activation is their maximum.
+
+        Args:
+            probes: The requests, each with the fields `unit` and `image`. They may name different units and layers.
+
+        Returns:
+            The activations (field `value`) in the order of the requests.
         """
         ...
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns for each probe, a layer and an image, the activations of all units of the layer, shape (units,)."""
+        """Measures the activations of all units of one layer on one image for each request.
+
+        The activation of a unit is the number that the method `probe` gives as `value`.
+
+        Args:
+            probes: The requests, each with the fields `layer` (its name) and `image`.
+
+        Returns:
+            One array of shape (units,) for each request, in the order of the requests.
+        """
         ...
 
 
@@ -120,26 +135,50 @@ class GeneratedImage:
 
 
 class Generator(Protocol):
-    """A text-to-image model."""
+    """A text-to-image model. It makes the images of the agent's experiments and of the tests of descriptions."""
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Generates an image for each request."""
+        """Generates one image for each request.
+
+        Args:
+            requests: The requests, each with the fields `prompt` and `seed`. The same prompt and seed should give the
+                same image, because a request may be repeated after a failure.
+
+        Returns:
+            The generated images in the order of the requests.
+        """
         ...
 
 
 class Editor(Protocol):
-    """An instruction-based image editor."""
+    """A model that edits images by instructions in words, such as "remove the desk"."""
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Edits the image of each request."""
+        """Edits one image for each request.
+
+        Args:
+            requests: The requests, each with the fields `image`, `instruction` and `seed`. The same request should give
+                the same image, because it may be repeated after a failure.
+
+        Returns:
+            The edited images in the order of the requests.
+        """
         ...
 
 
 class Backbone(Protocol):
-    """The model that plays the agent."""
+    """The model that plays the agent, usually a language model. It writes the agent's replies."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the next reply in the conversation of each request."""
+        """Writes the next reply in each of several conversations.
+
+        Args:
+            chats: The conversations. The fields of each are the `messages` so far, a `seed`, the largest length of the
+                reply as `max_tokens`, and others that a backbone may ignore.
+
+        Returns:
+            The replies in the order of the conversations, each with its `text` and the numbers of tokens.
+        """
         ...
 
 
@@ -224,10 +263,14 @@ class UnitExemplars:
 
 
 class Exemplars(Protocol):
-    """Store of the exemplars and statistics of units."""
+    """Store of exemplars, which are dataset images with the activations of a unit on them."""
 
     def read(self, unit: Unit) -> UnitExemplars:
-        """Returns the exemplars and statistics of a unit. Raises StoreError if there are none."""
+        """Returns the exemplars of a unit, and statistics of its activations on all dataset images.
+
+        Raises:
+            StoreError: The store has no exemplars of the unit, or a file of it is damaged.
+        """
         ...
 
 

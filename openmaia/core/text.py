@@ -23,6 +23,6 @@ def printable(text: str, *, keep: str = "", replacement: str = " ") -> str:
 
 
 def first_line(text: str, limit: int = 1000) -> str:
-    """Returns the first line of a text as `printable` text, cut to `limit` characters."""
+    """Returns the first non-blank line of a text, cut to `limit` characters, with unprintable characters as spaces."""
     line, *_ = text.strip().splitlines() or [""]
     return printable(line if len(line) <= limit else f"{line[:limit]}…")

@@ -74,7 +74,8 @@ class TargetInfo:
     """Activation above which a position belongs to the mask of a unit, the same for all units. None: each unit has its
     own threshold, a quantile of its activations."""
     classes: tuple[str, ...] = ()
-    """Names of the units of OUTPUT, which need not be unique. Empty if unknown."""
+    """Names of the classes, which are the units of the layer OUTPUT, by index. They need not be unique. Empty if
+    unknown."""
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:

@@ -17,7 +17,7 @@ _METADATA_FILES = frozenset({INDEX_FILE, "split.json"})
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """An image file."""
+    """A file that should hold an image. This is checked when it is read."""
 
     path: Path
 
@@ -73,7 +73,7 @@ class ImageFolder:
         return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"
 
     def stamp(self) -> str:
-        """Returns a digest of the paths, sizes and modification times of all files in the folder. No file is opened.
+        """Returns a digest of the paths, sizes and modification times of the files in `sources`. No file is opened.
 
         Raises:
             UsageError: The folder does not exist.
@@ -83,7 +83,14 @@ class ImageFolder:
         return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
     def sources(self) -> Iterable[FileSource | SkipReason]:
-        """Returns all files, sorted by path, and `SkipReason.OUTSIDE` for each link to a target outside the folder."""
+        """Returns the files, sorted by path, then `SkipReason.OUTSIDE` for each link to a target outside the folder.
+
+        Files that are not images are among them, because that is only found out by reading. Hidden files and metadata
+        such as index.json are left out.
+
+        Raises:
+            UsageError: The folder does not exist.
+        """
         files, outside = self._listing()
         return [*map(FileSource, files), *[SkipReason.OUTSIDE] * outside]
 

@@ -46,7 +46,7 @@ def load(root: Path) -> dict[str, IndexEntry]:
     """Reads index.json, which lists the images of a folder.
 
     Returns:
-        The entries by path. Empty if there is no index.json, or if it does not have our format.
+        The entries by path relative to the folder. Empty without an index.json, or with one of another program.
 
     Raises:
         StoreError: The index is damaged.

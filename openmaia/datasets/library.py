@@ -108,8 +108,8 @@ class ImageDataset:
             collection: The collection.
             path: File in which digests and splits are cached until the collection changes. If it is None or cannot be
                 written, they are computed each time.
-            known: Kind, caption and category of the images, by the `name` of their source. Images without an entry are
-                photographs without a caption.
+            known: Kind, caption and category of the images, by `ImageSource.name`, which for a file is its path. Images
+                without an entry are photographs without a caption.
 
         Raises:
             UsageError: The collection cannot be read or holds no usable image.

@@ -43,7 +43,11 @@ class MemoryImages:
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
-        """Returns an empty text, not a value that changes with the images, because such changes cannot be noticed."""
+        """Returns an empty text.
+
+        It does not change with the images, because such changes cannot be noticed. Digests and splits of these images
+        must therefore not be cached.
+        """
         return ""
 
     def sources(self) -> Iterable[ImageSource | SkipReason]:
@@ -71,6 +75,7 @@ class ItemSource:
 
     items: IndexedImages
     number: int
+    """Index of the item, from 0."""
 
     @property
     def name(self) -> str:

@@ -37,7 +37,9 @@ class EvaluationWorker:
     """
 
     sweeps: Sequence[SweepContext]
+    """The sweeps whose descriptions are evaluated. A sweep executes the run of one config."""
     _services: dict[int, EvaluationServices] = field(default_factory=dict[int, EvaluationServices])
+    """The services of each sweep that has been used in this process, by the index of the sweep."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ def team(
 ) -> Generator["ExemplarTeam"]:
     """Context manager that yields workers which compute exemplars. It ends them afterwards, which frees their GPUs.
 
-    Exemplars are selected dataset images with the activations of units.
+    Exemplars are selected dataset images with the activations of units. The arguments are those of `ExemplarTeam`.
     """
     workers = ExemplarTeam(config, assembly, say)
     try:
@@ -56,6 +56,11 @@ class ExemplarTeam:
 
     A dead worker is replaced, and its unsaved shards (groups of images) are computed again. The first worker loads the
     target network on a CPU to read its properties. GPUs are requested only if exemplars are missing.
+
+    Args:
+        config: The config of the run.
+        assembly: Builds the target and the dataset.
+        say: Receives messages for the user.
     """
 
     def __init__(self, config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None):

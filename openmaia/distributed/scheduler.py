@@ -30,7 +30,7 @@ class Attempt:
     """One attempt at an investigation of a unit."""
 
     sweep: int
-    """The index of its sweep, which executes the run of one config."""
+    """The index of its sweep in the argument `sweeps` of `Scheduler`. A sweep executes the run of one config."""
     investigation: InvestigationId
     tries: int = 0
     """Number of earlier attempts that failed."""
@@ -44,7 +44,7 @@ class ActiveInvestigation:
     """An investigation of a unit that is running."""
 
     sweep: int
-    """The index of its sweep, which executes the run of one config."""
+    """The index of its sweep in the argument `sweeps` of `Scheduler`. A sweep executes the run of one config."""
     investigation: InvestigationId
     since: float
     """Start of this attempt, in seconds since the epoch."""

@@ -57,7 +57,7 @@ class Testing:
     """Selects how the agents' answers in a sweep are tested."""
 
     is_done: Callable[[Run], bool]
-    """Returns whether all records of a run have been tested."""
+    """Returns whether the answers in all records of a run, the stored results of investigations, have been tested."""
     test: Callable[["Sweep"], None] = lambda sweep: None
     """Called after the last investigation, before the pools end. Tests the answers of a sweep."""
     streams: bool = False
@@ -72,18 +72,21 @@ class Sweep:
     config: Config
     run: Run
     assembly: Assembly
+    """Builds the objects that the config describes."""
     view: TrackedProgress
+    """Receives the messages and the progress of the sweep."""
     alone: bool = True
     """Whether no other sweep is executed together with it."""
     dataset: ImageDataset = field(init=False)
     store: ExemplarStore = field(init=False)
+    """The exemplars of the target. Set by `compute_exemplars`."""
     preprocessing: str = ""
     """What is done to an image before the target receives it, in words (`TargetInfo.preprocessing`)."""
     pools: Pools = field(init=False)
     total: int = 0
     """Number of planned investigations."""
     done: int = 0
-    """Number of investigations that have ended."""
+    """Number of investigations that were finished before this execution of the run, or have ended in it."""
 
     def compute_exemplars(self) -> None:
         """Saves the plan of the run, which lists its units, and computes missing exemplars of these units.

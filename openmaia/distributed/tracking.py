@@ -22,6 +22,7 @@ class TrackedProgress:
     """Passes the progress of a run to the terminal and, if there is one, to a tracker, which uses Weights & Biases."""
 
     view: Progress
+    """Shows the messages and the progress, usually in the terminal."""
     tracker: Tracker | None = None
 
     def say(self, line: str) -> None:

@@ -24,7 +24,9 @@ class SweepContext:
     run: Run
     pools: Pools
     exemplars: ExemplarStore
+    """The exemplars of the target: dataset images selected for its units."""
     assembly: Assembly
+    """Builds the objects that the config describes."""
     preprocessing: str = ""
     """What is done to an image before the target receives it, in words (`TargetInfo.preprocessing`)."""
 
@@ -35,7 +37,9 @@ class InvestigationWorker:
 
     sweeps: Sequence[SweepContext]
     _options: list[InvestigationOptions] = field(default_factory=list[InvestigationOptions])
+    """The options of the investigations of each sweep. Set by `start`."""
     _tasks: list[Task] = field(default_factory=list[Task])
+    """The task of each sweep: the question to the agent. Set by `start`."""
 
     def __repr__(self) -> str:
         return "investigations"

@@ -33,6 +33,7 @@ class Worker:
     """The driver's state of one worker process. A piece of work is an investigation or an evaluation."""
 
     actor: Any
+    """The Ray actor handle."""
     capacity: int
     """Largest number of concurrent pieces of work."""
     isolated: bool

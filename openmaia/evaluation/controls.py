@@ -37,7 +37,7 @@ class ReferenceData:
     """Photographs of the test split, for detection and as random control images."""
     photograph_responses: LayerResponses
     random: int
-    """The number of photographs that are used as random control images."""
+    """How many of `photographs`, from the first one on, are used as random control images."""
     scales: Mapping[str, LayerScale]
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars. If
     a layer is missing, its trials are standardised by their own control images."""
@@ -50,7 +50,8 @@ class ReferenceData:
         Args:
             claim: The claim (a description of a unit).
             writer: Says which unrelated prompts show what the claim names. If it cannot, there are no unrelated images.
-            explored: The prompts that the agent used, normalised by `fold`. Unrelated images with them are left out.
+            explored: The prompts of images that the agent generated, normalised by `overlap.fold`. Unrelated images
+                with these prompts are left out.
 
         Returns:
             The images with the activation of the claim's unit, and for each image the responses of all units of the
@@ -137,7 +138,8 @@ def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerSc
     """Reads the mean and the standard deviation of each unit's activation over the dataset images of the store.
 
     Returns:
-        Both, by the name of the layer. A layer is left out if they are not stored for all of its units."""
+        For each layer the means and the standard deviations of its units. A layer is left out if they are not stored
+        for all of its units."""
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():
         spread = store.spread(layer)

@@ -48,7 +48,7 @@ class Classifier(Protocol):
         ...
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[FloatArray]:
-        """Returns the log class probabilities, (classes,), for each intervention: an image and a unit to be scaled."""
+        """Returns the log class probabilities, (classes,), for each intervention (image, unit and factor)."""
         ...
 
     @property
@@ -63,20 +63,22 @@ class UnitFaithfulness:
 
     unit: Unit
     replicate: int
+    """The number of the investigation among the repeated investigations of the unit."""
     labels: tuple[str, ...]
     effect: float
-    """Mean effect on images of the unit's description, in nats."""
+    """Mean effect on the positive images of the unit's description (they show what it names), in nats."""
     neutral: float
     """Mean effect on the neutral images of the description, in nats."""
     auc: Interval
-    """How often the effect on an image of the description is larger than on a neutral image (AUC)."""
+    """How often the effect on a positive image is larger than on a neutral image (AUC)."""
     other: Interval
-    """Mean of the same AUC over the images of other units' descriptions. NaN if the layer has no other tested unit."""
+    """The same AUC for the ablation of this unit, but on the positive and neutral images of other units' descriptions:
+    the mean over at most PARTNERS descriptions. NaN if the layer has no other tested unit."""
     difference: Interval
     """`auc` minus `other`; NaN if `other` is."""
     classes: tuple[tuple[str, float], ...]
-    """Pairs (name, fall) of the classes whose probability the ablation lowers most on images of the description. `fall`
-    is the mean decrease of the probability."""
+    """Pairs (name, fall) of the classes whose probability the ablation lowers most on the positive images. `fall` is
+    the mean decrease of the probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +87,11 @@ class Faithfulness:
 
     units: tuple[UnitFaithfulness, ...]
     auc: Interval
-    """Mean over units, as the next two fields, with its interval over prompts and units."""
+    """Mean of `UnitFaithfulness.auc` over `units`, with a bootstrap interval over prompts and units."""
     other: Interval
+    """The same for `UnitFaithfulness.other`, over the units where it is known."""
     difference: Interval
+    """The same for `UnitFaithfulness.difference`, over the units where it is known."""
 
 
 def measure_faithfulness(
@@ -104,7 +108,7 @@ def measure_faithfulness(
         run: An evaluated run.
         target: The network to which the units belong.
         resamples: Number of bootstrap resamples.
-        progress: Called with the number of units that are done and the number of all units.
+        progress: Called with the number of descriptions that are done and the number of all that are measured.
     """
     stored = StoredTrials(run)
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}

@@ -105,7 +105,7 @@ class LanguageModel:
 
 
 def parse_list(answer: str, n: int) -> list[str]:
-    """Parses a model's answer, a list of n text-to-image prompts, one per line, without bullets and numbers.
+    """Parses a model's answer, a list of n text-to-image prompts, one per line. Bullets and numbers are removed.
 
     Raises:
         MalformedAnswer: There are not n different prompts in English of at most MAX_PROMPT_CHARACTERS characters.
@@ -137,7 +137,7 @@ def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
 
 
 def is_foreign(text: str) -> bool:
-    """Returns whether a text has no letters, or too large a share of them (MAX_FOREIGN_SHARE) is not Latin.
+    """Returns whether a text is not English: it has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin.
 
     Foreign languages in Latin script are not recognised.
     """

@@ -39,7 +39,7 @@ def write_paired(
             prompts.
         model: Writes and rates the prompts.
         run_seed: The seed of the run.
-        explored: Prompts that agents used, normalised by `fold`. They must not be used.
+        explored: Prompts of images that agents generated, normalised by `overlap.fold`. They must not be used.
 
     Returns:
         For each claim, in the order of `claims`, its prompts, or an UnansweredQuestion that says why there are none.

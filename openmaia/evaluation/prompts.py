@@ -66,7 +66,7 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which it can write prompts. Random ones of them serve as descriptions in a control."""
+        """Words about which it can write prompts. As a control, some of them are drawn and tested as descriptions."""
         ...
 
     def write(
@@ -78,7 +78,7 @@ class PromptWriter(Protocol):
             claim: The claim to test. Positive prompts show what it names, neutral ones do not.
             n: The number of prompts of each role.
             run_seed: The seed of the run.
-            explored: Prompts that the agent used, normalised by `fold`. They must not be used.
+            explored: Prompts of images that the agent generated, normalised by `overlap.fold`. They must not be used.
         """
         ...
 
@@ -113,7 +113,7 @@ class ModelPromptWriter:
         """Asks the model for n pairs of prompts (positive, neutral), divided evenly among the labels of a claim.
 
         The prompts of one label must not show the others. If pairs contain a prompt in `explored` or repeat other test
-        prompts, the model is asked once more for as many.
+        prompts, the model is asked once more for as many new pairs.
         """
         labels = claim.statements
         rows: list[tuple[str, str, str]] = []
@@ -192,8 +192,8 @@ def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Cou
     Args:
         ask: Asks the language model for a number of rows.
         n: The number of rows.
-        explored: Prompts that must not be used, normalised by `fold`.
-        uses: How often each folded prompt was used so far. The prompts of new rows are added to it.
+        explored: Prompts that must not be used, normalised by `overlap.fold`.
+        uses: How often each prompt, normalised in the same way, was used so far. The prompts of new rows are added.
 
     Returns:
         At most n rows.
@@ -237,9 +237,10 @@ WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
 def write_prompts(
     claim: Claim, writer: PromptWriter, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> WrittenPrompts:
-    """Writes n positive and n neutral test prompts of a claim (the description of a unit).
+    """Writes n positive and n neutral test prompts of a claim (the description of a unit), and none for an abstention.
 
-    None of them is in `explored`, the prompts that the agent used. An UnansweredQuestion is returned instead of raised.
+    None of them is in `explored`, the prompts of images that the agent generated, normalised by `overlap.fold`. An
+    UnansweredQuestion is returned instead of raised.
     """
     try:
         return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored)

@@ -42,7 +42,8 @@ def evaluate_investigation(
         services: The models that generate, measure and judge the test images and write their prompts.
         design: The prompt preset and the numbers of images.
         reference: Control images and the responses to them, the same for all investigations (`prepare_reference`).
-        explored: The prompts of images that were generated in the investigation. No test image may use them.
+        explored: The prompts of images that were generated in the investigation, normalised by `overlap.fold`. No test
+            image may use them.
 
     Returns:
         The trial (test images and responses) as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
@@ -60,10 +61,10 @@ def run_trials(
     reference: ReferenceData,
     explored: ExploredPrompts = frozenset(),
 ) -> list[Trial]:
-    """Tests the claims of several methods about one unit. Returns their trials in the same order.
+    """Tests the claims of several methods about one unit. Returns their trials in the order of the claims.
 
-    A trial holds the test images of a claim (a description) and the responses to them. No test image has a prompt in
-    `explored`, those of images that were generated in the unit's investigations.
+    A trial holds the test images of a claim (a description) and the responses to them. `explored` are the prompts of
+    images that were generated in the unit's investigations. No test image has one of these prompts.
 
     Raises:
         ServiceError: A service failed permanently.
@@ -86,7 +87,7 @@ def write_all(
 ) -> list[WrittenPrompts]:
     """Writes the test prompts for the claims (descriptions) of several methods about one unit, as `design.preset` says.
 
-    No prompt is in `explored`, the prompts that agents used.
+    No prompt is in `explored`, the prompts of images that the agents generated.
     """
     if design.preset == "pairing":
         assert services.model is not None
@@ -97,7 +98,11 @@ def write_all(
 def evaluate_claims(
     claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign
 ) -> list[Evaluation]:
-    """Tests and scores claims (descriptions) about any units in memory. Returns the evaluations in the same order."""
+    """Tests and scores claims (descriptions) about any units without storing anything.
+
+    Returns:
+        The evaluations (scored tests), in the order of the claims.
+    """
     if not claims:
         return []
     reference = prepare_reference({claim.unit.layer for claim in claims}, services, design)
@@ -143,7 +148,9 @@ def assemble_trial(
     reference: ReferenceData,
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
-    """Builds the trial (test images and responses) of a claim from its own and the control images, without detection.
+    """Builds the trial (test images and responses) of a claim from its own and the control images.
+
+    The field `detection` of the trial, which a judge's verdicts on photographs fill, stays empty.
 
     Args:
         claim: The description of a unit, with labels.

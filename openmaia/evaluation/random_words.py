@@ -1,4 +1,4 @@
-"""Tests descriptions of random words like those of units, as a control and for the null distribution of p-values.
+"""Tests random words as if they described units, as a control and for the null distribution of p-values.
 
 Each description is one word, drawn from the words that the prompt writer can write about. One word is the strictest
 control: the score of several words would be an average, which is closer to chance. The images are generated once for
@@ -34,11 +34,12 @@ def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str
 def measure_random_words(
     layers: Collection[str], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
 ) -> Iterator[Trial]:
-    """Tests `design.random_words` descriptions, each of one random word, in each of the layers, as a control.
+    """Tests descriptions that consist of one random word each, in each of the layers, as a control.
 
-    A trial is the test of one description. Its claim names unit 0 of the layer as a placeholder, and its replicate is
-    the number of the description. A word for which the prompt writer gives no usable answer, or which the generator
-    cannot draw, is replaced by another one. Images are not stored.
+    There are at most `design.random_words` descriptions, the same for all layers. A trial is the test of one
+    description. Its claim names unit 0 of the layer as a placeholder, and its replicate is the number of the
+    description. A word for which the prompt writer gives no usable answer, or which the generator cannot draw, is
+    replaced by another one. Images are not stored.
 
     Yields:
         The trials of the first description in all layers, then those of the second, and so on.

@@ -46,7 +46,7 @@ class Evaluation:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All scores of the trial but the entry `controls`, whose bootstrap intervals take longer to compute."""
+        """All scores except `controls` (see `control_scores`), whose bootstrap intervals take longer to compute."""
         trial = self.trial
         scores: dict[str, Any] = {
             "outcome": trial.outcome,
@@ -105,9 +105,9 @@ def control_scores(
 
     Returns:
         A dictionary for each group of control images, by the name of its score: `auc` (neutral images), `auc_against`
-        (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). Empty groups are left out. It
-        holds the AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the numbers of positive
-        and of control images as `n`, and the numbers of their prompts as `prompts`.
+        (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). Empty groups are left out. Each
+        of these dictionaries holds the AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the
+        numbers of positive and of control images as `n`, and the numbers of their prompts as `prompts`.
     """
     positive = _deviations(trial, "positive", unit)
     groups = {
@@ -144,7 +144,7 @@ def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValue
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
-    """Returns the unit's activations on a trial's images of one `role`, without images known to show something else."""
+    """Returns the unit's activations on a trial's images of one role, without those known not to be as requested."""
     shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
     return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
 
@@ -272,8 +272,8 @@ def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
 def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -> list[Claim]:
     """Returns the tested claims (descriptions) about other units whose images serve as control images for a claim.
 
-    These are claims of the same method and replicate about the following units of the layer, in the cyclic order of
-    `following_units`.
+    These are at most `count` claims of the same method and replicate about the following units of the layer, in the
+    cyclic order of `following_units`.
     """
     same = {each.unit: each for each in tested if (each.method, each.replicate) == (claim.method, claim.replicate)}
     return [same[unit] for unit in following_units(claim.unit, same)[:count]]

@@ -16,7 +16,10 @@ from openmaia.evaluation.truth import KnownTruths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationServices:
-    """The models and data that test descriptions. `evaluate_investigation` does not read the fields below `judge`."""
+    """The models and data that test descriptions.
+
+    The test of a single description (`evaluate_investigation`) does not read the fields below `judge`.
+    """
 
     generator: Generator
     """Generates the test images."""
@@ -34,7 +37,7 @@ class EvaluationServices:
     """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars.
     Trials of other layers are standardised by their own control images."""
     similarities: Sequence[ClaimSimilarity] = ()
-    """Methods that compare two claims: those of repeated investigations of a unit, or its labels and a known truth."""
+    """Methods of comparing two texts: the claims of repeated investigations of a unit, or a label and a known truth."""
     truths: KnownTruths = field(default_factory=dict[Unit, tuple[str, ...]])
     """What units respond to, where it is known: for synthetic units, and for units that are defined by a formula."""
 
@@ -48,15 +51,17 @@ class EvaluationDesign:
     n: int = 30
     """Number of positive and of neutral prompts for each description. The presets `paper` and `pairing` use 7."""
     seed: int = 0
+    """The seed of the run, from which the seeds of prompts, images and random words are derived."""
     random: int = 30
     """Number of photographs that are used as random control images."""
     generator: str = ""
     """Name of the generator of the test images in results."""
     detect: int = 24
-    """Number of photographs that the judge labels for each description; 0 leaves out detection."""
+    """Number of photographs that the judge inspects for each description: do they show what it names? 0 leaves out this
+    test (`openmaia.evaluation.judging.detection`)."""
 
     random_words: int = 10
-    """Number of descriptions of random words, with which the descriptions of each layer are compared."""
+    """Number of random words that are tested as descriptions in each layer, as a control."""
 
     @property
     def prompts(self) -> int:

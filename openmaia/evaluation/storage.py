@@ -120,7 +120,10 @@ def _decode(text: str) -> FloatArray:
 
 
 class StoredTrials:
-    """The trials (tested descriptions) of a run, sorted by unit and read one by one, without images or damaged ones."""
+    """The trials (tested descriptions) of a run.
+
+    Iteration reads the trials one by one, sorted by unit and without their images. Damaged trials are skipped.
+    """
 
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
@@ -157,9 +160,10 @@ class StoredTrials:
         return tuple(trials)
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
-        """Yields the evaluations (scored trials) of the investigations in `of`, by default of all selected ones.
+        """Yields the evaluations (scored trials) of the investigations in `of`, by default of all that were selected.
 
-        The trials of other units with which each is compared are taken from all selected trials.
+        The trials of other units with which each is compared are taken from all selected trials. Damaged or missing
+        trials are left out. `images` says whether the evaluated trials are read with their images.
         """
         tested = [trial.claim for trial in self if trial.outcome == "tested"]
         for investigation in self._investigations if of is None else of:
@@ -175,5 +179,9 @@ class StoredTrials:
 
 
 def evaluation_stamp(run: Run, resamples: int) -> str:
-    """Returns a cache key: a hash of VERSION, the number of resamples, and the names and sizes of a run's evaluation files."""
+    """Returns a cache key for results that are computed from the evaluations of a run.
+
+    It is a hash of the file format's VERSION, of `resamples` (the number of bootstrap resamples), and of the names and
+    sizes of the evaluation files.
+    """
     return hashlib.sha256(dumps([VERSION, resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()

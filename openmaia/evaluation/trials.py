@@ -31,17 +31,17 @@ LayerScale = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stimulus:
-    """An image that tests a claim (a description of a unit), and the unit's activation on it.
-
-    `sources` are the digests of the dataset images whose pixels are in the image.
-    """
+    """An image that tests a claim (a description of a unit), and the unit's activation on it."""
 
     role: str
     """positive, neutral, unrelated (generated from a prompt that depends on no claim) or random (a photograph)."""
     label: str = ""
+    """The label that the image tests; empty if it tests the whole description, and for control images."""
     prompt: str = ""
+    """The prompt of the image; empty for a photograph."""
     digest: str
     sources: tuple[str, ...] = ()
+    """Digests of the dataset images whose pixels are in the image."""
     missing_terms: tuple[str, ...] = ()
     """Words of the prompt that the generator reports as missing in the image."""
     shows: ImageVerdict = None
@@ -72,18 +72,22 @@ class Trial:
     overlap: PromptOverlap | None = None
     """The overlap of the test prompts with those of the agent. None if the trial has no images."""
     writer: str = ""
+    """Name of the prompt writer."""
     protocol: str = ""
+    """The prompt preset (`EvaluationDesign.preset`), with the number of methods if these share their prompts."""
     generator: str = ""
     """Name of the generator of the test images."""
     stimuli: tuple[Stimulus, ...] = ()
+    """The positive and neutral images of the claim, followed by the control images."""
     matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""
     location: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Mean response of each unit to the images that `standard` names, (units,)."""
+    """Mean response of each unit, (units,). `standard` says to which images."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Standard deviation of the responses of each unit, (units,)."""
+    """Standard deviation of the responses of each unit, (units,). `standard` says to which images."""
     standard: str = ""
-    """The images behind `location` and `scale`: EXEMPLARS for the dataset images, CONTROLS for those of this trial."""
+    """The images behind `location` and `scale`: EXEMPLARS for the dataset images from which exemplars are chosen,
+    CONTROLS for the images of this trial. `standardise` describes them in detail."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The result of `openmaia.evaluation.judging.detection.detect`; empty if detection was left out."""
 
@@ -151,7 +155,7 @@ def draw_stimuli(
 
 
 def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
-    """Returns whether more than half of the positive test images show what was requested, or could not be checked."""
+    """Returns whether fewer than half of the positive test images are known not to show what was requested."""
     positive = [stimulus.shows is not False for stimulus in stimuli if stimulus.role == "positive"]
     return bool(positive) and sum(positive) * 2 > len(positive)
 

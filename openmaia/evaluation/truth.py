@@ -1,9 +1,9 @@
 """Compares labels with what units are known to respond to: synthetic units, and units that are defined by a formula.
 
 The truth of a unit is a set of slots, each of which excites the unit on its own. A unit that needs two concepts
-together has one slot that names both. A label hits a slot if the two mean the same. There are two methods of
-comparison. By the one that compares words, they do if they consist of the same words, so that a synonym or a further
-word counts as a miss. By the other method, a language model decides. Labels and slots are matched one to one.
+together has one slot that names both. A label hits a slot if the two mean the same. There are two methods of deciding
+this. One compares words: label and slot must consist of the same words, so that a synonym or a further word counts as a
+miss. In the other, a language model decides. Labels and slots are matched one to one.
 
 exact: every slot has a label, and no label is left over.
 precision: the share of a unit's labels that hit a slot; undefined for an abstention.
@@ -42,11 +42,13 @@ class TruthMatch:
 
     unit: Unit
     replicate: int
+    """The number of the investigation among the repeated investigations of the unit."""
     by: str
-    """The method of comparison."""
+    """The name of the method of comparison."""
     labels: tuple[str, ...]
     """The labels, without repetitions; empty for an abstention."""
     truth: tuple[str, ...]
+    """The slots of the unit's truth."""
     hits: int
     """Number of labels that hit a slot, in the one-to-one matching with the most hits."""
     unknown: int
@@ -73,13 +75,15 @@ class TruthScores:
     """How well labels match what units are known to respond to, by one method of comparison, averaged over units."""
 
     by: str
+    """The name of the method of comparison."""
     units: int
     """Number of units of known truth; replicates of a unit are averaged."""
     exact: Interval
     """Share of units whose labels match exactly, with Wilson's interval."""
     precision: Interval
-    """Mean over the units with labels, with a bootstrap interval over units; NaN without labels."""
+    """Mean over the units with labels, with a bootstrap interval over units; NaN if no unit has labels."""
     recall: Interval
+    """Mean over units, with a bootstrap interval over units."""
     unknown: int
     """Number of pairs of a label and a slot that could not be compared."""
 
@@ -157,7 +161,7 @@ def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
 
 
 def has_truth(run: Run) -> bool:
-    """Returns whether matches of labels and known truths are stored in a run, even if there are none."""
+    """Returns whether a run has a file of matches of labels and known truths, even if the file holds none."""
     return run.files.exists(FILE)
 
 

@@ -50,8 +50,8 @@ over the images, so the total is twice the number of images."""
 def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
     """Returns the images from which exemplars are chosen, without duplicates and sorted by digest.
 
-    These are the images of the dataset's explore split, or all images of `exemplars.folder` if the config names one. If
-    `pictures.limit` is above 0, only that many are returned.
+    These are the images of the dataset's explore split, the part on which no description is tested, or all images of
+    the folder `exemplars.folder` if the config names one. If `pictures.limit` is above 0, only that many are returned.
 
     Raises:
         UsageError: There are no such images.
@@ -106,7 +106,7 @@ def compute_exemplars(
     Args:
         worker: Holds the network, the images and the store.
         layers: Names of the layers.
-        progress: See `ProgressCallback`.
+        progress: Called with the number of processed images and the total, see `ProgressCallback`.
     """
     missing = worker.missing(layers)
     if missing:
@@ -157,8 +157,9 @@ class _State:
 class ExemplarWorker:
     """Computes exemplars with a target network. Several workers can share one job (the exemplars of some layers).
 
-    Workers exchange their results through files of the store. `begin` or `join` must be called before any method that
-    processes or saves images.
+    Workers exchange their results through files of the store. The methods are called in this order: each worker calls
+    `begin` or `join`, `first` for its shards of images, and `save`. Once all have saved, one worker calls `choose`. The
+    workers call `second` for the shards that it returns. One worker calls `finish` at the end.
 
     Args:
         config: Names the folder of the store and the parameters of the exemplars.
@@ -187,7 +188,9 @@ class ExemplarWorker:
         return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
 
     def begin(self, layers: Sequence[str]) -> ExemplarJob:
-        """Joins the job that computes the exemplars of these layers.
+        """Joins the job that computes the exemplars of these layers, like `join`, and returns what is left to do.
+
+        It can be called again to find out what is left then.
 
         Returns:
             What is left to do of the first pass over the images, which collects statistics of the units.
@@ -218,7 +221,7 @@ class ExemplarWorker:
     def first(self, shard: int) -> bool:
         """Adds the activations on the images of one shard to this worker's statistics (first pass over the images).
 
-        The statistics are saved if `ray.save_seconds` have passed since they were last saved.
+        The statistics are saved if the config's `ray.save_seconds` have passed since they were last saved.
 
         Args:
             shard: Index of the shard, as in `ExemplarJob.first`.
@@ -245,8 +248,8 @@ class ExemplarWorker:
         """Selects the images to store as exemplars, from the statistics that all workers have saved in the first pass.
 
         Returns:
-            The selected images that the second pass has not stored yet, in shards: the index of each shard, and the
-            exemplars for which its images are selected, by image number.
+            The selected images that the second pass has not stored yet, in new shards (not those of the first pass):
+            the index of each shard, and the exemplars for which its images are selected, by image number.
         """
         state = self._joined
         merged = self._merged()

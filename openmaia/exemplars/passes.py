@@ -49,10 +49,10 @@ class Readable(Protocol):
         ...
 
     def look(self, images: Sequence[Pixels]) -> Sequence[tuple[Pixels, Mapping[str, npt.NDArray[np.float32]]]]:
-        """Returns, for each image, the cropped and resized image that the network receives and all layers' responses.
+        """Returns a pair for each image: the cropped and resized image that the network receives, and its responses.
 
-        The responses are keyed by the name of the layer. They have the shape (units, height, width), or (units,) if the
-        layer has no positions, and are not rounded.
+        The responses of all layers are keyed by the name of the layer. They have the shape (units, height, width), or
+        (units,) if the layer has no positions, and are not rounded.
         """
         ...
 
@@ -74,7 +74,10 @@ class Order:
         return lots[:count]
 
     def start(self, number: int) -> int:
-        """Returns a pseudo-random offset for an image: that of the positions in its activation maps that are counted.
+        """Returns a pseudo-random number for an image: the offset of the positions whose values enter the statistics.
+
+        Of a large activation map only some positions do. They are evenly spaced, starting at this number modulo the
+        number of positions of the map.
 
         Args:
             number: Number of the image.
@@ -109,7 +112,7 @@ def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) 
 
 
 def batches(waiting: Iterable[T]) -> Iterator[list[T]]:
-    """Yields the items in lists as long as one call of the target takes (BATCH). The last list may be shorter."""
+    """Yields the items in lists of BATCH, the number that one call of the target takes. The last may be shorter."""
     left = iter(waiting)
     while batch := list(islice(left, BATCH)):
         yield batch
@@ -131,7 +134,7 @@ class FirstPass:
         self._layers = {layer: Accumulator(scale, k, sample) for layer, scale in scales.items()}
 
     def take(self, pictures: Numbered) -> None:
-        """Runs the target on images, each with its position in the dataset, and adds the activations to the units' statistics."""
+        """Runs the target on numbered images (see `Order`), and adds the activations to the units' statistics."""
         for batch in batches(pictures):
             seen = self._reader.look([image for _, image in batch])
             for (number, _), (_, found) in zip(batch, seen, strict=True):
@@ -149,7 +152,7 @@ numbers, both of shape (units, at most k exemplars) and ordered by rank."""
 
 
 def choose(summary: Summary, order: Order) -> Chosen:
-    """Selects the highest, lowest, random and evenly ranked exemplars of each unit of a layer.
+    """Selects the exemplars of the kinds `top`, `bottom`, `random` and `ladder` of each unit of a layer.
 
     Args:
         summary: Statistics of the layer over the whole dataset.
@@ -197,6 +200,7 @@ class Wanted:
     unit: int
     kind: ExemplarKind
     rank: int
+    """Position among the unit's exemplars of this kind, from 0."""
     activation: float
 
 

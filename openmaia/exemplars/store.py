@@ -1,4 +1,4 @@
-"""Reads and writes the exemplars of units.
+"""Reads and writes the exemplars of units: dataset images, stored with the activations of a unit on them.
 
     <root>/<target>/<dataset>/manifest.json          the network, images and parameters that the exemplars depend on
                               <layer>.units.parquet  one row per unit: threshold, quantiles, distribution of activations
@@ -70,6 +70,7 @@ class ExemplarStore:
     """A folder with the exemplars of one target (network) on one dataset."""
 
     files: Files
+    """Access to the folder, which is a local path or a URL."""
 
     @classmethod
     def at(cls, root: str, target: str, dataset: str) -> "ExemplarStore":
@@ -101,9 +102,9 @@ class ExemplarStore:
             )
 
     def manifest(self) -> dict[str, Any] | None:
-        """Returns the facts that the exemplars depend on, as they were passed to `claim`, or None for a new store.
+        """Returns the content of manifest.json: the facts that the exemplars depend on, and the version of the format.
 
-        Raises StoreError if it is damaged.
+        None if the store is new. Raises StoreError if the file is damaged.
         """
         return self.files.read_json("manifest.json", remedy="remove the folder")
 
@@ -113,9 +114,10 @@ class ExemplarStore:
         return [unsafe(name.removesuffix(ends)) for name in self.files.names("") if name.endswith(ends)]
 
     def states(self, layer: str) -> dict[int, UnitState]:
-        """Returns the state ("ok", "dead" or "not finite") of each unit of a layer by unit index.
+        """Returns the state of each unit of a layer by unit index. Empty if the layer has no exemplars.
 
-        Empty if the layer has no exemplars.
+        A unit is "dead" if its activations on all images are equal, "not finite" if some are NaN or infinite, and
+        otherwise "ok".
         """
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
@@ -148,9 +150,9 @@ class ExemplarStore:
 
         Args:
             layer: Name of the layer.
-            units: The units with their exemplars. They may be read from this store at the same time, if `images_name`
-                gives the images another file than before.
-            images_name: Begins the name of the file with the images. Empty: the name of the layer.
+            units: The units with their exemplars. They may be read from this store during the call, if `images_name`
+                is a new name, so that the file with the old images is not overwritten.
+            images_name: Name of the file with the images, without its ending. Empty for the name of the layer.
         """
         name = f"{safe(images_name or layer)}.pictures.arrow"
         numbers: dict[str, int] = {}
@@ -217,7 +219,7 @@ def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int,
         kind: Kind of the exemplar.
         rank: Rank within its kind, from 0.
         activation: The unit's activation on the image.
-        image: Number of the image in the file of the layer's images.
+        image: Number of the image in the file with the images of this table.
         small: The activation map, or None if the layer has no positions.
     """
     compact = None if small is None else _compact(small)

@@ -66,7 +66,8 @@ class Summary:
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict[int, npt.NDArray[np.float32]])
-    """Activations of all units, shape (units,), on each sampled image by its number."""
+    """Activations of all units, shape (units,), by image number, for the images of a random sample of the dataset.
+    Exemplars of the kinds `random` and `ladder` (evenly spaced by rank) are chosen from this sample."""
 
     @classmethod
     def empty(cls, scales: npt.NDArray[np.float32], k: int) -> "Summary":
@@ -167,8 +168,8 @@ class Accumulator:
 
         Args:
             number: Number of the image.
-            start: Offset of the positions of the map whose values are counted, modulo the number of positions. See
-                `Order.start`.
+            start: Pseudo-random number that belongs to the image (see `Order.start`). If the map has more positions
+                than POSITIONS, only evenly spaced ones enter the statistics, and `start` is the offset of the first.
             activations: Response of the layer, shape (units, height, width) or (units,).
         """
         values = activations.reshape(activations.shape[0], -1)

@@ -112,7 +112,8 @@ class Work:
 
         Args:
             shard: Index of the shard.
-            kept: The result of `passes.second_pass`.
+            kept: The selected images of the shard, each with its number and the exemplars for which it is selected, as
+                `passes.second_pass` yields them.
         """
         rows: list[dict[str, Any]] = []
 

@@ -27,7 +27,10 @@ SEPARATOR = ";"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledClaim:
-    """The description and the labels that one method gave to one unit."""
+    """The description and the labels that one method gave to one unit.
+
+    If the method gave only one of the two, the other is made from it.
+    """
 
     method: str
     unit: Unit

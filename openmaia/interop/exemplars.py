@@ -53,7 +53,10 @@ class PublishedLayer:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Names of the values that are estimated because their files are missing, for the exemplar store's manifest."""
+        """Names of the values that are estimated because they were not published, for the exemplar store's manifest.
+
+        This is `threshold/LAYER` if there is no thresholds.csv. Empty otherwise.
+        """
         return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
 
@@ -96,7 +99,7 @@ def model(folder: Path) -> str:
 
 
 def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
-    """Yields the exemplars of each unit in the order of their indices. Only one unit's images are in memory at a time.
+    """Yields the exemplars of each unit, by ascending unit index. Only one unit's images are in memory at a time.
 
     Args:
         layer: The layer.

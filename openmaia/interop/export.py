@@ -27,9 +27,9 @@ class ExportedLayer:
     """The units, number of exemplars and image sizes of a layer, which determine the shapes of the exported arrays."""
 
     units: tuple[Unit, ...]
-    """The units of the layer that have exemplars."""
+    """The units of the layer that have exemplars of the kind `top` (highest activations). No others are exported."""
     k: int
-    """Exemplars per unit: the smallest number that any of the units has."""
+    """Exported exemplars per unit: the smallest number of `top` exemplars that any of these units has."""
     sizes: frozenset[tuple[int, int]]
     """All different (height, width) of the stored images."""
 
@@ -47,7 +47,7 @@ class ExportedLayer:
 def export(
     source: str, to: str, progress: Callable[[str, int, int], None] = lambda layer, done, total: None
 ) -> list[str]:
-    """Exports all layers of exemplar stores to folders `to`/TARGET/DATASET/LAYER.
+    """Exports the highest-activation exemplars of all layers of exemplar stores to `to`/TARGET/DATASET/LAYER.
 
     TARGET and DATASET are the last two folders of the path of a store: the names of its network and its images.
 

@@ -26,12 +26,13 @@ class Stop(StrEnum):
     """How an investigation ended."""
 
     ANSWER = "answer"
+    """The agent answered with a description."""
     ABSTAIN = "abstain"
     """The agent answered that its evidence supports no description."""
     LIMIT = "limit"
-    """Turns, time or tokens ran out. The record holds what had been done until then."""
+    """The limit of turns, time or tokens was reached. The record holds what was done until then."""
     STOPPED = "stopped"
-    """The user ended it in a notebook."""
+    """A person who investigated the unit in a notebook ended the investigation without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,113 +55,138 @@ class ImageEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call of a tool by the agent's code."""
+    """One call of a tool by the agent's code. A tool is a function that the code can call, such as `text2image`."""
 
     ordinal: int
     """Number of the call within its turn, from 0."""
     name: str
+    """Name of the tool."""
     arguments: str
     """The arguments as JSON. Binary values are replaced by their digests."""
     arguments_digest: str
+    """Digest of `arguments`. If the experiment is repeated after a crash, the call must have the same digest."""
     result: str | None
     """The result as JSON, like `arguments`. None if the call failed."""
     error: str | None
     """Error message that the agent received. None if the call succeeded."""
     entries: tuple[ImageEntry, ...]
-    """Images that the call made available to the agent's code, each with its measurement if there was one."""
+    """Images that the call returned to the agent's code, each with the unit's activation on it if it is known."""
     shown: tuple[Part, ...]
     """Texts and images that the call displayed to the agent."""
     asked: tuple[str, ...]
-    """Prompts and instructions that the call sent to the image generator or the image editor."""
+    """Prompts, editing instructions and questions that the call sent to models."""
     seconds: float
+    """Wall-clock time of the call."""
 
     @property
     def activations(self) -> tuple[float, ...]:
-        """The activations that the call measured, in the order of `entries`."""
+        """The activations of the images in `entries`, in their order. Images without an activation are left out."""
         return tuple(float(e.activation["value"]) for e in self.entries if e.activation is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One reply of the agent and the experiment (a code block) that it contains."""
+    """One reply of the agent, and the experiment in it: Python code that was run in the sandbox.
+
+    A reply without code, such as the final answer, has no experiment.
+    """
 
     index: int
     """Number of the turn, from 0."""
     reply: str
     """The whole text of the reply."""
     code: str
-    """The agent's code, "" without an experiment."""
+    """The code of the experiment. Empty without an experiment."""
     hypotheses: tuple[str, ...]
     """The hypotheses that the reply lists."""
     forgiven: tuple[str, ...]
-    """Mistakes in the form of the reply that the parser corrected, and notes such as CUT."""
+    """Mistakes in the format of the reply that the parser corrected, and other notes about the reply in words."""
     status: str
-    """How the experiment ended: "ok", "error", "timeout", "memory", "died" (see `agent.sandbox.contract.Status`). "lost" and
-    "error_lost" stand for "ok" and "error" if its process had to be replaced. "" without an experiment."""
+    """How the experiment ended. Empty without an experiment.
+
+    "ok": without an exception; "error": with an exception; "timeout": it took too long; "memory": it used too much
+    memory; "died": its process ended or was killed for another reason. "lost" and "error_lost" are like "ok" and
+    "error", but the process had to be replaced, so that the variables of the experiment were lost."""
     calls: tuple[ToolCall, ...]
+    """Calls of tools by the experiment, in their order."""
     observation: tuple[Part, ...]
-    """Texts and images that were sent back to the agent."""
+    """Texts and images that the experiment printed and displayed. They were sent back to the agent."""
     output_digest: str
-    """Digest of the observation. A replay of the experiment after a crash must give an observation with this digest."""
+    """Digest of the observation. If the experiment is repeated after a crash, it must give the same digest."""
     prompt_tokens: int
+    """Number of tokens of the conversation that the model received for this reply."""
     cached_tokens: int
+    """Number of those prompt tokens that the model took from its prefix cache."""
     generated_tokens: int
+    """Number of tokens that the model generated."""
     left_out: str
-    """Describes the part of the conversation that did not fit into the context of the agent's model, if any."""
+    """Which part of the conversation did not fit into the model's context, in words. Empty if all of it fitted."""
     backbone_seconds: float
+    """Wall-clock time until the backbone (the model that plays the agent) had written the reply."""
     experiment_seconds: float
+    """Wall-clock time of the experiment, including its calls of tools."""
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
-    """Requests and computing time of the turn by service, such as "generator"."""
+    """Number of requests to each model in this turn, and their computing time. The keys are "target" (the network under
+    study), "generator", "editor" and "backbone"."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
-    """Images that occurred first in this turn, by digest."""
+    """Images that occur for the first time in this turn. The keys are digests of their pixels."""
 
     @property
     def raised(self) -> bool:
-        """Whether the experiment ended with an exception."""
+        """Whether the code of the experiment ended with an exception."""
         return self.status in ("error", "error_lost")
 
     @property
     def seconds(self) -> float:
-        """Duration of the agent's reply and its experiment in seconds, including waiting times."""
+        """Wall-clock time of the reply and its experiment in seconds, including the time in queues of models."""
         return self.backbone_seconds + self.experiment_seconds
 
     @property
     def work_seconds(self) -> float:
-        """Seconds that the services (models) and the agent's code took in this turn.
+        """Computing time of this turn in seconds, without the time in queues.
 
-        Waiting times in queues are excluded.
+        It is the time of the agent's code plus that of all models in `spent`. The model that writes the reply is one of
+        them.
         """
         own = self.experiment_seconds - sum(call.seconds for call in self.calls)
         return max(own, 0.0) + sum(usage.seconds for usage in self.spent.values())
 
     @property
     def tokens(self) -> int:
-        """Number of prompt tokens and generated tokens together."""
+        """Sum of the prompt tokens and the generated tokens."""
         return self.prompt_tokens + self.generated_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Everything that happened in one investigation."""
+    """Everything that happened in one investigation.
+
+    In an investigation, one agent works on one unit, or on a whole layer or network, until it answers or reaches a
+    limit.
+    """
 
     unit: Unit
+    """The unit that was investigated."""
     replicate: int
+    """Number of this investigation among those of the same unit, from 0."""
     stop: Stop
+    """How the investigation ended."""
     cause: str
     """The limit of turns, time or tokens that was reached. Empty if no limit ended the investigation."""
     description: str
-    """The final description of the unit. Empty without an answer."""
+    """The final description of the unit. Empty if there is none."""
     labels: tuple[str, ...]
-    """The labels (short phrases) of the final answer. Empty without an answer."""
+    """The labels of the final answer: short phrases, each for one thing to which the unit responds."""
     backbone: str
     """Name of the model that played the agent."""
     task: str
-    """Name of the task that the agent was given."""
+    """Name of the task (a question and its prompts) that the agent was given."""
     sandbox: str
-    """Level of confinement of the agent's code."""
+    """How strongly the agent's code was confined: "full", "degraded", or "none"."""
     prompts: tuple[str, ...]
     """Texts of the messages before the first reply: the instructions (system message), then the user messages."""
     turns: tuple[Turn, ...]
+    """The replies of the agent with their experiments, in order."""
     config: dict[str, Any]
     """The config of the run with the values of all keys."""
     preprocessing: str = ""
@@ -170,23 +196,34 @@ class Record:
     notes: tuple[str, ...] = ()
     """Remarks for the reader, for example that the investigation was restarted."""
     evidence: Evidence = field(default_factory=Evidence)
+    """Whether the agent's experiments meet the requirements of the task, such as a minimum number of experiments."""
     confirmation: Confirmation | None = None
-    """Result of the test of the final labels on new images. None if they were not tested."""
+    """A first test of the final labels at the end of the investigation: the unit's activations on new images of each
+    label, and on images of the same scenes with one thing changed so that the label no longer holds. None if the labels
+    were not tested in this way."""
     version: int = VERSION
+    """Version of the file format."""
 
     @property
     def seconds(self) -> float:
-        """Duration of all turns in seconds."""
+        """Wall-clock time of all turns in seconds, including the time in queues of models."""
         return sum(turn.seconds for turn in self.turns)
 
     @property
     def tokens(self) -> int:
-        """Number of prompt tokens and generated tokens of all turns."""
+        """Sum of the prompt tokens and the generated tokens of all turns.
+
+        The prompt of each turn is the whole conversation before it, so early messages are counted in every later turn.
+        """
         return sum(turn.tokens for turn in self.turns)
 
     @property
     def spent(self) -> dict[str, ServiceUsage]:
-        """Requests and computing time of the whole investigation by service. A replayed turn counts once."""
+        """Number of requests to each model in the investigation, and their computing time without the time in queues.
+
+        The keys are those of `Turn.spent`. The test in `confirmation` is included. A turn that is restored after a
+        crash is counted once.
+        """
         total: dict[str, ServiceUsage] = {}
         parts = [turn.spent for turn in self.turns] + ([self.confirmation.spent] if self.confirmation else [])
         for service, usage in (item for part in parts for item in part.items()):
@@ -195,21 +232,21 @@ class Record:
 
     @property
     def tool_calls(self) -> dict[str, int]:
-        """Number of calls of each tool, by its name."""
+        """Number of calls of each tool. The keys are the names of the tools, such as `call_neuron`."""
         names = [call.name for turn in self.turns for call in turn.calls]
         return {name: names.count(name) for name in sorted(set(names))}
 
     @property
     def messages(self) -> int:
-        """Length of the conversation: opening messages, replies, and observations after all replies but the last."""
+        """Number of messages: `prompts`, the agent's replies, and one observation after each reply but the last."""
         return len(self.prompts) + 2 * len(self.turns) - 1 if self.turns else len(self.prompts)
 
     @property
     def converged(self) -> int | None:
-        """Number, from 1, of the first turn whose hypothesis list contains every label of the final answer.
+        """Number of the first turn, counted from 1, whose `hypotheses` contain every label of the final answer.
 
-        A list contains a label if the label's words occur consecutively in one of its entries. Case, punctuation and
-        spacing are ignored. None without labels, or if no list contains all of them.
+        They contain a label if its words occur next to each other in one of the hypotheses. Case, punctuation and
+        spacing are ignored. None if there are no labels, or if no turn contains all of them.
         """
         wanted = [words for words in map(_words, self.labels) if words.strip()]
         for number, turn in enumerate(self.turns, start=1):
@@ -220,7 +257,7 @@ class Record:
 
     @property
     def images(self) -> dict[str, EncodedImage]:
-        """All images of the investigation and of the test of its answer, by digest."""
+        """All images of the turns and of the test in `confirmation`. The keys are digests of their pixels."""
         images = {digest: image for turn in self.turns for digest, image in turn.images.items()}
         return images | (self.confirmation.images if self.confirmation else {})
 

@@ -52,7 +52,11 @@ CallRefused.__module__, CallRefused.__name__, CallRefused.__qualname__ = "builti
 
 
 class PackageFinder:
-    """Meta path finder for numpy, Pillow and scipy. It does not expose other packages and .pth files beside them."""
+    """Meta path finder for numpy, Pillow and scipy. It does not expose other packages and .pth files beside them.
+
+    Args:
+        folders: The folder of each of these packages, by package name.
+    """
 
     def __init__(self, folders: dict[str, str]):
         self._folders = folders

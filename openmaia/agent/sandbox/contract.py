@@ -27,7 +27,7 @@ class SandboxLimits:
     output_bytes: int
     """Bytes of stdout and stderr of one experiment. The rest is dropped, and a note says how much."""
     scratch_mb: int
-    """Size of each file, and of all files together, in MiB."""
+    """Size of each file, and of all files in the scratch folder together, in MiB."""
     frame_mb: int
     """Size of one message (a call or a result) in either direction, in MiB."""
 

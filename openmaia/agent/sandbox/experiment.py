@@ -38,7 +38,14 @@ class CappedOutput:
 
 
 class ExperimentMonitor:
-    """Runs one experiment in a child process, answers its tool calls, and stops it at its deadline."""
+    """Runs one experiment in a child process, answers its tool calls, and stops it at its deadline.
+
+    Args:
+        child: The process.
+        limits: The limits of the time and output of the experiment.
+        serve: Answers the tool calls of the code.
+        write: Receives the text that the experiment writes.
+    """
 
     def __init__(self, child: Child, limits: SandboxLimits, serve: CallHandler, write: Callable[[str], None]):
         self._child, self._limits, self._serve = child, limits, serve
@@ -58,7 +65,7 @@ class ExperimentMonitor:
 
         Raises:
             FrameError: The code is too long to be sent to the child.
-            Exception: The function that answers tool calls (anything but a ToolError) or receives the output raised it.
+            Exception: `serve` raised it (unless it is a ToolError, which the agent's code receives), or `write`.
                 Exceptions of the agent's code are part of the result.
         """
         self._child.on_text = self._output

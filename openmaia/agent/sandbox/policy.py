@@ -119,7 +119,7 @@ def package_homes() -> dict[str, str]:
 
 @functools.cache
 def readable() -> tuple[str, ...]:
-    """Returns the paths that the sandboxed process may read: Python, its libraries and PACKAGES, but not OpenMAIA."""
+    """Returns the paths that the sandboxed process may read: Python, its libraries, and numpy, Pillow and scipy."""
     paths = {_python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
     for name, home in package_homes().items():
         siblings = Path(home).parent
@@ -131,7 +131,7 @@ def readable() -> tuple[str, ...]:
 def hidden() -> tuple[str, ...]:
     """Returns the paths that the sandboxed process may not read although they are in a readable folder.
 
-    These are the installed packages that are not in PACKAGES.
+    These are the installed packages that the agent's code may not import.
     """
     libraries, allowed = _standard_library(), [Path(path) for path in readable()]
     beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}

@@ -74,7 +74,7 @@ class Child:
     def begin(self, level: SandboxLevel, api_source: str, manifest: Json) -> None:
         """Sends the child its limits and what the agent's code can call (`api_source` and `manifest`, see `Sandbox`).
 
-        The child answers "ready" when it has started.
+        The child answers with the message "ready" when it can run experiments. This method does not wait for it.
         """
         confine: dict[str, Json] = {
             "memory_mb": self._limits.memory_mb,

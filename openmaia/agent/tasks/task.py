@@ -75,8 +75,9 @@ class StoppingRule:
     replicates: int = 0
     """Number of different images that were measured for each hypothesis that the answer keeps."""
     confirm: int = 0
-    """Number of new images of the final labels, and of as many near misses, on which an accepted answer is tested. A
-    near miss is the same scene with one thing changed, so that the label no longer holds."""
+    """Number of new images on which the labels of an accepted answer are tested, for all labels together, but at least
+    one for each label. For each of them, an image of a near miss is generated too: the same scene with one thing
+    changed, so that the label no longer holds."""
     labels: int = 0
     """1: an answer is sent back if no experiment measured an image of one of its labels. If nothing else is missing,
     this happens only once."""
@@ -130,6 +131,7 @@ class Task:
     summarize: str
     contrasts: str
     answer: AnswerFormat
+    """The format of the agent's answers."""
     scope: Scope
     """What one investigation is about: a unit, a layer or the network."""
     rule: StoppingRule

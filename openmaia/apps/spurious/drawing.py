@@ -1,6 +1,7 @@
 """Generates a small data set in the folder layout of Spawrious (images of classes in places).
 
-If the generator makes collages, they consist of images of the test split, which agents never see.
+If the generator makes collages, their parts are images of the test split, the half of the image dataset that agents
+never see.
 """
 
 import hashlib

@@ -3,7 +3,8 @@
 The images show every class in every place.
 
 This factorial probe knows the classes and places, which the agent has to find, so it is a reference and not a fair
-competitor. It uses images of the explore split, as agents do, and no balanced images of the data set.
+competitor. It uses no images of the Spawrious data set, but generates its own. If the generator makes collages, their
+parts are images of the explore split, the half of the image dataset that agents use, too.
 """
 
 from collections.abc import Sequence

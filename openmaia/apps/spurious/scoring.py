@@ -71,7 +71,8 @@ def unbalanced(
 ) -> dict[str, SelectionScore]:
     """Returns the rows of the MAIA paper's Table 2 that need no balanced images, by the names in ROWS.
 
-    In balanced images class and place are independent. A row for which no units were selected is left out.
+    In balanced images class and place are independent. The rows `random` and `l1_n` have as many units as the row
+    `agent`. A row without units is left out.
 
     Args:
         settings: The settings of the study.
@@ -111,7 +112,8 @@ def balanced(
 ) -> dict[str, SelectionScore]:
     """Returns the rows of Table 2 that are fitted on images in which class and place are independent.
 
-    `balanced` tunes its L1 regularisation; `balanced_n` has nonzero weights for n units.
+    They are returned by the names in ROWS, with one accuracy for each balanced set that is drawn. The row `balanced`
+    has the L1 regularisation that is best on held-out images. The row `balanced_n` has nonzero weights for n units.
 
     Args:
         settings: The settings of the study.

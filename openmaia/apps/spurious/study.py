@@ -52,6 +52,7 @@ class StudyResult:
     """The results of the study of spurious features for one classifier."""
 
     seed: int
+    """The seed of the classifier's training and of the division of its images."""
     seen: float
     """Accuracy of the classifier on validation images, in which each class is nearly always in its training place."""
     shifted: float
@@ -59,6 +60,7 @@ class StudyResult:
     candidates: tuple[int, ...]
     """Indices of the units that L1-regularised logistic regression selected for the agent to judge."""
     verdicts: UnitVerdicts
+    """The candidates by the agent's verdict: selective, spurious, undecided or failed."""
     probe: tuple[int, ...]
     """The candidates that the factorial probe (see factorial.py) found selective: the class changes their activation
     more than the place."""

@@ -97,6 +97,7 @@ class SelectionRow:
     by_seed: tuple[float | None, ...]
     """Mean accuracy of each seed; None if the seed does not have the row."""
     published: PublishedFigure | None
+    """The numbers of the same row in the paper. None if the paper does not have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,9 @@ class ConfigAssembly:
         The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
 
         Args:
-            role: The service, one of "target", "generator", "editor", "backbone" and "test_generator".
+            role: The service: "target" (the network under study), "generator" and "editor" (they make the agent's
+                images), "backbone" (the model that plays the agent) or "test_generator" (it makes the images on which
+                descriptions are tested).
             config: The config of the run.
         """
         from openmaia.cli.assembly import hosts

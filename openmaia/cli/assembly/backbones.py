@@ -1,4 +1,4 @@
-"""Builds the backbone and the viewer of a config."""
+"""Builds the backbone (the model that plays the agent) and the viewer (which describes images to it) of a config."""
 
 from dataclasses import replace
 
@@ -8,9 +8,14 @@ from openmaia.core.services import Backbone
 
 
 def backbone(config: Config, section: str = "backbone") -> Backbone:
-    """Returns the model of `config.backbone`, combined with the model of `viewer` if `backbone.sees` is "text".
+    """Returns the backbone that `config.backbone` describes.
 
-    `section` is the section of the user's config with these settings, for error messages.
+    If `config.backbone.sees` is "text", it is combined with the viewer, which describes images to it in words.
+
+    Args:
+        config: The config.
+        section: The section from which the user's config set `config.backbone`, for error messages. It is another one,
+            such as "evaluate.writer", if the caller replaced `config.backbone`.
     """
     agent = _language_model(config, section)
     if config.backbone.sees == "images":

@@ -4,7 +4,9 @@ from openmaia.core.errors import UsageError
 
 
 def session_object_error(key: str, instead: str) -> UsageError:
-    """Returns the error for a config value that stands for an object of another Python session.
+    """Returns the error for a config value that stands for an object which exists in another Python process only.
+
+    A user of the Python API passed the object, such as a network, to OpenMAIA there.
 
     Args:
         key: The config key.

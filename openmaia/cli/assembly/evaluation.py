@@ -121,7 +121,7 @@ def design(config: Config) -> EvaluationDesign:
 
 
 def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:
-    """Returns the language model that writes prompts of test images and judges images, or None if rules write them.
+    """Returns the language model that writes prompts of test images and judges images, or None if rules write prompts.
 
     See `evaluation_services` for the argument `backbone`.
     """

@@ -91,8 +91,9 @@ def options(config: Config) -> InvestigationOptions:
 def output_bytes(config: Config) -> int:
     """Returns the largest number of bytes of text that an experiment of the agent may print.
 
-    It may display as many bytes again. If a language model plays the agent, both together fill at most about a quarter
-    of its context (TURN_SHARE), so that the output of one turn does not displace earlier turns.
+    The texts that it passes to the tool `display` have a limit of their own, which is equal. If a language model plays
+    the agent, both together fill at most about a quarter of its context (TURN_SHARE), so that the output of one turn
+    does not displace earlier turns.
     """
     if config.backbone.kind not in SERVED:
         return config.sandbox.output_bytes

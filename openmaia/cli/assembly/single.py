@@ -29,10 +29,15 @@ class SingleUnit:
     config: Config
     unit: Unit
     task: Task
+    """What the agent is asked about the unit, and the rules for its answer."""
     services: Services
+    """The models that the investigation uses, and the exemplars."""
     options: InvestigationOptions
+    """The settings of the investigation, such as the largest number of turns."""
     store: ExemplarStore
+    """The exemplars: the dataset images that excite each unit most."""
     dataset: ImageDataset
+    """The images from which exemplars are selected, and photographs for the test of the description."""
 
     def evaluate(self, record: "Record") -> "Evaluation":
         """Tests the description in a record with new images, as `openmaia evaluate` does for a run with one unit.

@@ -1,4 +1,7 @@
-"""Runs sweeps on Ray with the objects that their configs describe."""
+"""Runs sweeps on Ray with the objects that their configs describe.
+
+A sweep is the execution of one config: the investigations of all its units, and the tests of their descriptions.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

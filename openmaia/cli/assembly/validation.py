@@ -43,7 +43,7 @@ def validate_units(config: Config) -> None:
 def target_outline(config: Config) -> TargetInfo | None:
     """Returns what is known about a config's target network without loading weights, such as its layers and classes.
 
-    The digest of a network or a synthetic target is left empty. Returns None if nothing is known.
+    The digest of the weights of a network or a synthetic target is left empty. Returns None if nothing is known.
 
     Raises:
         UsageError: The network or a layer does not exist.

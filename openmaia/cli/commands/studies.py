@@ -61,12 +61,14 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
         sources: The YAML files and key=value overrides that all tool sets share.
         other: The sources that select another generator, for the tool set `other-generator`. Empty if this set is not
             run.
-        sets: The names of the tool sets, separated by commas. If it is empty, all that can be run.
+        sets: The names of the tool sets, separated by commas. If it is empty, all tool sets are run, but
+            `other-generator` only if `other` is not empty.
 
     Raises:
         UsageError: The task or the backbone of the config does not allow an ablation, or the config leaves out tools
-            itself. Or a tool set is unknown or named twice, or the full set is missing. Or `other` is missing, is not
-            wanted, or does not change the generator (and the editor) only.
+            itself. Or a tool set is unknown or named twice, or the full set is missing. Or only one of `other` and the
+            tool set `other-generator` is given. Or `other` does not change the generator, or changes something
+            besides the generator and the editor.
     """
     from openmaia.config.loading import load
     from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS

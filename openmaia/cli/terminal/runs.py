@@ -179,9 +179,9 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     Args:
         run: The run.
         resamples: The number of bootstrap resamples for intervals.
-        overall: Whether to read all evaluations. If so, the units with the best verdicts are shown, and the mean over
-            all units of the AUC on images of a unit's own description minus the AUC on images of another unit's
-            description. Otherwise the first units that the run was to investigate are shown.
+        overall: Whether to read all evaluations. If so, shows the units with the best verdicts, and means over all
+            units, such as how much higher the AUC is for images of a unit's own description than for images of other
+            units' descriptions. Otherwise shows the first units of the run's plan.
     """
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])

@@ -66,7 +66,7 @@ def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[st
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:
-    """Prints how descriptions score if units are given their own, those of other units (shuffled), or random words.
+    """Prints how units' own descriptions score, beside those of other units (shuffled) and random words.
 
     The scores are the mean AUC and the share of descriptions that are judged supported. Prints nothing if no share was
     measured.

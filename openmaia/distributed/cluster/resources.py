@@ -15,11 +15,13 @@ class ResourceRequest:
     """The resources that a number of equal processes request. Each process runs on one node."""
 
     name: str
+    """Name of the processes, such as "generator" for the replicas of that pool."""
     count: int
     """Number of processes."""
     gpus: float = 0.0
     """GPUs of each process; may be a fraction of one."""
     cpus: float = 0.0
+    """CPUs of each process; may be a fraction of one."""
     memory: float = 0.0
     """Bytes of each process."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -44,8 +44,11 @@ class KubeRayJob:
     """A RayJob manifest, ready to be applied."""
 
     name: str
+    """The unique name of the RayJob."""
     namespace: str
+    """The Kubernetes namespace; empty for the current one."""
     documents: list[Document]
+    """The Kubernetes objects that are applied: a ConfigMap with the config of the run, and the RayJob."""
     run: str
     """The path of the run directory in the pods."""
 

@@ -28,6 +28,7 @@ class RayClusterJob:
     """A job for `ray job submit`."""
 
     address: str
+    """The address of the Ray dashboard."""
     entrypoint: str
     """The shell command of the job."""
     runtime_env: dict[str, Any]
@@ -35,6 +36,7 @@ class RayClusterJob:
     env_vars: tuple[str, ...]
     """Names of the environment variables that are passed on to the job."""
     metadata: dict[str, str]
+    """Labels of the job, such as its name."""
 
     def __str__(self) -> str:
         runtime_env = self.runtime_env | ({"env_vars": list(self.env_vars)} if self.env_vars else {})

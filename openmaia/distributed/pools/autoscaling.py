@@ -23,8 +23,11 @@ class ScalingPolicy:
     min_replicas: int
     max_replicas: int
     up_after: float = UP_AFTER
+    """Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
     down_after: float = DOWN_AFTER
+    """Time in seconds for which one replica fewer must satisfy the demand before the pool shrinks."""
     down_after_if_wanted: float = DOWN_AFTER_IF_WANTED
+    """Replaces `down_after` while another pool waits for resources, and after the run has released the pool."""
     is_released: bool = False
     """Whether the run no longer needs the pool. All idle replicas then end together, even below `min_replicas`."""
     _high_since: float | None = None

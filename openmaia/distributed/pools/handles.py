@@ -132,7 +132,9 @@ class PooledBackbone:
     role: ClassVar[str] = "backbone"
     address: PoolAddress
     caller: str
+    """The name of the caller. Pools serve callers round-robin."""
     ledger: UsageLedger = field(default_factory=UsageLedger)
+    """Adds up the requests, replica seconds and GPU seconds of the calls through this handle."""
     _images: dict[str, RequestRef] = field(default_factory=dict[str, RequestRef])
     """References to the images that were sent before, by digest. Each image is stored once in Ray's object store, and
     this process owns it."""

@@ -1,6 +1,6 @@
 """Persistent pools: models that stay loaded on a permanent Ray cluster after a run has ended.
 
-A detached Ray actor, the keeper, owns the dispatchers and replicas instead of a driver. Its name is a hash of the
+A detached Ray actor, the keeper, owns the dispatchers and replicas instead of a driver. Its name contains a hash of the
 config sections that describe the pools, so that runs with equal sections find it.
 """
 
@@ -46,6 +46,7 @@ class PoolKeeper:
 
     config: Config
     assembly: Assembly
+    """Loads the models."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _pools: Pools | None = None
 

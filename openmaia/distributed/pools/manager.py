@@ -41,6 +41,7 @@ class PoolManager:
 
     spec: PoolSpec
     cache: CacheSpec | None = None
+    """The settings of the cache of generated images. None disables it."""
     places: Sequence[Place] = ()
     """Reserved resources for the initial replicas."""
     dispatcher: Any = None
@@ -52,12 +53,17 @@ class PoolManager:
     free_places: FreePlaces = field(default_factory=FreePlaces)
     """Reserved resources that the pools of the same run no longer use."""
     _actors: dict[int, Any] = field(default_factory=dict[int, Any])
+    """The Ray actor handles of the replicas, by index of the replica."""
     _places: dict[int, Place] = field(default_factory=dict[int, Place])
     """The places of the replicas that use reserved resources, by index of the replica."""
     _draining: set[int] = field(default_factory=set[int])
+    """Indices of replicas that get no more work and are ended when they are idle."""
     _policy: ScalingPolicy = field(init=False)
+    """The policy that is used: `policy`, or the one that None selects."""
     _pending: Any = None
+    """The Ray object reference of the status that was requested from the dispatcher; None if none was."""
     _next_index: int = 0
+    """The index of the next replica that is started."""
 
     def __post_init__(self) -> None:
         config = self.spec.config

@@ -173,6 +173,7 @@ class Replica:
     """A Ray actor that holds one model and answers requests. `PoolManager` starts it."""
 
     name: str
+    """The role of the pool and the index of the replica, such as "generator-0"."""
     make: Callable[[], Any]
     """See `PoolSpec.make`."""
     serial: bool = True
@@ -180,6 +181,7 @@ class Replica:
     num_gpus: float = 0.0
     """GPUs that the replica reserves; may be a fraction."""
     _host: Any = None
+    """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
     _serving: threading.Lock = field(default_factory=threading.Lock)
     _clock: BusyClock = field(default_factory=BusyClock)

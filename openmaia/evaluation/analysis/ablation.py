@@ -30,20 +30,22 @@ SETS: Mapping[str, tuple[str, ...]] = {
 class ToolSetResult:
     """The scores of the descriptions that the agent made with one tool set.
 
-    Means over the units whose descriptions are evaluated in the runs of all tool sets. Positive images show what the
+    Only units whose descriptions are evaluated in the runs of all tool sets are included. Positive images show what the
     description names, neutral ones do not.
     """
 
     name: str
+    """The name of the tool set, such as `exemplars-only`."""
     units: int
+    """Number of included units."""
     tested: int
-    """Number of units whose description could be tested."""
+    """Number of included units whose description could be tested."""
     positive: Interval
     """Mean activation on positive images, over tested units."""
     neutral: Interval
     """Mean activation on neutral images, over tested units."""
     auc: Interval
-    """Mean over all units of the AUC of positive against neutral images; abstentions count as chance, 0.5."""
+    """Mean over included units of the AUC of positive against neutral images; abstentions count as chance, 0.5."""
     positive_against: Interval | None
     """`positive` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
     against: Interval | None

@@ -71,7 +71,9 @@ class BootstrapEstimate:
     """A statistic of one unit and its bootstrap distribution over prompts."""
 
     unit: str
+    """The name of the unit."""
     value: float
+    """The statistic of the sample, not resampled."""
     draws: FloatArray
     """The statistic in each bootstrap resample, (resamples,)."""
 
@@ -84,7 +86,8 @@ class BootstrapEstimate:
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
     """Returns the bootstrap weights of a cluster (a prompt or a unit): exponential with mean 1, (resamples,).
 
-    They depend only on the cluster's name and the seed.
+    They depend only on the cluster's name and the seed. Those of prompts are variates, which `ClusteredValues.weights`
+    transforms to the gamma distribution before they are used.
     """
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)

@@ -40,7 +40,9 @@ class PairedDifference:
     """The difference between two runs in one measure, over their shared units."""
 
     measure: str
+    """The name of the measure: one of MEASURES."""
     units: int
+    """Number of shared units: those for which the measure is defined in both runs."""
     one: Interval
     """Mean of the first run over the shared units."""
     other: Interval
@@ -66,6 +68,7 @@ class RunComparison:
     differing: tuple[str, ...]
     """Keys of the runs' configs with different values."""
     differences: tuple[PairedDifference, ...]
+    """At most one for each of MEASURES, without those that are undefined; empty if the runs cannot be compared."""
     cause: str = ""
     """The reason why the runs cannot be compared; empty if they can."""
 
@@ -168,6 +171,9 @@ def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
 
     Positive images show what the unit's description names, neutral ones do not. Replicates (repeated investigations) of
     a unit are averaged.
+
+    Returns:
+        For each of MEASURES, and for "positive" and "neutral", the estimates by unit, where they are defined.
     """
     replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*MEASURES, *PROMPT_ROLES)}
     for header in run.headers():

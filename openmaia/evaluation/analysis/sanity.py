@@ -63,7 +63,11 @@ NAMES = {
 
 
 def warning(metric: str) -> str:
-    """Returns the caveat to show with a metric, such as "blind to missing labels"; empty if it fails no sanity test."""
+    """Returns the caveat to show with a metric, such as "blind to missing labels".
+
+    It is empty if the metric passes the sanity tests, or if these do not concern it. A metric of METRICS without stored
+    results is "not put to the sanity tests".
+    """
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():
         return "not put to the sanity tests"
@@ -72,5 +76,5 @@ def warning(metric: str) -> str:
 
 
 def notes(metrics: Sequence[str]) -> list[str]:
-    """Returns a footnote for each of the given metrics (by name) that fails a sanity test."""
+    """Returns a footnote for each of the given metrics (by name) that fails a sanity test or was not put to them."""
     return [f"{NAMES[name]} is {caveat}" for name in metrics if (caveat := warning(name))]

@@ -27,6 +27,7 @@ class RiskCoverage:
     by: str
     """The name of the measure of certainty."""
     units: int
+    """Number of units that have both a certainty and a risk."""
     risks: tuple[tuple[float, Interval], ...]
     """Pairs (coverage, mean risk of the most certain units), where the coverage is the share of units that are kept."""
     area: Interval

@@ -46,6 +46,7 @@ class Significance:
     """The p-values of a run's tested descriptions, and how often right and wrong ones get the verdict "supported"."""
 
     p: Mapping[Claim, float]
+    """The p-value of each claim in the permutation test of `openmaia.evaluation.analysis.permutation`."""
     q: Mapping[Claim, float]
     """p adjusted for the false discovery rate over all claims, the descriptions of units (Benjamini and Hochberg)."""
     supported: Mapping[str, tuple[float, float, float]]

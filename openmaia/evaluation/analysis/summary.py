@@ -41,7 +41,7 @@ does. They differ if units have different numbers of images."""
 class LayerActivations:
     """Mean activations on positive and neutral images, as in the tables of the MAIA papers.
 
-    Only tested units that have images of both roles are included.
+    Only tested units that have both positive and neutral images are included.
     """
 
     layers: Mapping[str, MeanActivations]
@@ -66,7 +66,10 @@ class PooledScores:
 
     @property
     def difference(self) -> Interval:
-        """AUC on images of a unit's own description minus AUC on those of other units of the layer."""
+        """Mean over units of a unit's AUC on the images of its own description minus its AUC on those of other units.
+
+        Both AUCs compare activations of the same unit. The other descriptions are those of units of its layer.
+        """
         return self.measures["auc_minus_other"]
 
 
@@ -150,9 +153,9 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
     """Estimates SCORES, and the mean activations on positive and on neutral images, of one evaluated description.
 
-    Undefined scores are left out. For abstentions (no description), and if the images do not show what it names, `auc`
-    is 0.5, and the only other scores are those on images of other units' descriptions and of random words. There are no
-    scores if no usable prompts were written.
+    Undefined scores are left out. For an abstention (no description), and for a description whose images do not show
+    what it names, `auc` is 0.5, and the only other scores are those on images of other units' descriptions and of
+    random words. There are no scores if no usable prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:

@@ -88,7 +88,7 @@ class ControlScore:
 class UnitVerdict:
     """The verdict on the description that an investigation made, and what it rests on.
 
-    Controls are images with which those of the description are compared. `q` is the p-value `p` adjusted over the run.
+    Controls are images with which those of the description are compared.
     """
 
     verdict: Verdict
@@ -99,7 +99,9 @@ class UnitVerdict:
     missing: tuple[str, ...] = ()
     """The names of the controls that were measured with too few prompts or not at all; empty if nothing was tested."""
     p: float | None = None
+    """The p-value of the permutation test; None if it was not computed."""
     q: float | None = None
+    """`p` adjusted over the tested descriptions of the run (Benjamini and Hochberg); None without `p`."""
 
     @property
     def worst(self) -> ControlScore | None:
@@ -110,8 +112,7 @@ class UnitVerdict:
     def rank(self) -> tuple[int, float]:
         """The sort key in tables of investigations: the best verdict first.
 
-        Among equal verdicts, the description comes first whose images exceed the control images most reliably: its AUC
-        against the control where the interval of the AUC reaches lowest has the highest lower end.
+        Equal verdicts are sorted by the lower end of the AUC interval of the control `worst`, the highest first.
         """
         return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
 

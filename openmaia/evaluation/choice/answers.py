@@ -1,7 +1,7 @@
-"""Reads or asks for the answers of people or of a language model to blind questions, and scores them.
+"""Reads people's answers to blind questions, or asks a language model the questions, and scores the answers.
 
-A question asks which of two methods' texts about a unit fits it better. The score of two methods is how often the text
-of the first one was preferred.
+A question asks which of two methods' texts about a unit fits it better, without saying which method wrote which text.
+The score of two methods is how often the text of the first one was preferred.
 """
 
 import json
@@ -37,7 +37,8 @@ class ChoiceAnswers:
     chosen: Mapping[str, int]
     """For each question (by name): 1 if the text shown first was chosen, 2 if the second one was."""
     cause: str = ""
-    """Why the model gave no usable answer to some questions; empty if there are no such questions, and for a person."""
+    """Why the model gave no usable answer to some questions (the reason for the first of them). Empty if there are no
+    such questions, and for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class ChoiceScore:
     """How often the texts of the first of two methods were preferred, over all answers to one page of questions."""
 
     methods: tuple[str, str]
+    """The names of the two methods."""
     share: Interval
     """Share of choices for the first method. Its interval is the smallest one that contains two others: the bootstrap
     interval over participants crossed with units, and Wilson's interval with the number of units as the sample size,
@@ -57,8 +59,8 @@ class ChoiceScore:
     """Number of questions times number of participants."""
     participants: tuple[str, ...]
     consistent: float | None
-    """Share of pairs of texts for which a participant chose the same one in both orders; None if no pair was answered
-    twice."""
+    """Share of pairs of texts for which a participant chose the same text in both orders, of all pairs that one
+    participant answered in both orders; None if there are none."""
     first: float
     """Share of choices of the text that was shown first."""
 
@@ -114,7 +116,7 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
         name: The name of the file, which also identifies a participant who gave no name.
 
     Raises:
-        UsageError: The file is too large or has another form.
+        UsageError: The file is too large, or is not one that the page saves.
     """
     expected = "the file that the page saves, or the text that it shows"
     if len(data) > MAX_BYTES:
@@ -148,7 +150,7 @@ def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: i
         seed: The seed of the bootstrap.
 
     Raises:
-        UsageError: There is no answer, an answer belongs to another page, or a participant answered twice.
+        UsageError: No question is answered, an answer belongs to another page, or two of `answers` have the same `who`.
     """
     participants = tuple(each.who for each in answers)
     twice = sorted({name for name in participants if participants.count(name) > 1})

@@ -36,6 +36,7 @@ class ChoicePair:
 
     unit: Unit
     replicate: int
+    """The number of the investigation among the repeated investigations of the unit."""
     exemplars: tuple[bytes, ...]
     """WebP images in descending order of activation, darkened where the unit is inactive. Empty if `truth` is shown."""
     truth: str = ""
@@ -46,10 +47,10 @@ class ChoicePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePairs:
-    """All pairs of statements of two methods about the same unit."""
+    """The pairs of statements of two methods, one pair for each compared investigation."""
 
     methods: tuple[str, str]
-    """The names of the two methods."""
+    """The names of the two methods. If a run is compared with itself: OWN, and FOREIGN for texts about other units."""
     pairs: tuple[ChoicePair, ...]
     left_out: Mapping[str, int]
     """The number of investigations of the first method's run for which there is no pair, by the reason."""
@@ -57,7 +58,7 @@ class ChoicePairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuestion:
-    """One question of a page: which of two methods' statements about a unit fits its exemplars better?"""
+    """One question of a page: which of two methods' statements fits a unit's exemplars or known truth better?"""
 
     name: str
     """A random identifier."""
@@ -68,10 +69,11 @@ class ChoiceQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSource:
-    """The unit and the methods behind a question, which the page does not reveal."""
+    """The unit of a question and the order of its two methods, which the page does not reveal."""
 
     unit: Unit
     replicate: int
+    """The number of the investigation among the repeated investigations of the unit."""
     first: int
     """Index (0 or 1) of the method whose text is shown first."""
 
@@ -83,17 +85,18 @@ class AnswerKey:
     name: str
     """The name of the page."""
     methods: tuple[str, str]
+    """The names of the two methods. `QuestionSource.first` is an index into them."""
     items: Mapping[str, QuestionSource]
     """The source of each question, by the name of the question."""
 
 
 def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int], str] | None = None) -> ChoicePairs:
-    """Pairs the statements of two runs about the same units, for people to choose between.
+    """Pairs the statements of two runs about the same units, for people or a language model to choose between.
 
     If only one run is given, each of its statements is paired with one about another unit of the same layer.
 
     Args:
-        runs: One or two runs, each with its name.
+        runs: One or two runs, each with the name of its method.
         truths: What units are known to respond to, by layer and index. If given, the statements are compared with these
             texts, as in the MAIA paper, and not with exemplars (the images that activate a unit most).
 
@@ -165,7 +168,7 @@ def _unfit(text: str, other: str) -> str:
 
 
 def exemplar_images(record: Record) -> tuple[bytes, ...]:
-    """Returns the exemplars that the agent received from its first successful call of `dataset_exemplars("top")`.
+    """Returns the exemplars that the agent received from its first successful tool call `dataset_exemplars("top")`.
 
     Args:
         record: The record of an investigation.

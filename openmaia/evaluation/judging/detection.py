@@ -127,7 +127,10 @@ def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> f
 
 
 def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
-    """Combines the verdicts on all labels of each image: True if any is True, else None if any is None, else False."""
+    """Combines for each image the verdicts on whether it shows each label into one: whether it shows any of the labels.
+
+    This is True if any verdict is True, else None if any is None (unknown), else False.
+    """
     return [True if any(row) else None if any(verdict is None for verdict in row) else False for row in verdicts]
 
 
@@ -144,7 +147,7 @@ def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float
 
 
 def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
-    """Returns the mean of the weighted shares of active images that are marked and of other images that are not.
+    """Returns the mean of two weighted shares: of active images that are marked, and of other images that are not.
 
     Marked images show a label. Each image counts `weight` times. The result is None if the unit is active on all or on
     no images.

@@ -82,7 +82,7 @@ class DetectedBoxes(Protocol):
 
 
 class LabelDetector(Protocol):
-    """Finds labels in images, such as Grounding DINO."""
+    """A detector, such as Grounding DINO, that finds what labels name in images."""
 
     def detect(self, pairs: Sequence[tuple[Pixels, str]]) -> Sequence[DetectedBoxes]:
         """Returns the boxes of each (image, label) pair. All images have the same size."""
@@ -90,7 +90,7 @@ class LabelDetector(Protocol):
 
 
 class BoxMasker(Protocol):
-    """Turns boxes into masks, such as SAM."""
+    """A segmentation model, such as SAM, that turns boxes into masks."""
 
     def masks(self, image: Pixels, groups: Sequence[FloatArray]) -> Sequence[Region]:
         """Returns for each group of `DetectedBoxes.corners` the union of the boxes' masks, in the image's size."""
@@ -98,10 +98,10 @@ class BoxMasker(Protocol):
 
 
 class DetectorJudge:
-    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. It never gives None."""
+    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. No verdict is None."""
 
     def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
-        """Combines a detector and a segmenter; images are resized to squares of `size` pixels for both."""
+        """Combines a detector and a segmenter under a name for results; both get images resized to `size` x `size`."""
         self.name = name
         self._detector, self._segmenter, self._size = detector, segmenter, size
 

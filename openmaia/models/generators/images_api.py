@@ -165,14 +165,15 @@ class ApiGenerator:
 
         Args:
             config: The server and its model.
-            size: Pixels per side, to which the images are scaled.
+            size: Pixels per side. The server's images are scaled to this size and cropped to a square.
         """
         self._api, self._size = ImagesApi(config, "generator"), size
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Returns an image for each request.
 
-        If the server refuses the prompt, it is a grey image with `REFUSED` in its `missing_terms`.
+        If the server refuses a prompt for its content, the image is grey, and its `missing_terms` (what it lacks of the
+        prompt) say so.
 
         Raises:
             ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
@@ -201,7 +202,8 @@ class ApiEditor:
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Returns an edited image for each request.
 
-        If the server refuses an instruction, it is the original with `REFUSED` in its `missing_terms`.
+        If the server refuses an instruction for its content, the image is the original, and its `missing_terms` (what
+        it lacks of the instruction) say so.
 
         Raises:
             ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.

@@ -64,35 +64,42 @@ class Preprocessing(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocess:
-    """The usual preprocessing: a central crop, a size, and a normalisation of each channel."""
+    """The usual preprocessing of an image: a central crop, resizing, and a normalisation of each channel.
+
+    For example, resizing the shorter side to 256 pixels and cropping the central 224 x 224 pixels is the same as
+    `size=(224, 224)` and `crop=0.875`.
+    """
 
     size: tuple[int, int]
-    """Height and width of the network's input in pixels."""
+    """Height and width of the network's input in pixels. The cropped region is resized to it."""
     crop: float | None
-    """Fraction of the shorter side that the central crop keeps. If it is None, the image is not cropped: its shorter
-    side is scaled to that of `size`, and its proportions are kept."""
+    """Relative size of the cropped region, which lies in the centre of the image. 1 is the largest region with the
+    proportions of `size`; with 0.875, its sides are 0.875 times as long. None keeps the whole image: its shorter side
+    is scaled to the shorter side of `size`, and its proportions stay the same."""
     resample: Image.Resampling
+    """Interpolation method of the resizing."""
     mean: tuple[float, ...]
-    """Mean of each channel for the normalisation, on a scale of 0 to 1. One value for a network of grey images, three
-    for red, green and blue."""
+    """Mean of each channel, which is subtracted from pixel values between 0 and 1. Three numbers for red, green and
+    blue, or one for a network of grey images."""
     std: tuple[float, ...]
-    """Standard deviation of each channel for the normalisation, on a scale of 0 to 1. As many values as `mean`."""
+    """Standard deviation of each channel, by which the difference is divided. As many numbers as `mean`."""
     squash: bool = False
-    """Whether `crop` applies to each side separately, so that the proportions of the image are lost."""
+    """If true, the cropped region has the proportions of the image: `crop` times its height and `crop` times its width.
+    Resizing to `size` then distorts it."""
 
     @property
     def any_shape(self) -> bool:
-        """Whether inputs may have proportions other than those of `size`."""
+        """Whether inputs of the network may have other proportions than `size`. They may if `crop` is None."""
         return self.crop is None
 
     @property
     def channels(self) -> int:
-        """Number of channels of the input: 1 for grey images, 3 for colours."""
+        """Number of channels of the network's input: 1 for grey images, 3 for colour images."""
         return len(self.mean)
 
     @property
     def description(self) -> str:
-        """What is done to an image, in words."""
+        """The whole preprocessing in words, for example for records and reports."""
         size, filtered = f"{self.size[1]} x {self.size[0]} pixels", self.resample.name.lower()
         if self.crop is None:
             geometry = f"shorter side scaled to {min(self.size)} pixels ({filtered})"
@@ -104,16 +111,15 @@ class Preprocess:
         return f"{geometry}, {grey}values of 0 to 1 minus ({mean}), divided by ({std})"
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Crops and resizes an image for the network.
+        """Crops and resizes an image. The method `tensor` then normalises it.
 
-        An image that already has the input size is not changed. Exemplars (dataset images with the activation of a
-        unit) are stored after this step, so that measuring a stored exemplar gives its stored activation again.
+        An image that already has the size of the network's input is returned unchanged.
 
         Args:
-            pixels: The image.
+            pixels: The RGB image, uint8 of shape (height, width, 3).
 
         Returns:
-            The image that the network receives, and the part of the original image that it shows.
+            The cropped image, and the region of `pixels` that it shows as (left, top, right, bottom) in pixels.
         """
         height, width = pixels.shape[:2]
         if (height, width) == self.size:
@@ -136,7 +142,14 @@ class Preprocess:
         return view, (0.0, 0.0, float(width), float(height))
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Converts an image from `view` to the normalised input, float32 of shape (channels, height, width)."""
+        """Normalises an image that the method `view` returned. A network of grey images receives it in grey.
+
+        Args:
+            view: The cropped and resized RGB image, uint8 of shape (height, width, 3).
+
+        Returns:
+            The input of the network, float32 of shape (channels, height, width).
+        """
         colours = view if self.channels == 3 else np.asarray(Image.fromarray(view).convert("L"))[:, :, None]
         values = torch.from_numpy(np.array(colours)).permute(2, 0, 1).float() / 255
         mean, std = torch.tensor(self.mean).view(-1, 1, 1), torch.tensor(self.std).view(-1, 1, 1)
@@ -236,16 +249,24 @@ def verified(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], ne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetNetwork:
-    """A network with its preprocessing and the names of its outputs and layers."""
+    """A network with its preprocessing and the names of its outputs and layers.
+
+    To study a network of your own, pass such an object as `model` to `openmaia.investigate`. Or write a function that
+    returns it, and give the function's name, such as `package.module:function`, as the config key `target.network`.
+    """
 
     module: torch.nn.Module
     """The network, in evaluation mode."""
     preprocess: Preprocessing
+    """Converts images to inputs of the network. Usually a `Preprocess`."""
     labels: tuple[str, ...] = ()
     """Names of the network's outputs, such as its classes. Empty if unknown."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of modules by the layer names that publications use, for example `stages.0` by `layer1`."""
+    """Other names of layers, such as those in publications: `{"layer1": "stages.0"}` lets users write `layer1` for the
+    module `stages.0`."""
     classifies: bool = True
-    """Whether the output consists of class logits, so that its softmax gives probabilities."""
+    """Whether the output of the network consists of class logits. If so, the activation of a unit of the layer `output`
+    is the probability of its class, by the softmax of the logits."""
     published: Preprocess | None = None
-    """The preprocessing of the published MAIA code for this network. None if it is that of the function `published`."""
+    """The preprocessing of the published MAIA code for this network. `target.preprocess=published` in a config selects
+    it. None: images are scaled without a crop, and normalised with the mean and standard deviation of ImageNet."""

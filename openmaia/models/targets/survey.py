@@ -19,9 +19,10 @@ class LayerSurvey:
     """The layers of a network, and the modules that cannot be used as layers."""
 
     units: Mapping[str, int]
-    """Number of units by layer, in the order of the modules."""
+    """Number of units by layer name: first the aliases (see `TargetNetwork.aliases`), then the modules in the network's
+    order, then OUTPUT (the output of the network)."""
     unusable: Mapping[str, str]
-    """The reason why a module cannot be used as a layer, by its name."""
+    """The reason why a module cannot be used as a layer, by the name that the layer would have."""
 
 
 @dataclass(slots=True)

@@ -50,9 +50,11 @@ class TransformPreprocess:
     size: tuple[int, int]
     """Height and width of the input for a square image."""
     channels: int
+    """Number of channels of the input."""
     any_shape: bool
     """Whether the shape of the input depends on the image."""
     description: str
+    """A text with the name of the transform, in place of the unknown steps."""
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Returns the image unchanged, and all of it as the part that the network sees."""

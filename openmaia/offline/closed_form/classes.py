@@ -105,9 +105,13 @@ class BiasedClassifier:
 
 
 class ClosedFormClasses:
-    """A target whose units are synthetic classifiers, in the single layer OUTPUT.
+    """A target (network under study) whose units are synthetic classifiers, in the single layer OUTPUT.
 
-    They are independent: their probabilities do not add up to 1. By default they are those of `classifiers`.
+    The classifiers are independent: their probabilities do not add up to 1.
+
+    Args:
+        name: The name of the target.
+        units: The classifiers. None selects those that the function `classifiers` returns.
     """
 
     def __init__(self, name: str, units: Sequence[BiasedClassifier] | None = None):
@@ -136,7 +140,7 @@ class ClosedFormClasses:
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns each image as resized for the detectors, and the probabilities of all outputs on it."""
+        """Returns each image as resized for the detectors, and by layer (only OUTPUT) the probabilities of units."""
         views = [resized(pixels) for pixels in images]
         return [(view, {OUTPUT: _sigmoid(self._of(EncodedImage.of(view))).astype(np.float32)}) for view in views]
 

@@ -37,10 +37,12 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConceptTable:
-    """Concepts by name: those for which the scripted experimenter's vocabulary has a word, and others."""
+    """Concepts by name, divided by whether the scripted experimenter's vocabulary has a word for them."""
 
     inside: Mapping[str, Concept]
+    """The concepts for which it has a word."""
     outside: Mapping[str, Concept]
+    """The concepts for which it has neither a word nor a more general word."""
 
 
 COLOURS: Mapping[str, ConceptDetector] = {

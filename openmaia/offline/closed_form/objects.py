@@ -40,7 +40,7 @@ OUTSIDE = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect
 
 
 def thing(classes: str) -> ConceptDetector:
-    """Returns a detector of a group of ImageNet classes, such as "7-24,80-100".
+    """Returns a detector of a group of ImageNet classes, given by their indices, such as "7-24,80-100".
 
     The evidence is their total probability, multiplied by the class activation map (Zhou et al. 2016) of the strongest
     class divided by its maximum.
@@ -60,7 +60,7 @@ def thing(classes: str) -> ConceptDetector:
 
 
 def strongest_logit(image: DetectorInput, classes: str) -> float:
-    """Returns the highest logit of EfficientNet-Lite1 among ImageNet classes, such as "7-24,80-100".
+    """Returns the highest logit of EfficientNet-Lite1 among ImageNet classes with indices such as "7-24,80-100".
 
     Unlike a probability, it does not fall if there are other objects.
     """

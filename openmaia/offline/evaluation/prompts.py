@@ -81,8 +81,9 @@ def write_pairs(
 ) -> list[PromptPair]:
     """Writes n pairs of a prompt that shows a label and a matched neutral one, for the labels in rotation.
 
-    No prompt is in `explored`, the prompts that the agent used (as `fold` returns them). No prompt occurs twice as long
-    as there are unused ones. There are fewer than n pairs if all prompts of a label are in `explored`.
+    No prompt is in `explored`, the prompts that the agent used in its investigation (as
+    `openmaia.evaluation.analysis.overlap.fold` returns them). No prompt occurs twice as long as there are unused ones.
+    There are fewer than n pairs if all prompts of a label are in `explored`.
     """
     avoid = [word.name for label in labels for word in find(label)]
     uses = Counter[str]()

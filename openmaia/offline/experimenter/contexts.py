@@ -200,7 +200,8 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
     """Returns the text of the answer, which claims at most two contexts for the class `name`.
 
-    Their differences reach the limits SURE, LEAST and SECOND.
+    A context is claimed if its t statistic (SURE) and its difference (LEAST) are large enough. A second context must
+    also have at least half of the first one's difference (SECOND). Without any, the answer is that there is no bias.
     """
     sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
     if not sure:

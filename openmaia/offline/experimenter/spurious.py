@@ -61,7 +61,10 @@ def is_task(messages: Sequence[Message]) -> bool:
 
 
 def reply(seen: Transcript, last: Message, eyes: Eyes) -> str:
-    """Returns the agent's next message: code that displays exemplars, then code of one experiment, then the answer.
+    """Returns the agent's next message in the task `spurious`: code of an experiment, or the answer.
+
+    The first message displays exemplars, the second measures images of objects in places, and the third is the answer.
+    The answer is "undecided" if the conversation has to end before the measurements.
 
     Args:
         seen: The measurements and images in the messages so far.

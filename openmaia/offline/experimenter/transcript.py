@@ -72,6 +72,7 @@ class Transcript:
     withheld: frozenset[str] = frozenset()
     """Names of the tools that the agent may not use in this investigation."""
     replies: int = 0
+    """Number of the agent's messages so far."""
     sent_back: int = 0
     """Number of answers that were rejected for lack of evidence."""
     lacks_evidence: bool = False
@@ -102,7 +103,7 @@ class Transcript:
 
 
 def read(messages: Sequence[Message]) -> Transcript:
-    """Reads a conversation: the system prompt, the question, then replies and observations."""
+    """Reads a conversation: the system prompt, the question, then replies and the outputs of their code."""
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
     withheld = WITHHELD.search(messages[0].text) if messages else None
     transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()

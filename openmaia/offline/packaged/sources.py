@@ -81,7 +81,9 @@ class PackagedImage:
 
     kind: ImageKind
     category: str
+    """The topic, such as "animals/fish". The file is written into a folder of this name."""
     name: str
+    """The file name without suffix."""
     suffix: str
     caption: str
     package: str

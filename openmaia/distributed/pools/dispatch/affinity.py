@@ -47,7 +47,7 @@ class AffinityRouter:
             self._assign(conversation)
 
     def open(self, request: QueuedRequest) -> None:
-        """Counts a request as open until `close` is called. Assigns a replica if its conversation is new."""
+        """Adds a request to the load of its conversation's replica. Assigns a replica if the conversation is new."""
         if not request.conversation:
             return
         if request.conversation not in self._replica_of:
@@ -58,7 +58,7 @@ class AffinityRouter:
             self._load[self._replica_of[request.conversation]][0] += 1
 
     def close(self, request: QueuedRequest) -> None:
-        """Stops counting a request as open."""
+        """Removes a request, which has ended, from the load of its conversation's replica."""
         if not request.conversation or not self._open[request.conversation]:
             return
         self._open[request.conversation] -= 1

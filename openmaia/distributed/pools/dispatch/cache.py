@@ -36,6 +36,7 @@ class CacheSpec:
     identity: str
     """Identifies the model and its parameters. It is part of the cache key, so that models do not share images."""
     memory_bytes: int
+    """Largest size in memory."""
     disk_bytes: int
     """Largest size on disk. 0 disables the cache on disk."""
     folder: str

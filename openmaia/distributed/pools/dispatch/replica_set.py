@@ -41,6 +41,7 @@ class ReplicaHandle:
     """The dispatcher's state of one replica. Times are in seconds on the clock of the event loop."""
 
     index: int
+    """The index of the replica in the pool. It is not used again after the replica has been removed."""
     actor: Any
     """The Ray actor handle."""
     started: bool = False

@@ -26,11 +26,11 @@ TPU_STD = (128 / 255, 128 / 255, 128 / 255)
 def efficientnet(name: str, pretrained: bool) -> TargetNetwork:
     """Loads an EfficientNet-Lite.
 
-    The weights were converted from Google's TPU checkpoints. Their input is (rgb - 127) / 128 with bicubic resampling
-    and a crop of 0.875.
+    The weights were converted from Google's TPU checkpoints. Their input is (rgb - 127) / 128 with bicubic resampling,
+    of a central crop that keeps 0.875 of the shorter side.
 
     Args:
-        name: A key of EFFICIENTNETS.
+        name: `efficientnet_lite0`, `efficientnet_lite1` or `efficientnet_lite2`.
         pretrained: Whether the weights are loaded. Otherwise they are random.
 
     Raises:

@@ -23,8 +23,8 @@ def any_network(model: str, pretrained: bool) -> TargetNetwork:
 
     Args:
         model: A hub id or a folder.
-        pretrained: Whether the weights are loaded. Otherwise they are random, only the network's configuration is read,
-            and nothing is downloaded.
+        pretrained: Whether the weights are loaded. Otherwise they are random. Only the configurations of the network
+            and its preprocessing are then read, from the folder or the cache of the hub, and nothing is downloaded.
 
     Raises:
         UsageError: The network cannot be loaded, lacks weights, or has a preprocessing that cannot be reproduced.

@@ -36,7 +36,7 @@ def load(
     Args:
         name: A torchvision classifier (`resnet18`, `torchvision:vit_b_16`, `torchvision:resnet50@IMAGENET1K_V1`),
             `dino_vits8`, `clip_rn50`, `timm:NAME`, `hf:ID` (a hub id or a folder), `efficientnet_lite0` to `_lite2`, or
-            `package.module:factory`.
+            `package.module:factory` (a function of the user that returns the network).
         weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or "random" for
             random weights with seed 0. For a checkpoint and random weights, nothing is downloaded.
         preset: "weights" for the preprocessing of the weights, "published" for that of the published MAIA code.
@@ -81,7 +81,9 @@ def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> Target
 
 
 def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
-    """Loads a classifier and returns a function that classifies an image.
+    """Loads a classifier and returns a function that classifies an image on the CPU.
+
+    Sets PyTorch's number of CPU threads in this process to 1.
 
     Args:
         name: Name of the network, as for `load`.

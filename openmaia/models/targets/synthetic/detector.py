@@ -28,7 +28,7 @@ class Detections:
     scores: tuple[float, ...]
     """Scores of the boxes, between 0 and 1, rounded to 5 significant digits."""
     corners: BoxCorners
-    """The boxes, rounded to 4 decimals."""
+    """The corners of the boxes, as fractions of the image's sides (see `BoxCorners`), rounded to 4 decimals."""
 
 
 class GroundingDino:

@@ -14,10 +14,11 @@ The MAIA paper (its section on synthetic units and table A4) and the published M
 | mask                           | dilated by 18 pixels (5 x 5 ellipse, 9 times) | as the segmenter returns it         |
 | input                          | squashed to 224 x 224, Lanczos              | not stated; assumed the same          |
 
-The text threshold selects the words that name a box. Each of our queries names one concept, so the threshold has no
-effect and is not applied. Three properties of the published code are not reproduced in either preset. Its noise is not
-seeded; our noise depends on the image and the unit alone. Its lists keep the detections of one image when the next
-image of a batch is processed. Its stored `or` exemplars exceed 1, because they were computed with another formula.
+The numbers of units in brackets are those of the modes `mono`, `or` and `and`. The text threshold selects the words
+that name a box. Each of our queries names one concept, so the threshold has no effect and is not applied. Three
+properties of the published code are not reproduced in either preset. Its noise is not seeded; our noise depends on the
+image and the unit alone. Its lists keep the detections of one image when the next image of a batch is processed. Its
+stored `or` exemplars exceed 1, because they were computed with another formula.
 """
 
 import hashlib
@@ -129,7 +130,7 @@ def combine(layer: str, detections: Sequence[ConceptDetection], rules: Synthetic
 
     Returns:
         The map, float32 of shape (GRID, GRID): the unit's activation inside the mask of the concepts that excite it,
-        and 0 outside.
+        and 0 outside. If an `and` unit lacks a concept, the map is 0, or noise in a single cell if the rules demand it.
     """
     first = detections[0]
     match layer:

@@ -46,7 +46,7 @@ class PagePictures:
         self._outlines: dict[tuple[str, bytes], str] = {}
 
     def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
-        """Returns an image with the outline of its mask; an empty one (MISSING) if it was not stored or the page is full.
+        """Returns an image with the outline of its mask; an empty one (MISSING) if it is not stored or does not fit.
 
         Args:
             digest: The key of the image: equal digests share one data URI.
