@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from openmaia.config.schema import Config
 from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
-from openmaia.distributed.lease import driving
 from openmaia.distributed.pools.run_pools import run_pools
 from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, run_sweeps
 from openmaia.distributed.tracking import TrackedProgress
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.lease import held
 from openmaia.runs.run import Run
 
 
@@ -52,7 +52,7 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
     """
     if run.done() <= run.evaluated():
         return
-    with driving(run), cluster(config), run_pools([config], assembly) as pools:
+    with held(run.investigations), cluster(config), run_pools([config], assembly) as pools:
         sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
         sweep.dataset = assembly.dataset(config, view.say)
         sweep.store = ExemplarStore.at(

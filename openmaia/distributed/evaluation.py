@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from ray.exceptions import RayTaskError
 
+from openmaia.agent.patience import PatientBackbone
 from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext
@@ -106,7 +107,7 @@ class EvaluationWorker:
                     sweep.config,
                     sweep.pools.test_generator(CALLER),
                     own.target,
-                    own.backbone,
+                    PatientBackbone(backbone=own.backbone, minutes=sweep.config.backbone.outage_minutes),
                     store=sweep.exemplars,
                     dataset=dataset,
                 )

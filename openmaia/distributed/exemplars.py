@@ -21,6 +21,7 @@ from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
 from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.lease import held
 
 MAX_CPU_WORKERS = 8
 """Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each worker holds a copy of the network."""
@@ -82,10 +83,14 @@ class ExemplarTeam:
         `progress` receives the number of processed images and the total. Each image counts twice, because there are two
         passes over the dataset.
         """
-        missing: list[str] = self._lead("missing", layers)
-        if missing:
-            self._compute(missing, progress)
-        return self._lead("open_store")
+        store: ExemplarStore = self._lead("open_store")
+        if self._lead("missing", layers):
+            with held(store.files, self._say):
+                # Another process may have computed them while this one waited.
+                missing: list[str] = self._lead("missing", layers)
+                if missing:
+                    self._compute(missing, progress)
+        return store
 
     def end(self) -> None:
         """Ends all workers."""

@@ -22,16 +22,18 @@ from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.evaluation import EvaluationTasks
-from openmaia.distributed.lease import driving
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.kept import kept_or_own_pools
 from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.tracking import TrackedProgress, sampled
 from openmaia.distributed.worker import SweepContext
+from openmaia.evaluation.analysis.reliability import has_reliability
+from openmaia.evaluation.analysis.significance import is_current
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.run import unevaluated_claims, untested_claims
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
+from openmaia.runs.lease import held
 from openmaia.runs.progress import ProgressFile
 from openmaia.runs.run import InvestigationId, Run
 
@@ -168,7 +170,7 @@ def run_sweeps(
     if incomplete:
         with ExitStack() as leases:
             for at in incomplete:
-                leases.enter_context(driving(runs[at]))
+                leases.enter_context(held(runs[at].investigations))
             sweeps = [
                 Sweep(
                     config=configs[at],
@@ -180,6 +182,9 @@ def run_sweeps(
                 for at in incomplete
             ]
             _carry_out(sweeps, view, testing)
+    for at, run in enumerate(runs):
+        if at not in incomplete and not run.files.exists("summary.parquet"):
+            write_summary(run)  # the command before was interrupted just there
     return [
         SweepOutcome(run=run, done=len(run.files.names("records")), was_complete=at not in incomplete)
         for at, run in enumerate(runs)
@@ -279,7 +284,7 @@ class SweepEvaluation:
 
     def finish(self) -> None:
         """Waits for all evaluations and computes the descriptions' scores. Raises OpenMaiaError if one failed."""
-        if self._tasks is not None or any(unevaluated_claims(sweep.run) for sweep in self._sweeps):
+        if self._tasks is not None or not all(is_evaluated(sweep.run) for sweep in self._sweeps):
             self._started().finish(range(len(self._sweeps)))
 
     def stop(self) -> None:
@@ -321,9 +326,10 @@ def is_evaluated(run: Run) -> bool:
 
     True if the task is a choice between given answers, which is not evaluated.
     """
-    if is_choice(run) or run.done() <= run.evaluated():
+    if is_choice(run):
         return True
-    return not unevaluated_claims(run)  # damaged records have no claim
+    is_scored = run.done() <= run.evaluated() or not unevaluated_claims(run)  # damaged records have no claim
+    return is_scored and (not run.evaluated() or (is_current(run) and has_reliability(run)))
 
 
 PREDICTIVE = Testing(streams=True, is_done=is_evaluated)

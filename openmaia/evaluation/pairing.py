@@ -23,7 +23,7 @@ from openmaia.evaluation.prompts import (
     write_prompts,
 )
 
-RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<!\d)(\d{1,3})\s*(?:%|/\s*100)?\W*$")
+RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<![\d.,])(\d{1,3})\s*(?:%|/\s*100)?\W*$")
 """Matches a line of a model's answer: the number of a prompt, optionally the prompt itself, and its rating."""
 
 MAX_RATING = 100

@@ -252,11 +252,13 @@ def parse_numbers(answer: str, count: int) -> frozenset[int]:
     """Parses a model's answer, numbers from 1 to `count` or the word "none", and returns them as positions from 0.
 
     Raises:
-        MalformedAnswer: The answer contains neither, or a number is out of range.
+        MalformedAnswer: The answer contains neither or both, or a range, or a number is out of range.
     """
-    numbers = _numbers(answer)
-    if not numbers and "none" not in answer.casefold():
+    written, is_none = re.findall(r"\d+", answer), "none" in answer.casefold()
+    is_range = re.search(r"\d\s*[-–—]\s*\d", answer) is not None
+    if bool(written) == is_none or is_range or any(len(number) > 4 for number in written):
         raise MalformedAnswer("numbers separated by commas, or the word none, were asked for")
+    numbers = [int(number) for number in written]
     if not set(numbers) <= set(range(1, count + 1)):
         raise MalformedAnswer(f"the numbers have to be between 1 and {count}")
     return frozenset(number - 1 for number in numbers)
@@ -282,10 +284,6 @@ def seed_pairs(rows: Sequence[tuple[str, str, str]], run_seed: int) -> list[Stim
         for column, role in enumerate(PROMPT_ROLES)
         for row, number in zip(rows, seeds, strict=True)
     ]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)]
 
 
 def numbered(prompts: Sequence[str]) -> str:

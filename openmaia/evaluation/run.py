@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from openmaia.evaluation.analysis.overlap import explored
-from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
+from openmaia.evaluation.analysis.reliability import has_reliability, measure_reliability, write_reliability
 from openmaia.evaluation.analysis.significance import is_current, write_significance
 from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
@@ -43,15 +43,20 @@ def evaluate_run(
     if unevaluated or without_words or (run.evaluated() and not is_current(run)):
         score_trials(run, unevaluated)
         measure_run(run, services)
+    elif run.evaluated() and not has_reliability(run):
+        measure_run(run, services)  # was interrupted
     elif services.truths and not has_truth(run):
         _measure_truth(run, services)
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Computes and stores measures of a run: how far repeated investigations agree, and labels match known truths."""
-    write_reliability(run, measure_reliability(run, services.similarities))
+    """Computes and stores measures of a run: how far repeated investigations agree, and labels match known truths.
+
+    The reliability is stored last. It says of which evaluations it is, so that an interrupted call can be repeated.
+    """
     if services.truths:
         _measure_truth(run, services)
+    write_reliability(run, measure_reliability(run, services.similarities))
 
 
 def _measure_truth(run: Run, services: EvaluationServices) -> None:
@@ -150,7 +155,8 @@ def score_trials(run: Run, claims: Sequence[Claim]) -> None:
     for target, layer in sorted({(claim.unit.target, claim.unit.layer) for claim in claims}):
         trials = StoredTrials(run, (each for each in stored if (each.unit.target, each.unit.layer) == (target, layer)))
         wanted = [claim.investigation for claim in claims if (claim.unit.target, claim.unit.layer) == (target, layer)]
-        for evaluation in trials.evaluations(wanted, images=True):
+        # Earlier evaluations are scored again if the new descriptions change with which ones they are compared.
+        for evaluation in trials.evaluations([*wanted, *trials.outdated()], images=True):
             run.write_artifact(EVALUATION, evaluation.trial.claim.investigation, to_parquet(evaluation))
     for claim in claims:
         run.delete_artifact(TRIALS, claim.investigation)

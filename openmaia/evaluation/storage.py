@@ -159,6 +159,19 @@ class StoredTrials:
                 trials.append(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False))
         return tuple(trials)
 
+    def outdated(self) -> list[InvestigationId]:
+        """Returns the evaluated investigations whose scores rest on other trials than those of `partners` now."""
+        outcomes = {trial.claim: trial.outcome for trial in self}
+        tested = [claim for claim, outcome in outcomes.items() if outcome == "tested"]
+        claims = {claim.investigation: claim for claim in outcomes}
+        scores = self._run.scores(self._investigations)
+        return [
+            investigation
+            for investigation, stored in sorted(scores.items())
+            if (claim := claims.get(investigation)) is not None
+            and stored.get("others") != [other.unit.index for other in partners(claim, tested)]
+        ]
+
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluations (scored trials) of the investigations in `of`, by default of all that were selected.
 
@@ -182,6 +195,7 @@ def evaluation_stamp(run: Run, resamples: int) -> str:
     """Returns a cache key for results that are computed from the evaluations of a run.
 
     It is a hash of the file format's VERSION, of `resamples` (the number of bootstrap resamples), and of the names and
-    sizes of the evaluation files.
+    sizes of the evaluation files and of those of random words, a control.
     """
-    return hashlib.sha256(dumps([VERSION, resamples, run.files.sizes(EVALUATION)]).encode()).hexdigest()
+    sizes = [run.files.sizes(folder) for folder in (EVALUATION, RANDOM_WORDS)]
+    return hashlib.sha256(dumps([VERSION, resamples, *sizes]).encode()).hexdigest()

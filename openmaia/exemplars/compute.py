@@ -28,6 +28,7 @@ from openmaia.exemplars import passes
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.exemplars.summary import Summary
 from openmaia.exemplars.work import Work
+from openmaia.runs.lease import held
 
 LARGEST = 640
 """Longest side, in pixels, of an image for the network. Larger images are shrunk to it. No supported network has larger
@@ -99,15 +100,29 @@ def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) 
 
 
 def compute_exemplars(
-    worker: "ExemplarWorker", layers: Sequence[str], progress: ProgressCallback = lambda done, total: None
+    worker: "ExemplarWorker",
+    layers: Sequence[str],
+    progress: ProgressCallback = lambda done, total: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> ExemplarStore:
     """Computes, in this process, the exemplars of those layers that the worker's store lacks, and returns the store.
+
+    If another process computes exemplars of the store, it is waited for.
 
     Args:
         worker: Holds the network, the images and the store.
         layers: Names of the layers.
         progress: Called with the number of processed images and the total, see `ProgressCallback`.
+        say: Receives messages for the user.
     """
+    if worker.missing(layers):
+        with held(worker.store.files, say):
+            _compute(worker, layers, progress)
+    return worker.store
+
+
+def _compute(worker: "ExemplarWorker", layers: Sequence[str], progress: ProgressCallback) -> None:
+    # Another process may have computed them while this one waited.
     missing = worker.missing(layers)
     if missing:
         job = worker.begin(missing)
@@ -120,7 +135,6 @@ def compute_exemplars(
             worker.second(shard, places)
             progress(job.images + done * job.images // len(second), 2 * job.images)
         worker.finish()
-    return worker.store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

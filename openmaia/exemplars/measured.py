@@ -9,13 +9,14 @@ exemplars of the kinds `bottom`, `random` and `ladder` (evenly spaced by rank), 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.services import UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.runs.files import Files
+from openmaia.runs.files import Files, safe
 
 SUFFIX = "-measured"
 """Suffix of the dataset's name in the path of a temporary store. It holds the statistics that are measured for imported
@@ -61,7 +62,15 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
                 f"{store.files.root} holds exemplars of unit {min(unknown)} of {layer}, which {config.target.name} lacks; give "
                 "the network that they were published for"
             )
-        store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{SUFFIX}")
+        # A new name, because the present rows need the present images until they are replaced.
+        earlier = [
+            name
+            for name in store.files.names("")
+            if name.startswith(safe(layer + SUFFIX)) and name.endswith(".pictures.arrow")
+        ]
+        store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{SUFFIX}-{uuid4().hex[:12]}")
+        for name in earlier:
+            store.files.delete(name)
     _note(store, manifest, measured)
     folder, _, measured_name = measured.files.root.rpartition("/")
     Files(folder).delete_folder(measured_name)
@@ -79,5 +88,4 @@ def _joined(store: ExemplarStore, measured: ExemplarStore, target: str, layer: s
 def _note(store: ExemplarStore, manifest: Mapping[str, Any], measured: ExemplarStore) -> None:
     facts = {key: value for key, value in manifest.items() if key != "version"}
     images = (measured.manifest() or {}).get("pictures", "")
-    store.files.delete("manifest.json")
-    store.claim({**facts, "measured_on": images})
+    store.write_manifest({**facts, "measured_on": images})

@@ -22,7 +22,7 @@ from openmaia.core.images import EncodedImage, Pixels
 from openmaia.core.services import QUANTILES, ExemplarKind, Map, PositionStatistics, UnitExemplars, UnitState
 from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
-from openmaia.exemplars.summary import FIXED, Accumulator, Floats, Ints, Summary, rounded
+from openmaia.exemplars.summary import FIXED, WORD, Accumulator, Floats, Ints, Summary, rounded
 
 SCALED_ON = 32
 """Number of images in the sample from which the histogram scales (see histogram.py) of all units are computed."""
@@ -272,7 +272,8 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
     """
     given = info.mask_threshold
     scale = summary.scales.astype(np.float64)
-    values, squares, positive, peaks, peak_squares = summary.sums.astype(np.float64)
+    values, low, high, positive, peaks, peak_low, peak_high = summary.sums.astype(np.float64)
+    squares, peak_squares = low + high * WORD, peak_low + peak_high * WORD
     unit_of_sum = scale / FIXED
     mean = values * unit_of_sum / summary.positions_seen
     variance = np.maximum(squares * unit_of_sum * scale / summary.positions_seen - mean**2, 0)

@@ -28,7 +28,7 @@ from openmaia.runs import tables
 from openmaia.runs.files import Files, safe, unsafe
 from openmaia.runs.records import dumps
 
-VERSION = 2
+VERSION = 3
 
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
 
@@ -90,7 +90,7 @@ class ExemplarStore:
         """
         manifest = self.manifest()
         if manifest is None:
-            self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
+            self.write_manifest(facts)
             return
         wanted = {**facts, "version": VERSION}
         differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
@@ -100,6 +100,10 @@ class ExemplarStore:
                 f"{self.files.root} holds exemplars of something else: {said}. Remove the folder, or give another "
                 "target.name, exemplars.dataset or paths.exemplars"
             )
+
+    def write_manifest(self, facts: Mapping[str, Any]) -> None:
+        """Writes the manifest, or replaces it. `facts` is everything that the exemplars depend on."""
+        self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
 
     def manifest(self) -> dict[str, Any] | None:
         """Returns the content of manifest.json: the facts that the exemplars depend on, and the version of the format.
@@ -173,23 +177,32 @@ class ExemplarStore:
 
         image_table.write(self.files, name, images())
         rows.sort(key=lambda row: row["unit"])
-        self.write_layer(layer, written, pa.Table.from_pylist(rows, schema=ROWS), name)
+        self.write_rows(layer, len(written), pa.Table.from_pylist(rows, schema=ROWS), name)
+        self.write_units(layer, written, name)
 
-    def write_layer(self, layer: str, units: Iterable[UnitExemplars], rows: pa.Table, pictures_file: str) -> None:
-        """Writes two tables of a layer whose images are already stored: one row per exemplar, and one row per unit.
+    def write_rows(self, layer: str, units: int, rows: pa.Table, pictures_file: str) -> None:
+        """Writes the table with one row per exemplar of a layer whose images are already stored.
+
+        Args:
+            layer: Name of the layer.
+            units: Number of units of the layer.
+            rows: The exemplars, a table with the schema ROWS, sorted by unit.
+            pictures_file: Name of the file with the images of these exemplars.
+        """
+        group = max(len(rows) * UNITS_PER_GROUP // max(units, 1), 1)
+        with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
+            tables.write(stream, rows, _header(pictures_file), group)
+
+    def write_units(self, layer: str, units: Iterable[UnitExemplars], pictures_file: str) -> None:
+        """Writes the table with one row per unit of a layer. It comes last: with it, the layer has exemplars.
 
         Args:
             layer: Name of the layer.
             units: Statistics of the units. Their `exemplars` are ignored.
-            rows: The exemplars, a table with the schema ROWS, sorted by unit.
-            pictures_file: Name of the file with the images of these exemplars.
+            pictures_file: Name of the file with the images of their exemplars.
         """
         found = sorted(units, key=lambda unit: unit.unit.index)
-        group = max(len(rows) * UNITS_PER_GROUP // max(len(found), 1), 1)
-        header = {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
-        with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
-            tables.write(stream, rows, header, group)
-        data = tables.dump([_unit_row(unit) for unit in found], _UNITS, header, 64)
+        data = tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)
         self.files.write(f"{safe(layer)}.units.parquet", data)
 
     def read(self, unit: Unit) -> UnitExemplars:
@@ -209,6 +222,10 @@ class ExemplarStore:
         rows, header = tables.select(self.files, f"{stem}.rows.parquet", "unit", unit.index)
         shown = image_table.read(self.files, header["pictures"], sorted({row["picture"] for row in rows}))
         return _unit(unit, found[0], rows, shown)
+
+
+def _header(pictures_file: str) -> dict[str, Any]:
+    return {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
 
 
 def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int, small: Map | None) -> dict[str, Any]:

@@ -27,6 +27,10 @@ CLAMP = float(2**16)
 """Largest magnitude of a summand relative to the unit's histogram scale (see histogram.py). It keeps sums over a
 million images within 64 bits."""
 
+WORD = float(2**26)
+"""Sums of squares consist of two integers, high and low, of which the value is high x WORD + low. A square is up to
+CLAMP**2, which in one integer of 64 bits would leave no room for a sum."""
+
 BLOCK = 32
 """Number of images whose activations are added to the statistics together."""
 
@@ -53,8 +57,9 @@ class Summary:
     maxima: histogram.Counts
     """Histograms of each unit's activations on images."""
     sums: Ints
-    """Shape (5, units): sums of the values, of their squares and of the number of positive values over the counted
-    positions of the maps, and sums of the activations and of their squares over images."""
+    """Shape (7, units): sums of the values, of their squares (low and high, see WORD) and of the number of positive
+    values over the counted positions of the maps, and sums of the activations and of their squares (low and high) over
+    images."""
     seen: int
     """Number of images that the statistics cover."""
     positions_seen: int
@@ -79,7 +84,7 @@ class Summary:
             scales=scales,
             positions=np.zeros((units, histogram.BINS), dtype=np.int32),
             maxima=np.zeros((units, histogram.BINS), dtype=np.int32),
-            sums=np.zeros((5, units), dtype=np.int64),
+            sums=np.zeros((7, units), dtype=np.int64),
             seen=0,
             positions_seen=0,
             top=nothing,
@@ -232,9 +237,9 @@ def _sums(scaled: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
 
     Each value is rounded before the addition, so that the result does not depend on which values are added together.
     """
-    fixed = [_fixed(x) for x in (scaled, scaled * scaled, peaks, peaks * peaks)]
     # A block's count of ones is exact in float32, whose sums are several times as fast as those of booleans.
-    return torch.stack([fixed[0], fixed[1], (scaled > 0).float().sum(dim=1).long(), fixed[2], fixed[3]])
+    positive = (scaled > 0).float().sum(dim=1).long()
+    return torch.stack([_fixed(scaled), *_squares(scaled), positive, _fixed(peaks), *_squares(peaks)])
 
 
 def _fixed(values: torch.Tensor) -> torch.Tensor:
@@ -243,6 +248,16 @@ def _fixed(values: torch.Tensor) -> torch.Tensor:
     The summands are integers of magnitude at most 2**36, of which a double adds up more than 100,000 without rounding.
     """
     return (values.clamp(-CLAMP, CLAMP) * FIXED).round_().double().sum(dim=1).long()
+
+
+def _squares(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the sum of the squares of each row in multiples of 1 / FIXED: the low and the high word.
+
+    Each word of a summand is an integer below 2**27, of which a double adds up 2**26 without rounding.
+    """
+    squares = (values.clamp(-CLAMP, CLAMP).square() * FIXED).round_().double()
+    high = (squares / WORD).floor_()
+    return (squares - high * WORD).sum(dim=1).long(), high.sum(dim=1).long()
 
 
 def _spread(count: int, start: int) -> torch.Tensor:

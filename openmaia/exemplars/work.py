@@ -144,7 +144,10 @@ class Work:
                 for shard, start in zip(shards, starts, strict=True)
             ]
             rows = pa.concat_tables(parts).sort_by([(key, "ascending") for key in ("unit", "kind", "rank")])
-            self.store.write_layer(layer, units[layer], rows, name)
+            self.store.write_rows(layer, len(units[layer]), rows, name)
+        # Last, because a layer with this table counts as computed: interrupted before, the work continues here.
+        for layer in self.layers:
+            self.store.write_units(layer, units[layer], name)
         files.delete_folder(self.folder)
 
     def _rows(self, name: str, layer: int, start: int) -> pa.Table:

@@ -37,7 +37,8 @@ class AgentConduct:
     sent_back: int
     """Answers that were sent back to the agent, because they lacked evidence that the task demands."""
     forgiven: Mapping[str, int]
-    """How often each deviation from the reply format was tolerated, by its description, the most frequent first."""
+    """How often each deviation from the reply format was tolerated, by its description, the most frequent first. Those
+    that `cut` and `set_aside` count are included."""
     experiments: int
     """Turns with an experiment."""
     repeated: int

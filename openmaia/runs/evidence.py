@@ -86,6 +86,7 @@ class ConfirmationSample:
     """
 
     label: str
+    """The label that the image tests, by showing what it names or by narrowly missing it."""
     prompt: str
     """The prompt from which the image was generated."""
     near_miss: str = ""

@@ -70,7 +70,7 @@ class Files:
         return Files(f"{self.root.rstrip('/')}/{name}")
 
     def create(self) -> None:
-        """Creates the root and writes a test file to it.
+        """Creates the root, and checks by writing and deleting a file that it can be written.
 
         Raises:
             UsageError: The root cannot be written.
@@ -93,7 +93,7 @@ class Files:
 
     @contextmanager
     def writing(self, name: str) -> Generator[Any]:
-        """Opens a stream for writing. The file appears under its name when the block ends without an error.
+        """Context manager that opens a binary stream. The file appears when the block ends without an error.
 
         A local file is written under a temporary name and renamed at the end.
 
@@ -159,7 +159,10 @@ class Files:
         return self.open(name) if self.local is None else pa.memory_map(self.path(name))
 
     def names(self, folder: str) -> list[str]:
-        """Returns the sorted names of all files below a folder, relative to the root. Hidden files are left out."""
+        """Returns the sorted names of all files below a folder, relative to the root. Hidden files are left out.
+
+        Empty if the folder does not exist.
+        """
         return list(self.sizes(folder))
 
     def sizes(self, folder: str) -> dict[str, int]:

@@ -56,7 +56,9 @@ class FolderJournal:
     """Keeps the completed turns of one investigation in a folder of the run directory, one file per turn."""
 
     files: Files
+    """The run directory."""
     folder: str
+    """The folder with the turns, relative to the run directory."""
 
     def turns(self) -> list[Turn]:
         """Returns the completed turns up to the first one that is missing or damaged."""

@@ -1,6 +1,6 @@
-"""The lease of a run, which ensures that only one process (the driver) works on the run.
+"""Leases, which ensure that only one process works on a run directory or computes the exemplars of an exemplar store.
 
-The lease is a file in the run directory that the driver renews regularly. On a local file system, a lock makes reading
+A lease is a file in the folder that its holder renews regularly, in a thread. On a local file system, a lock makes reading
 and writing it atomic. An object store has no locks: two drivers that start at the same moment can both believe that
 they hold the lease, until one of them renews it.
 """
@@ -9,10 +9,12 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from _thread import interrupt_main
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +60,68 @@ class Lease:
                 self.files.delete(FILE)
 
 
+@contextmanager
+def held(files: Files, waiting: Callable[[str], None] | None = None) -> Generator[None]:
+    """Context manager that holds the lease of a folder and renews it in a thread.
+
+    Args:
+        files: The folder.
+        waiting: If it is given, a lease that another process holds is waited for, and `waiting` is called once with a
+            message that names this process. Otherwise such a lease is an error.
+
+    Raises:
+        UsageError: Another process holds the lease at the start, or takes it over while the block runs. In the second
+            case the block is interrupted.
+    """
+    lease = take(files) if waiting is None else _waited_for(files, waiting)
+    ended = threading.Event()
+    lost: list[UsageError] = []
+
+    def renew() -> None:
+        while not ended.wait(LEASE_SECONDS / 4):
+            try:
+                lease.renew()
+            except StoreError:
+                continue  # a short failure of the file system; the lease lasts for four renewal intervals
+            except UsageError as error:
+                lost.append(error)
+                interrupt_main()
+                return
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if lost:
+            raise lost[0] from None
+        raise
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(StoreError):  # the lease also expires by itself
+            lease.release()
+
+
+def _waited_for(files: Files, waiting: Callable[[str], None]) -> Lease:
+    said = False
+    while True:
+        try:
+            return take(files)
+        except UsageError as error:
+            if not said:
+                waiting(error.message)
+            said = True
+        time.sleep(1.0)
+
+
 def take(files: Files) -> Lease:
-    """Takes the lease of a run, the exclusive right to work on it.
+    """Takes the lease of a folder, the exclusive right to work on it.
 
     An expired lease, or that of a dead process on this machine, is replaced.
 
     Args:
-        files: The run directory.
+        files: The folder.
 
     Raises:
         UsageError: Another process holds the lease.

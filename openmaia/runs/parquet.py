@@ -69,7 +69,7 @@ class RecordedImage(EncodedImage):
 
 
 def write_turn(turn: Turn) -> bytes:
-    """Converts a turn of a running investigation to a file: a CRC-32 and Parquet.
+    """Converts a turn of a running investigation to the content of its file: a CRC-32, followed by Parquet.
 
     The images are lossless, so that the turn can be replayed exactly.
     """
@@ -123,7 +123,10 @@ def read_record(data: bytes) -> Record:
 
 
 def drawn_prompts(data: bytes) -> list[str]:
-    """Reads the prompts and instructions of all images that an investigation generated or edited. Loads no images.
+    """Reads the texts of an investigation's requests to generate or edit images, or to describe them. Loads no images.
+
+    These are prompts of images, including those of the test of the answer. Instructions for edits begin with the digest
+    of the image, and questions about images with the word "viewer".
 
     Args:
         data: The file that `write_record` returned.

@@ -32,7 +32,7 @@ class ProgressFile:
         self._began = time.time()
         self._written = 0.0
         self.ended = 0
-        """Number of investigations that have ended since the driver began."""
+        """Number of investigations that have ended since the driver began. The driver counts them."""
 
     def write(self, running: Sequence[tuple[InvestigationId, float]]) -> None:
         """Writes the progress file, unless it was written a moment ago (see `EVERY`). Errors are ignored.

@@ -127,11 +127,14 @@ class Run(RunResults):
         self.investigations.write("plan.json", dumps(groups).encode())
 
     def plan(self) -> list[InvestigationId]:
-        """Returns all investigations of the run in order, finished or not. Empty if there is no plan."""
+        """Returns the planned investigations, finished or not, in the order in which they are started.
+
+        Empty if there is no plan.
+        """
         return [investigation for group in self._plan() for investigation in _members(*group)]
 
     def planned(self) -> int:
-        """Returns the number of investigations of the run."""
+        """Returns the number of planned investigations, finished or not."""
         return sum(len(indices) for *_, indices in self._plan())
 
     def iter_pending(self) -> Iterator[InvestigationId]:
@@ -205,9 +208,10 @@ class Run(RunResults):
         return data
 
     def drawn_prompts(self, investigation: InvestigationId) -> list[str]:
-        """Returns the prompts and instructions of all images that were generated in a finished investigation.
+        """Returns the texts of a finished investigation's requests to generate or edit images, or to describe them.
 
-        These are the images of its experiments and of the test of its answer. The images themselves are not loaded.
+        They include the prompts of the test of its answer (see `openmaia.runs.parquet.drawn_prompts`). No images are
+        loaded.
 
         Raises:
             UsageError: There is no record.
@@ -216,7 +220,7 @@ class Run(RunResults):
         return drawn_prompts(self._record_file(investigation))
 
     def records(self, investigations: Iterable[InvestigationId] | None = None) -> Iterator[Record]:
-        """Reads the records of the given investigations, or all of them in order, one at a time.
+        """Reads the records of the given investigations, or all records sorted by investigation, one at a time.
 
         Damaged records are left out. Raises UsageError if an investigation has no record.
         """
@@ -293,7 +297,10 @@ class Run(RunResults):
         return Counter(InvestigationId.of_path(name.rsplit("/", 1)[0]) for name in self.investigations.names("journal"))
 
     def running(self) -> set[InvestigationId]:
-        """Returns the investigations with a journal (completed turns) that have neither finished nor failed."""
+        """Returns the investigations with a journal (completed turns) that have neither finished nor failed.
+
+        This includes investigations that were interrupted, so that no process works on them.
+        """
         return {each for each in self.turns_begun() if not self.is_done(each)} - self.failed()
 
     def fail(self, investigation: InvestigationId, cause: str) -> None:

@@ -32,11 +32,13 @@ class RunCounts:
     pending: int
     """Number of investigations that are neither finished, failed nor running."""
     running: tuple[RunningInvestigation, ...]
+    """The investigations that have begun and not ended, including those that were interrupted."""
     done: int
     """Number of investigations with a record."""
     failed: int
     """Number of failed investigations. The next command that executes the run repeats them."""
     evaluated: int
+    """Number of investigations whose descriptions were evaluated."""
     planned: int
     """Number of all investigations of the run."""
     per_second: float | None
@@ -44,7 +46,7 @@ class RunCounts:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time until the end of the run in seconds. None if it cannot be estimated."""
+        """Estimated time in seconds until all investigations have ended, without evaluation. None if unknown."""
         return (self.pending + len(self.running)) / self.per_second if self.per_second else None
 
 

@@ -43,7 +43,10 @@ def dump(
 
 
 def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: TableRow, group: int = 1024) -> None:
-    """Writes rows to an open Parquet file as they arrive, one row group of `group` rows at a time."""
+    """Writes a Parquet file with rows and a JSON object, the header, to the binary stream `into`.
+
+    The rows are written as they arrive, one row group of `group` rows at a time.
+    """
     remaining = iter(rows)
     with _writer(into, schema, header, compression="zstd") as writer:
         while batch := list(islice(remaining, group)):
@@ -117,9 +120,9 @@ def select(files: Files, name: str, column: str, value: int) -> tuple[list[Table
 
 
 def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
-    """Returns the rows of a Parquet file whose `column` equals `value` as a table.
+    """Returns a table of those rows of a Parquet file whose `column` equals `value`.
 
-    Row groups that cannot contain it are not read.
+    Row groups that cannot contain this value are not read.
 
     Raises:
         StoreError: The file cannot be read.

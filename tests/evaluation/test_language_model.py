@@ -72,7 +72,7 @@ def test_accents_are_not_foreign():
 def test_numbers_parse():
     assert parse_numbers("1, 3 and 4.", 5) == {0, 2, 3}
     assert parse_numbers("None.", 5) == frozenset()
-    for answer in (REFUSAL, "1, 6", "0"):
+    for answer in (REFUSAL, "1, 6", "0", "1-5", "None of the 3 prompts.", "1" * 5000):
         with pytest.raises(MalformedAnswer):
             parse_numbers(answer, 5)
 

@@ -56,7 +56,8 @@ def test_ratings_parse(form: str):
 
 
 @pytest.mark.parametrize(
-    "answer", [REFUSAL, "1: 5\n2: 6", "1: 5\n2: 6\n2: 7", "1: 5\n2: 6\n3: 101", "1: 5\n2: 6\n4: 7"]
+    "answer",
+    [REFUSAL, "1: 5\n2: 6", "1: 5\n2: 6\n2: 7", "1: 5\n2: 6\n3: 101", "1: 5\n2: 6\n4: 7", "1: 0.8\n2: 0.95\n3: 1.0"],
 )
 def test_ratings_that_miss_a_prompt_are_refused(answer: str):
     with pytest.raises(MalformedAnswer):

@@ -12,6 +12,7 @@ from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.comparison import compare_runs
+from openmaia.evaluation.analysis.reliability import has_reliability
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, is_current, supported_shares
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import run_verdicts, write_summary
@@ -62,6 +63,33 @@ def test_evaluation_covers_every_record_once(run: Run, services: EvaluationServi
     assert [found[unit]["outcome"] for unit in (RED, GREEN, STRIPES)] == ["tested", "tested", "abstained"]
     assert [found[unit]["others"] for unit in (RED, GREEN, STRIPES)] == [[1], [0], [0, 1]]
     assert run.artifacts(TRIALS) == set()
+
+
+def test_extended_run_is_scored_like_one_of_all_units(tmp_path: Path, services: EvaluationServices):
+    labels = {RED: ("red",), GREEN: ("green",), STRIPES: (), Unit(target="t", layer="mono", index=2): ("blue",)}
+    whole, grown = make_run(tmp_path / "a", labels), make_run(tmp_path / "b", {RED: ("red",), STRIPES: ()})
+    evaluate_run(whole, services, NO_WORDS)
+    evaluate_run(grown, services, NO_WORDS)
+    assert scores(grown)[RED]["others"] == []
+    grown.set_plan(sorted(labels), 1)
+    for unit in (GREEN, Unit(target="t", layer="mono", index=2)):
+        grown.publish(whole.record(InvestigationId(unit=unit, replicate=0)))
+    evaluate_run(grown, services, NO_WORDS)
+    assert grown.scores() == whole.scores()
+    assert scores(grown)[RED]["others"] == [1, 2] and scores(grown)[RED]["auc_other"] is not None
+
+
+def test_interrupted_reliability_is_measured_again(run: Run, services: EvaluationServices):
+    evaluate_run(run, services, SMALL)
+    measured = run.files.read("reliability.json")
+    assert has_reliability(run)
+    for left in (None, b'{"agreements": [], "selective": []}', b"["):
+        run.files.delete("reliability.json")
+        if left:
+            run.files.write("reliability.json", left)
+        assert not has_reliability(run)
+        evaluate_run(run, replace(services, generator=InterruptedGenerator(services.generator, 0)), SMALL)
+        assert has_reliability(run) and run.files.read("reliability.json") == measured
 
 
 def test_evaluation_is_independent_of_other_evaluations(run: Run, services: EvaluationServices):

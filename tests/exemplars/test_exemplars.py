@@ -59,7 +59,8 @@ def config(folder: Path, exemplars_root: Path, *overrides: str, network: str = "
 
 
 def contents(root: Path) -> dict[str, str]:
-    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    found = (path for path in root.rglob("[!.]*") if path.is_file())
+    files = {path.relative_to(root).as_posix(): path for path in found}
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
 
 

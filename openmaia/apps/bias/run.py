@@ -63,7 +63,7 @@ def put_to_test(
         ServiceError: A service failed for good.
     """
     untested = sorted(run.done() - run.artifacts(TESTS))
-    if untested and run.files.exists(VERDICTS):
+    if untested:
         # The new records may change any verdict, and with it for which biases errors are searched.
         run.files.delete(VERDICTS)
         run.files.delete_folder(FAILURES)

@@ -13,7 +13,7 @@ from openmaia.config.schema import Config
 from openmaia.config.studies import SpuriousConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.services import GeneratedImage, Generation, Generator
-from openmaia.runs.files import Files, safe
+from openmaia.runs.files import Files
 
 AT_ONCE = 32
 
@@ -75,8 +75,7 @@ def _request(cell: layout.DataCell, number: int) -> Generation:
 
 
 def _name(cell: layout.DataCell, request: Generation) -> str:
-    place = f"{layout.ROOT}/{cell.environment}/{safe(cell.location)}/{safe(cell.label)}"
-    return f"{place}/{request.seed:016x}.png"
+    return f"{cell.folder}/{request.seed:016x}.png"
 
 
 def _require_complete(cell: layout.DataCell, request: Generation, made: GeneratedImage) -> None:

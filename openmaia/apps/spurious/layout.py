@@ -74,6 +74,9 @@ def check(settings: SpuriousConfig) -> None:
 
 def _problems(settings: SpuriousConfig) -> Iterator[str]:
     places = set(settings.train_locations)
+    for name in (*settings.classes, *settings.train_locations, *settings.test_locations, settings.filler):
+        if not name or name.startswith(".") or any(character in "/\\" or ord(character) < 32 for character in name):
+            yield f"spurious: {name!r} names a class or a place, and cannot be the name of a folder; give another name"
     if len(settings.classes) < 2:
         yield f"spurious.classes={settings.classes}: a classifier needs at least two classes"
     if len(settings.train_locations) != len(settings.classes) or len(places) != len(settings.classes):
@@ -141,7 +144,8 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
         seed: Seed of the division into training and validation. The other parts depend on file names only.
 
     Raises:
-        UsageError: The settings are invalid, a folder has too few images, or a part shows one class only.
+        UsageError: The settings are invalid, a folder has too few images, or the training or validation images lack a
+            class.
     """
     check(settings)
     paths = {cell: _listed(root, cell, count) for cell, count in wanted(settings).items()}
@@ -167,9 +171,11 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
         pool=tuple(image for cell, chosen in pool.items() for image in images(cell, chosen)),
     )
     for name, part in (("training", splits.train), ("validation", splits.validation)):
-        if len({image.label for image in part}) < 2:
+        shown = {image.label for image in part}
+        if absent := [label for number, label in enumerate(settings.classes) if number not in shown]:
             raise UsageError(
-                f"the {name} images ({len(part)}) show one class only; raise spurious.per_cell or spurious.validation"
+                f"the {name} images ({len(part)}) show no {' and no '.join(absent)}; raise spurious.per_cell or "
+                "spurious.validation"
             )
     return splits
 

@@ -152,7 +152,8 @@ class PooledBackbone:
             return list(threads.map(self._reply, chats))
 
     def _reply(self, chat: Chat) -> Reply:
-        envelope = pack_chat(chat, self._images)
+        # Only a conversation sends its images again. Those of other chats are let go with the reply.
+        envelope = pack_chat(chat, self._images if chat.conversation else {})
         conversation = f"{self.caller}/{chat.conversation}" if chat.conversation else ""
         failure = ""
         for _ in range(BACKBONE_DEATHS):

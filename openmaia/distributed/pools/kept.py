@@ -25,7 +25,7 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
 
-SECTIONS = ("target", "generator", "editor", "backbone", "pictures", "pools")
+SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
 """The sections of a config that determine its pools, besides `evaluate.generator`."""
 
 

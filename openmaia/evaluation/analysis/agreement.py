@@ -190,17 +190,18 @@ def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> li
 def _identified(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]], lookup: SimilarityLookup) -> float:
     """Returns the share of replicates that are more similar to another replicate of their unit than to other units.
 
-    They are compared with the replicates of other units that `_foreign_pairs` selects. If k - 1 of these are exactly as
-    similar as the most similar replicate of the own unit, and none is more similar, the replicate counts 1/k.
+    They are compared with the replicates of other units that `_foreign_pairs` selects. If the largest similarity is that
+    to n replicates of the own unit and to m others, the replicate counts n / (n + m).
     """
     foreign: dict[int, list[Claim]] = defaultdict(list)
     for own, other in _foreign_pairs(unit, replicates):
         foreign[own.replicate].append(other)
     hits: list[float] = []
     for number, claim in enumerate(replicates[unit]):
-        own = max(lookup(claim, other) or 0.0 for n, other in enumerate(replicates[unit]) if n != number)
+        own = [lookup(claim, other) or 0.0 for n, other in enumerate(replicates[unit]) if n != number]
         others = [lookup(claim, other) or 0.0 for other in foreign[claim.replicate]]
-        hits.append(0.0 if any(value > own for value in others) else 1 / (1 + others.count(own)))
+        largest = max([*own, *others])
+        hits.append(own.count(largest) / (own.count(largest) + others.count(largest)))
     return float(np.mean(hits))
 
 

@@ -20,6 +20,7 @@ from openmaia.evaluation.analysis.agreement import Agreement, ClaimSimilarity, a
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.selective import RiskCoverage, selective
 from openmaia.evaluation.claims import read_claims
+from openmaia.evaluation.storage import evaluation_stamp
 from openmaia.runs.run import Run
 
 FILE = "reliability.json"
@@ -79,6 +80,7 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 def write_reliability(run: Run, reliability: Reliability) -> None:
     """Stores the reliability of a run in its directory."""
     document = {
+        "stamp": evaluation_stamp(run, RESAMPLES),
         "agreements": [
             _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}
             for each in reliability.agreements
@@ -89,6 +91,15 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
         ],
     }
     run.files.write(FILE, json.dumps(document).encode())
+
+
+def has_reliability(run: Run) -> bool:
+    """Returns whether the reliability of a run is stored, and none of its evaluations was added or changed since."""
+    try:
+        stored: dict[str, Any] = run.files.read_json(FILE) or {}
+        return stored.get("stamp") == evaluation_stamp(run, RESAMPLES)
+    except (StoreError, AttributeError):
+        return False
 
 
 def read_reliability(run: Run) -> Reliability:

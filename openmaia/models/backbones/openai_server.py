@@ -21,7 +21,7 @@ from openmaia.models.backbones.chat_format import (
 )
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import NO_IMAGES
-from openmaia.models.backbones.streaming import read_stream
+from openmaia.models.backbones.streaming import read_stream, text_content
 from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS
@@ -107,7 +107,7 @@ class OpenAiBackbone(Endpoint):
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         choice, usage = answer["choices"][0], answer.get("usage") or {}
         message = choice["message"]
-        text, calls = _text(message.get("content")), message.get("tool_calls") or ()
+        text, calls = text_content(message.get("content")), message.get("tool_calls") or ()
         if self._config.protocol == "tools" and chat.answer:
             calls = calls or written_calls(text, chat.answer)
         called = turn_text(calls, chat.answer) if chat.answer else ""
@@ -185,10 +185,3 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
         else {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64_png(part)}"}}
         for part in message.parts
     ]
-
-
-def _text(content: Any) -> str:
-    """Returns the text of a reply. If the server sent a list of parts, only those of type `text` are used."""
-    if isinstance(content, list):
-        return "".join(part["text"] for part in content if part.get("type") == "text")
-    return content or ""

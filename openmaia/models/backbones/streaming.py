@@ -36,14 +36,17 @@ def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> st
     length = checked = 0
     finish, usage = "", {}
     for event in _events(lines):
-        if "error" in event:
+        if event.get("error"):
             return json.dumps(event)
-        usage = event.get("usage") or usage
-        for choice in event.get("choices") or ():
-            delta = choice.get("delta") or {}
-            texts.append(delta.get("content") or "")
-            length += len(texts[-1]) + _extend(call, delta.get("tool_calls") or ())
-            finish = choice.get("finish_reason") or finish
+        try:
+            usage = event.get("usage") or usage
+            for choice in event.get("choices") or ():
+                delta = choice.get("delta") or {}
+                texts.append(text_content(delta.get("content")))
+                length += len(texts[-1]) + _extend(call, delta.get("tool_calls") or ())
+                finish = choice.get("finish_reason") or finish
+        except (TypeError, AttributeError, KeyError):
+            return json.dumps(event)  # is refused like any other answer of another form
         if length - checked >= CHECKED or (texts and "\n" in texts[-1]):
             checked = length
             if ending("".join(texts) or call["arguments"], chat.is_turn):
@@ -57,6 +60,13 @@ def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> st
     return json.dumps({"choices": [{"message": message, "finish_reason": finish}], "usage": usage})
 
 
+def text_content(content: Any) -> str:
+    """Returns the text of a reply or a part of it. If the server sent a list, only its items of type `text` are used."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    return content or ""
+
+
 def _extend(call: dict[str, str], pieces: Sequence[dict[str, Any]]) -> int:
     """Appends streamed pieces to the first function call, in place, and ignores further calls.
 
@@ -68,7 +78,8 @@ def _extend(call: dict[str, str], pieces: Sequence[dict[str, Any]]) -> int:
         if piece.get("index") in (None, 0):
             function = piece.get("function") or {}
             for name in call:
-                call[name] += function.get(name) or ""
+                value = function.get(name) or ""
+                call[name] += value if isinstance(value, str) else json.dumps(value)
     return len(call["arguments"]) - before
 
 

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 from openmaia.config.models import ImagesApiConfig
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.images import EncodedImage, Pixels, decode
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.backbones.failures import Failure, client_failure
 from openmaia.models.generators.resizing import resized
@@ -151,9 +151,8 @@ class ImagesApi:
 
     def _decoded(self, data: bytes) -> Pixels:
         try:
-            with Image.open(io.BytesIO(data)) as image:
-                return np.asarray(image.convert("RGB"))
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            return np.asarray(decode(data))
+        except ValueError as error:
             raise ServiceError(f"{self.access.url} answered with an image that cannot be read: {error}") from error
 
 

@@ -168,7 +168,8 @@ def _quoted(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
 
     The prompts name backgrounds, unless the label itself may name one.
     """
-    objects = [word.name for word in of_kind(WordKind.OBJECT) if word.name not in avoid]
+    everything = [word.name for word in of_kind(WordKind.OBJECT)]
+    objects = [name for name in everything if name not in avoid] or everything
     has_ground = any(word.kind in (WordKind.SCENE, WordKind.PATTERN) for word in find(label))
     has_ground |= not {"on", "in", "against", "background"}.isdisjoint(label.casefold().split())
     scenes = [""] if has_ground else [f" on {word.name}" for word in of_kind(WordKind.SCENE) if word.name not in avoid]

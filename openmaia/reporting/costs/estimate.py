@@ -29,6 +29,7 @@ class PredictedUse:
     """The predicted use of one service in a sweep and its evaluation."""
 
     pool: SimulatedPool
+    """The replicas of the service."""
     requests: float
     """Number of requests."""
     hours: float
@@ -51,12 +52,14 @@ class Prediction:
     evaluation: float
     """The part of `seconds` in which descriptions are evaluated."""
     serial: float | None
-    """Duration if each of the GPUs holds all models and runs one investigation at a time; None without GPUs."""
+    """Duration with evaluation if each of the GPUs holds all models and runs one investigation at a time; None without
+    GPUs."""
     bottleneck: str
     """The service that limits the throughput; empty if the number of concurrent investigations limits it."""
     services: Mapping[str, PredictedUse]
+    """The predicted use of each service, by its name."""
     tokens: Sequence[float]
-    """Total numbers of prompt tokens, of cached prompt tokens, and of generated tokens."""
+    """Total numbers of prompt tokens (including cached ones), of cached prompt tokens, and of generated tokens."""
 
     @property
     def gpus(self) -> float:
@@ -67,10 +70,10 @@ class Prediction:
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
     """Predicts a sweep (all investigations of a run) by simulating it.
 
-    The evaluation of the descriptions is assumed to follow in full batches. The interval treats both the investigations
-    in `work` and those of the sweep as random samples, and assumes that the duration is proportional to their mean load
-    of the bottleneck (the busiest service, or the limit of `at_once`). Loading models, computing exemplars and failures
-    are not included.
+    The evaluation of the descriptions is assumed to follow the investigations, in full batches. The interval treats
+    both the investigations in `work` and those of the sweep as random samples, and assumes that the duration is
+    proportional to their mean load of the bottleneck (the busiest service, or the limit of `at_once`). Loading models,
+    computing exemplars and failures are not included.
 
     Args:
         work: The sample from which investigations are drawn, and what they ask of each service.

@@ -35,8 +35,10 @@ class AgentStatistics:
     calls: Mapping[str, int]
     """The number of calls of each tool."""
     lengths: tuple[ConversationLength, ...]
+    """An entry for each number of turns that occurs, in ascending order."""
     converged: Mapping[int, int]
-    """For each turn the number of investigations that first listed all labels of their answer as hypotheses in it."""
+    """For each turn (from 1) the number of investigations that first listed all labels of their answer as hypotheses in
+    it."""
     unlisted: int
     """The number of investigations whose answer has labels that no single list of hypotheses contained."""
     turns: float | None
@@ -84,7 +86,7 @@ def convergence_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table of how many investigations converged in each turn.
 
     An investigation converges in the first turn that lists all labels of its answer as hypotheses. The last row counts
-    those in which no turn did.
+    those in which no turn did. Investigations whose answer has no labels are left out.
     """
     rows = (*statistics.converged.items(), (None, statistics.unlisted))
     return DataTable(columns=("turn", "investigations"), rows=rows)

@@ -24,9 +24,10 @@ CURVES = (POSITIVE, NEUTRAL, INK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorePair:
-    """Two scores between 0 and 1 of one unit."""
+    """Two scores between 0 and 1 of one unit, such as AUCs."""
 
     label: str
+    """The unit's name in the chart."""
     link: str
     """The address of the unit's page; empty if it has none."""
     own: float
@@ -37,7 +38,7 @@ class ScorePair:
 
 @styled()
 def share_bars(shares: Mapping[str, float]) -> Figure:
-    """Draws shares between 0 and 1, by name, as horizontal bars in descending order."""
+    """Draws shares between 0 and 1 as horizontal bars in descending order. The keys are the labels of the bars."""
     ranked = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     figure = new_figure(WIDTH, 24.0 * len(ranked) + 8)
     axes = add_axes(figure, LEFT, 4, 46, 4)
@@ -89,7 +90,7 @@ def count_columns(
 
 @styled()
 def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
-    """Draws a row for each unit with a line between its two scores, in descending order of their difference."""
+    """Draws a row for each unit with a line between its two scores, in descending order of `own` minus `other`."""
     ranked = sorted(pairs, key=lambda pair: (pair.other - pair.own, pair.label))
     step = max(1.5, min(16.0, 520 / max(1, len(ranked))))
     is_labelled = step >= 11

@@ -22,7 +22,8 @@ TICKS = {
 def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
     """Draws predicted durations of sweeps as functions of the number of GPUs, one line for each number of units.
 
-    A sweep consists of all investigations of a run. Both axes are logarithmic.
+    A sweep consists of all investigations of a run. Dotted lines show the durations if each GPU holds all models and
+    runs one investigation at a time. Both axes are logarithmic.
 
     Args:
         predictions: Predictions for at least two numbers of GPUs.

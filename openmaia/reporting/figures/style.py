@@ -59,7 +59,10 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def styled() -> Generator[None]:
-    """Applies this module's STYLE to figures drawn or saved in the context. A lock protects matplotlib's settings."""
+    """Context manager and decorator that applies this module's STYLE to figures drawn or saved in it.
+
+    A lock protects matplotlib's settings, which are global.
+    """
     installed = set(font_manager.get_font_names())
     style: dict[Any, Any] = STYLE | {"font.family": [name for name in FONTS if name in installed]}
     with _LOCK, mpl.rc_context(style), warnings.catch_warnings():

@@ -19,6 +19,7 @@ class DataTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     caption: str = ""
+    """The title of the table, in LaTeX only."""
     notes: tuple[str, ...] = ()
     """Sentences below the table, in LaTeX only."""
 

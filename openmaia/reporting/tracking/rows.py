@@ -42,7 +42,8 @@ def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
 
     Args:
         summary: The summary of the record.
-        number: The position of the investigation in the order of completion, which is the x-axis of its charts.
+        number: The position of the investigation in the order of completion. It is the x-axis of the charts of these
+            values.
     """
     values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
     values |= {

@@ -41,7 +41,8 @@ def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tr
     Args:
         config: The config of the run.
         run: The run.
-        say: Receives a message about the first problem of the tracker.
+        say: Shows a message to the user: about the first problem of the tracker, or about the place of its offline
+            data.
 
     Raises:
         UsageError: If the tracker cannot start.

@@ -34,7 +34,7 @@ def read_state(run: Run) -> tuple[str, float] | None:
         The id and the time, or None if the run was not tracked.
 
     Raises:
-        StoreError: If the file is damaged.
+        StoreError: If the file that stores them (STATE) is damaged.
     """
     state = run.files.read_json(STATE, "remove it to start a new W&B run")
     if state is None:

@@ -32,7 +32,7 @@ class SavedWorkspace:
     """The locations of a saved W&B workspace."""
 
     file: str
-    """The path of the file in the run directory."""
+    """The full path of the JSON file, which is in the run directory."""
     url: str
     """The URL in W&B; empty if the user has no W&B account."""
 

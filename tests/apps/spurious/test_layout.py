@@ -84,7 +84,7 @@ def test_missing_cell_is_refused(asked: SpuriousConfig, tree: Path):
 
 
 def test_single_class_is_refused(asked: SpuriousConfig, tree: Path):
-    with pytest.raises(UsageError, match="validation images .1. show one class only"):
+    with pytest.raises(UsageError, match="validation images .1. show no "):
         layout.divide(tree, replace(asked, validation=0.001), seed=0)
 
 
@@ -94,6 +94,8 @@ def test_single_class_is_refused(asked: SpuriousConfig, tree: Path):
         ({"classes": ["bird"]}, "at least two classes"),
         ({"test_locations": ["sand", "grass", "wood", "snow"]}, "no class keeps its place"),
         ({"balanced": 30}, "multiple of 32"),
+        ({"filler": "../beach"}, "cannot be the name of a folder"),
+        ({"classes": ["bird", ".hidden", "cat", "dog"]}, "cannot be the name of a folder"),
         ({"filler": "snow"}, "images of the test would be trained on"),
         ({"train_locations": ["sand", "sand", "wood", "snow"]}, "a place of its own"),
     ],

@@ -61,6 +61,13 @@ class RandomSimilarity:
 
 
 @pytest.mark.parametrize("replicates", [2, 3, 5])
+def test_equal_claims_are_identified_as_often_as_chance_says(replicates: int):
+    found = agreement([claim(at, n, "x") for at in range(40) for n in range(replicates)], WordOverlap(), 10)
+    assert found is not None
+    assert found.identified.mean == pytest.approx(found.chance)
+
+
+@pytest.mark.parametrize("replicates", [2, 3, 5])
 def test_random_claims_are_identified_as_often_as_chance_says(replicates: int):
     found = agreement([claim(at, n, "x") for at in range(400) for n in range(replicates)], RandomSimilarity(), 200)
     assert found is not None

@@ -59,6 +59,11 @@ def test_pair_shares_ground(word: str):
         assert grounds[0] == grounds[1]
 
 
+def test_labels_that_name_all_objects_leave_neutral_prompts():
+    objects = " ".join(word.name for word in of_kind(WordKind.OBJECT))
+    assert len(list(write_pairs(["zorgblat", objects], 6))) == 6
+
+
 @pytest.mark.parametrize(
     "labels", [["fish", "grass"], ["white", "fruit"], ["circle", "grey"], ["tool", "sand", "water"]]
 )

@@ -52,8 +52,7 @@ class AdmissionControl:
         except asyncio.CancelledError:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            else:
-                self._take(caller, count, size)
+            elif self._take(caller, count, size):
                 self.free(count, size)
             raise
 

@@ -64,7 +64,7 @@ class PoolCore:
         self.released = False
         self._counts = PoolStatistics()
         self._leases: dict[int, _GrantedLease] = {}
-        self._next_lease = 0
+        self._next_lease = uuid4().int >> 66  # so that leases of the dispatcher before a restart have other numbers
         self._ended: LRUCache[str, None] = LRUCache(ENDED_CALLERS)
         self._dispatch_due = False
         self._ready_since: dict[int, float] = {}

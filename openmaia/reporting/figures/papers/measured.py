@@ -29,11 +29,15 @@ class MeasuredRun:
     """The numbers of a run for the figures that reproduce those of the MAIA papers."""
 
     name: str
+    """The name under which the figures show the run."""
     network: str
     """A key of `TITLES` if the target is a network of the papers with its default weights; empty otherwise."""
     target: str
+    """The name of the target in the config (`target.name`)."""
     backbone: str
+    """The name of the language model that plays the agent."""
     generator: str
+    """The name of the model that generates images, see `image_model`."""
     tools: str
     """The name of the agent's set of tools, see `tool_set`."""
     protocol: str
@@ -47,12 +51,12 @@ class MeasuredRun:
 
     @property
     def label(self) -> str:
-        """The run's name in charts of activations, with the image generator, on which activations depend."""
+        """The run's label in charts of activations: backbone, image generator (activations depend on it) and name."""
         return f"{self.backbone}, {self.generator} ({self.name})"
 
     @property
     def agent_label(self) -> str:
-        """The run's name in charts about agents."""
+        """The run's label in charts about agents: backbone and name."""
         return f"{self.backbone} ({self.name})"
 
     @property
@@ -87,7 +91,8 @@ def share(hits: Sequence[bool]) -> Interval:
 def measured(run: Run, name: str) -> MeasuredRun:
     """Reads the numbers of a run for the figures that reproduce those of the MAIA papers.
 
-    The section `target` of the run's config may be missing or damaged.
+    The section `target` of the run's config may be missing or damaged. `network` and `target` of the result are then
+    empty.
 
     Args:
         run: The run.

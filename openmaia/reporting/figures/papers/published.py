@@ -22,6 +22,7 @@ class PublishedLevel:
 
     network: str
     layer: str
+    """The layer; AVERAGE if the numbers are means over all units of the network."""
     method: str
     """The method or agent that wrote the labels; in an ablation the agent's set of tools."""
     units: int
@@ -30,6 +31,7 @@ class PublishedLevel:
     neutral: float
     source: str
     note: str
+    """A remark about the numbers; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +57,10 @@ class PublishedChoice:
 
 @cache
 def levels() -> tuple[PublishedLevel, ...]:
-    """Returns the mean activations of the MAIA paper's table A3 by network, method and layer, and averages over units.
+    """Returns published mean activations on images that show a unit's labels, and on images that do not.
 
-    They are means over images that show a unit's labels or do not. Further averages come from the published code of
-    OpenMAIA.
+    The MAIA paper's table A3 gives them for each network and method, by layer and averaged over all units. Further
+    averages over all units of a network come from the published code of OpenMAIA.
     """
     return _read("predictive.csv", PublishedLevel)
 
