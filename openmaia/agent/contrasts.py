@@ -110,7 +110,11 @@ def parse_contrasts(reply: str, labels: Sequence[str]) -> list[Contrast]:
             continue
         prompt, contrast_prompt, shows = fields[1], fields[2], fields[-1]
         shown = _words(contrast_prompt)
-        if shown and shown != _words(prompt) and not any(_words(label) <= shown for label in labels):
+        if (
+            shown
+            and shown != _words(prompt)
+            and not any((words := _words(label)) and words <= shown for label in labels)
+        ):
             prompts = {"prompt": prompt, "contrast_prompt": contrast_prompt, "shows": shows}
             contrasts.append(Contrast(label=labels[at], **prompts, source=WRITTEN))
     return contrasts
@@ -121,7 +125,7 @@ def _label_number(field: str, labels: Sequence[str]) -> int | None:
 
     Models write the number or the name: "1", "[1]", "Label 1", "1. dog" or "dog".
     """
-    number = re.fullmatch(r"(?:\W*\d+\W+)??\W*(?:label\W*)?(\d+)\W*", field, re.IGNORECASE)
+    number = re.fullmatch(r"(?:\W*\d+\W+)??\W*(?:label\W*)?(\d{1,6})\W*", field, re.IGNORECASE)
     if number:
         return int(number[1]) - 1 if 1 <= int(number[1]) <= len(labels) else None
     words = _words(re.sub(r"^\W*\d+\W+", "", field))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openmaia.agent.sandbox import Sandbox, SandboxResult
+from openmaia.agent.sandbox import OutOfTime, Sandbox, SandboxResult
 from openmaia.agent.tools.image_registry import RegisteredImage
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
 from openmaia.core.errors import ReplayDiverged, ToolError
@@ -21,10 +21,11 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
 UNRECORDED = ("pixels",)
 """Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
 
-LOST = {"ok": "lost", "error": "error_lost"}
-"""The status of an experiment that ended by itself, but whose process had to be replaced, because threads or processes of it
-were still running. It depends on whether the experiment raised an exception."""
-REPLAYED = ("ok", "error")
+LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
+"""The status of an experiment whose process had to be replaced, by its status otherwise. An experiment that ended by itself
+("ok", "error") left threads or processes running. One that used too much memory ("memory") was killed, and did not only
+raise a MemoryError."""
+REPLAYED = ("ok", "error", "memory")
 """Statuses of experiments that a replay repeats, because their variables were kept."""
 
 
@@ -33,9 +34,8 @@ class ExperimentResult:
     """The result of one experiment, the code in a reply of the agent. The defaults describe a reply without code."""
 
     status: str = ""
-    """How the experiment ended: the value of a `Status` of the sandbox. Instead of "ok" and "error", it is "lost" and
-    "error_lost" if the experiment left threads or processes running, so that its process had to be replaced. Empty
-    without an experiment."""
+    """How the experiment ended: the value of a `Status` of the sandbox, or what LOST has in its place if the process had to
+    be replaced. Empty without an experiment."""
     calls: tuple[ToolCall, ...] = ()
     """The calls of tools, in their order."""
     observation: tuple[Part, ...] = ()
@@ -73,7 +73,7 @@ class ExperimentRunner:
         if self._lost:
             self._rebuild()
         started = time.monotonic()
-        session = ToolSession(self.toolbox)
+        session = ToolSession(self.toolbox, self._completed)
         result = self.sandbox.run(code, session.serve, session.write)
         self._lost = result.replaced
         observation = session.observation(result)
@@ -157,11 +157,20 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 class ToolSession(_Session):
-    """Executes the tool calls of one experiment of the agent and records them."""
+    """Executes the tool calls of one experiment of the agent and records them.
 
-    def __init__(self, toolbox: Toolbox):
+    Args:
+        toolbox: The tools.
+        turns: The completed turns of the investigation, whose time counts towards its limits. None: the time is not
+            limited, because a person makes the calls.
+    """
+
+    def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None):
         super().__init__()
         self.toolbox = toolbox
+        self._turns = None if turns is None else tuple(turns)
+        self._started = time.monotonic()
+        self._spent_before = toolbox.context.services.ledger.spent()
         self.calls: list[ToolCall] = []
         self.images: dict[str, EncodedImage] = {}
         """All images of the calls, by digest."""
@@ -174,10 +183,12 @@ class ToolSession(_Session):
         Raises:
             ToolError: If the arguments are invalid, or some are keyword arguments, which no tool takes.
             ServiceError: If a service failed.
+            OutOfTime: If the investigation has used up its time. Between turns this is a reason to ask for the answer.
         """
         if name in UNRECORDED:
             return self.toolbox.call(name, args)[0]
         started = time.monotonic()
+        self._check_time(started)
         result, error, effect = None, None, ToolEffect()
         try:
             if kwargs:
@@ -191,6 +202,18 @@ class ToolSession(_Session):
         if error is not None:
             raise ToolError(error)
         return result
+
+    def _check_time(self, now: float) -> None:
+        """Raises OutOfTime if the services, or the clock, have reached a limit of the investigation's time."""
+        if self._turns is None:
+            return
+        options, ledger = self.toolbox.context.options, self.toolbox.context.services.ledger
+        spent = sum(usage.seconds for usage in ledger.since(self._spent_before).values())
+        if sum(turn.work_seconds for turn in self._turns) + spent >= options.minutes * 60:
+            raise OutOfTime(f"limits.minutes={options.minutes:g}")
+        elapsed = sum(turn.seconds for turn in self._turns) + now - self._started
+        if options.wall_minutes and elapsed >= options.wall_minutes * 60:
+            raise OutOfTime(f"limits.wall_minutes={options.wall_minutes:g}")
 
     def _bounded(self, part: Part) -> Part:
         """Cuts a displayed text so that the experiment displays at most `output_bytes` bytes of text in total.

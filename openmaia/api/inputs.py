@@ -1,6 +1,7 @@
 """Turns the arguments of the Python API into a config, and objects (such as a module) that replace what it names."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,9 @@ def configure(
         preprocess=None if isinstance(preprocess, Mapping) else preprocess,
         images=None if images is None or isinstance(images, str | Path | Mapping) else images,
         backbone=None if backbone is None or isinstance(backbone, str | Mapping) else backbone,
-        is_cached_by_content=not is_config or images is not None,
+        is_cached_by_content=not is_config
+        or images is not None
+        or not (preprocess is None or isinstance(preprocess, Mapping)),
     )
 
 
@@ -173,6 +176,17 @@ def _backbone_settings(backbone: object) -> dict[str, Any]:
             )
 
 
+def _json(value: Any) -> str:
+    """Returns a value as JSON that is also YAML, which has no surrogate pairs but escapes of eight digits."""
+    pairs = r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})"
+
+    def whole(pair: re.Match[str]) -> str:
+        high, low = (int(half, 16) for half in pair.groups())
+        return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
+
+    return re.sub(pairs, whole, json.dumps(value))
+
+
 def _overlays(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yields `key=value`, with the value as JSON, for each leaf of nested settings. The mappings in FREE are leaves."""
     for name, value in settings.items():
@@ -181,7 +195,7 @@ def _overlays(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _overlays(cast(Mapping[str, Any], value), f"{key}.")
             continue
         try:
-            yield f"{key}={json.dumps(dict(value) if isinstance(value, Mapping) else value)}"
+            yield f"{key}={_json(dict(value) if isinstance(value, Mapping) else value)}"
         except TypeError as error:
             raise UsageError(
                 f"{key} is a {type(value).__name__}; expected a number, a text, a list or a mapping of these"

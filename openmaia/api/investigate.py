@@ -9,7 +9,9 @@ from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
 from openmaia.api.result import UnitResult
 from openmaia.api.session import opened
+from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone
+from openmaia.core.units import Scope
 from openmaia.runs.records import Turn
 
 if TYPE_CHECKING:
@@ -87,6 +89,11 @@ def investigate(
         view.say(f"turn {turn.index + 1}: {calls} ({turn.seconds:.1f} s)")
 
     with opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total)) as single:
+        if single.unit.scope is not Scope.UNIT:
+            raise UsageError(
+                f"the task {single.task.name!r} is about a {single.unit.scope.value}; openmaia.investigate takes tasks about "
+                "a unit. Use openmaia.sweep"
+            )
         record = loop.investigate(single.unit, single.task, single.services, single.options, observer=observe)
         is_testable = bool(evaluate and record.description and not single.task.answer.choices)
         if is_testable:

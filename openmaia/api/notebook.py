@@ -108,6 +108,9 @@ class NotebookTools(api.Tools):
 
         Returns:
             The path of the file of the record.
+
+        Raises:
+            ValueError: The investigation has ended already.
         """
         return self._desk.finish(Stop.ANSWER if description else Stop.ABSTAIN, description, labels or (description,))
 
@@ -116,6 +119,9 @@ class NotebookTools(api.Tools):
 
         Returns:
             The path of the file of the record.
+
+        Raises:
+            ValueError: The investigation has ended already.
         """
         return self._desk.finish(Stop.STOPPED, "", ())
 
@@ -136,8 +142,11 @@ class _Desk:
         self._session = ToolSession(Toolbox(context))
         self._shown = 0
         self._started = time.time()
+        self._ended = ""
+        """The path of the record, once the investigation has ended."""
 
     def call(self, name: str, *args: Any) -> Any:
+        self._check_open()
         try:
             return self._session.serve(name, list(args), {})
         except ToolError as error:
@@ -147,7 +156,12 @@ class _Desk:
             self._shown = len(self._session.parts)
             _show(new)
 
+    def _check_open(self) -> None:
+        if self._ended:
+            raise ValueError(f"this investigation has ended with the record {self._ended}; call openmaia.open again")
+
     def finish(self, stop: Stop, description: str, labels: tuple[str, ...]) -> str:
+        self._check_open()
         record = Record(
             unit=self._single.unit,
             replicate=0,
@@ -164,9 +178,9 @@ class _Desk:
             preprocessing=self._single.options.preprocessing,
             started=self._started,
         )
-        path = self._run.record_path(self._run.add(record))
+        self._ended = self._run.record_path(self._run.add(record))
         self._resources.close()
-        return path
+        return self._ended
 
     def _turn(self) -> Turn:
         return Turn(

@@ -48,7 +48,7 @@ def unit_folder(to: Path, agent: str, unit: Unit) -> Path:
 
 def conversation(record: Record) -> list[Message]:
     """Returns the messages of an investigation: instructions, question, replies, and results of experiments."""
-    opening = [system(record.prompts[0]), *(user(text) for text in record.prompts[1:])]
+    opening = [user(text) if number else system(text) for number, text in enumerate(record.prompts)]
     exchanged = [m for turn in record.turns for m in (assistant(turn.reply), user(*turn.observation))]
     return [message for message in [*opening, *exchanged] if message.parts]
 
@@ -104,7 +104,8 @@ def write(
     _write(folder / "experiment.html", page(str(record.unit), messages))
     _write(folder / "history.json", json.dumps(history(messages), ensure_ascii=False, indent=1))
     _write(folder / "description.txt", f"{record.description}\n")
-    _write(folder / "label.txt", f"{record.labels[0]}\n")
+    if record.labels:
+        _write(folder / "label.txt", f"{record.labels[0]}\n")
     if tested and all(tested):
         _write(folder / "eval_results.json", json.dumps(evaluation(*tested), ensure_ascii=False, indent=1))
         for name, side in zip(("positive_images", "negative_images"), tested, strict=True):

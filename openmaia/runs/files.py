@@ -15,6 +15,10 @@ from pyarrow import fs
 
 from openmaia.core.errors import StoreError, UsageError
 
+UMASK = os.umask(0o077)
+"""The process's mask of permissions, which can only be read by setting another one."""
+os.umask(UMASK)
+
 IN_MEMORY = 16 * 2**20
 """Size in bytes up to which a file for an object store is collected in memory. A larger file is collected on the local
 disk."""
@@ -116,6 +120,7 @@ class Files:
                 with os.fdopen(descriptor, "wb") as stream:
                     yield stream
                     stream.flush()
+                    os.fchmod(stream.fileno(), 0o666 & ~UMASK)  # a temporary file is readable by its owner alone
                     os.fsync(stream.fileno())
                 os.replace(temporary, target)
             except BaseException:

@@ -105,8 +105,9 @@ class Turn:
     """How the experiment ended. Empty without an experiment.
 
     "ok": without an exception; "error": with an exception; "timeout": it took too long; "memory": it used too much
-    memory; "died": its process ended or was killed for another reason. "lost" and "error_lost" are like "ok" and
-    "error", but the process had to be replaced, so that the variables of the experiment were lost."""
+    memory; "died": its process ended or was killed for another reason. "lost", "error_lost" and
+    "memory_lost" are like "ok", "error" and "memory", but the process had to be replaced, so that the variables of the
+    experiment were lost."""
     calls: tuple[ToolCall, ...]
     """Calls of tools by the experiment, in their order."""
     observation: tuple[Part, ...]

@@ -125,6 +125,9 @@ class Run(RunResults):
                 "another name (name=…)"
             )
         self.investigations.write("plan.json", dumps(groups).encode())
+        for dropped in self.failed() - planned:
+            self.investigations.delete(f"failures/{dropped.path}.json")
+            self.journal(dropped).clear()
 
     def plan(self) -> list[InvestigationId]:
         """Returns the planned investigations, finished or not, in the order in which they are started.

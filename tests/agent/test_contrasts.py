@@ -50,6 +50,8 @@ def test_unusable_line_is_ignored(line: str):
 
 def test_contrast_shows_no_other_label():
     assert parse_contrasts("1 | a red dog | a red cat | cat", ["dog", "red"]) == []
+    assert len(parse_contrasts("1 | a red dog | a red cat | cat", ["dog", "-"])) == 1
+    assert parse_contrasts(f"{'1' * 5000} | a red dog | a red cat | cat", ["dog"]) == []
 
 
 @pytest.fixture

@@ -273,6 +273,23 @@ def test_hypotheses_under_other_headings(heading: str):
     assert parse(f"{heading} 1. dogs\n").hypotheses == ("dogs",)
 
 
+@pytest.mark.parametrize("nothing", ["-", "—", "...", "/"])
+def test_label_without_a_word_is_no_label(nothing: str):
+    assert parse(f"[DESCRIPTION]: dogs\n[LABEL 1]: dog\n[LABEL 2]: {nothing}").labels == ("dog",)
+
+
+@pytest.mark.parametrize(
+    ("label", "chosen"),
+    [("Not sure.", "NOT SURE"), ("class2", "CLASS2"), ("**TRUE**", "TRUE"), ("CLASS22", ""), ("untrue", "")],
+)
+def test_choice_is_found_as_a_whole(label: str, chosen: str):
+    task = AnswerFormat(choices=("TRUE", "NOT SURE", "CLASS2"))
+    if chosen:
+        assert parse(f"[DESCRIPTION]: it needs grass\n[LABEL]: {label}", task).labels == (chosen,)
+    else:
+        assert "is none of TRUE, NOT SURE, CLASS2" in parse(f"[LABEL]: {label}", task).problem
+
+
 def test_other_tasks_find_their_sections():
     parsed = parse("[REASONING]: it needs grass\n[LABEL]: SPURIOUS\n[BIAS]: none found")
     assert parsed.sections == {"REASONING": "it needs grass", "LABEL": "SPURIOUS", "BIAS": "none found"}

@@ -350,6 +350,28 @@ def test_timeout_replays_completed_experiments(run: Investigate):
     assert not record.notes
 
 
+def test_variables_are_kept_after_a_memory_error(run: Investigate):
+    record = run(
+        code("kept = 5\nbig = bytes(10**12)"),
+        code("while True: pass"),
+        code("print(kept)"),
+        ANSWER,
+        overrides=("sandbox.seconds=2",),
+    )
+    assert [turn.status for turn in record.turns[:2]] == ["memory", "timeout"]
+    assert said(record, 2) == "5\n" and not record.notes
+
+
+@pytest.mark.parametrize("limit", ["limits.minutes=0.02", "limits.wall_minutes=0.02"])
+def test_endless_tool_calls_end_at_the_limit_of_the_investigation(run: Investigate, limit: str):
+    """The time of tool calls does not count towards sandbox.seconds."""
+    endless = code("while True:\n    try:\n        tools.text2image(['a red circle'])\n    except Exception: pass")
+    record = run(endless, ANSWER, overrides=(limit, "limits.turns=2", "limits.soft_turns=1"))
+    assert record.turns[0].status == "timeout"
+    assert f"Timeout: the investigation has used up {limit}" in said(record, 0)
+    assert record.turns[0].calls
+
+
 def test_lingering_threads_lose_the_variables(run: Investigate):
     threads = "import threading, time\nlost = 1\nthreading.Thread(target=time.sleep, args=(30,)).start()"
     record = run(code("kept = 1"), code(threads), code("print(kept, 'lost' in globals())"), ANSWER)

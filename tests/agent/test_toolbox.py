@@ -350,6 +350,18 @@ def test_titles_are_made_where_none_are_given(desk: Desk):
 # -- display -------------------------------------------------------------------------------------------------------------
 
 
+def test_display_shows_numbers_of_numpy_as_text(desk: Desk):
+    activations, _ = desk.system.call_neuron(desk.tools.text2image(["a red circle", "a blue circle"]))
+    desk.tools.display("mean", np.mean(activations), np.float32(0.5), np.int64(3), np.bool_(True), np.array([1, 2, 3]))
+    assert desk.shown == ["mean", str(np.mean(activations)), "0.5", "3", "True", "[1 2 3]"]
+
+
+def test_user_tool_takes_numbers_of_numpy():
+    given = [np.float32(0.5), np.int64(3), np.bool_(True), [np.float64(1.5)]]
+    assert values.passed(given) == [0.5, 3, True, [1.5]]
+    assert [type(value) for value in values.passed(given)[:3]] == [float, int, bool]
+
+
 def test_display_keeps_the_order(desk: Desk, seen: values.Image):
     desk.tools.display("before", 1.5, [seen, ("between",)], Image.new("RGB", (9, 9)), seen.activation)
     kinds = [part if isinstance(part, str) else "picture" for part in desk.shown]

@@ -7,6 +7,7 @@ import pytest
 
 import openmaia
 from openmaia.core.errors import UsageError
+from openmaia.interop import histories
 from openmaia.runs.parquet import read_record
 from openmaia.runs.records import Stop
 from tests.conftest import small_sources
@@ -33,10 +34,15 @@ def test_the_record_of_a_person_holds_what_they_did(sources: list[str], capsys: 
     tools.display("a note", seen[0])
     assert "[image-4, masked]" in capsys.readouterr().out
 
-    record = read_record(Path(tools.answer("stringed instruments", "guitar")).read_bytes())
+    path = tools.answer("stringed instruments", "guitar")
+    for again in (lambda: tools.answer("once more", "guitar"), tools.close, lambda: tools.text2image(["grass"])):
+        with pytest.raises(ValueError, match=f"has ended with the record {path}"):
+            again()
+    record = read_record(Path(path).read_bytes())
     assert record.backbone == "human"
     assert record.stop is Stop.ANSWER
     assert record.labels == ("guitar",)
+    assert [message.role.value for message in histories.conversation(record)] == ["assistant", "user"]
     assert record.tool_calls == {"call_neuron": 2, "display": 1, "edit_images": 1, "text2image": 1}
 
 

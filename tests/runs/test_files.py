@@ -53,6 +53,13 @@ def test_deleted_files_are_gone(files: Files):
     assert files.names("") == []
 
 
+def test_others_may_read_what_the_mask_of_the_process_allows(tmp_path: Path):
+    (tmp_path / "plain").write_bytes(b"x")
+    Files(str(tmp_path)).write("folder/written", b"x")
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("plain", "folder/written")]
+    assert modes[0] == modes[1]
+
+
 def test_failed_write_is_a_store_error_and_leaves_nothing(tmp_path: Path):
     files = Files(str(tmp_path))
     (tmp_path / "file").write_text("in the way")

@@ -277,3 +277,12 @@ def test_state_has_every_promised_key(run: Run):
     promised = "target layer index replicate stop turns tools labels description positive neutral auc auc_other seconds"
     assert set(promised.split()) <= set(unit)
     assert (unit["tools"], unit["turns"], unit["labels"]) == ({"call_neuron": 2, "text2image": 2}, 2, [])
+
+
+def test_failure_of_a_unit_that_is_no_longer_planned_is_forgotten(run: Run):
+    run.set_plan(UNITS, 1)
+    run.fail(InvestigationId(unit=UNITS[-1], replicate=0), "a cause")
+    run.set_plan(UNITS[:-1], 1)
+    assert run.failures() == {} and run.failed() == set()
+    run.set_plan(UNITS, 1)
+    assert run.pending()[-1].unit == UNITS[-1]

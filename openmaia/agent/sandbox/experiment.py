@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from openmaia.agent.sandbox.contract import CallHandler, SandboxLimits, SandboxResult, Status
+from openmaia.agent.sandbox.contract import CallHandler, OutOfTime, SandboxLimits, SandboxResult, Status
 from openmaia.agent.sandbox.frames import FrameError, Json
 from openmaia.agent.sandbox.process import GRACE, Child, ChildLost
 from openmaia.core.errors import ToolError
@@ -51,6 +51,7 @@ class ExperimentMonitor:
         self._child, self._limits, self._serve = child, limits, serve
         self._output = CappedOutput(write, limits.output_bytes)
         self._begun, self._served = time.monotonic(), 0.0
+        self._limit = f"the experiment ran for more than {limits.seconds:g} s and was stopped"
 
     @property
     def _seconds(self) -> float:
@@ -95,7 +96,11 @@ class ExperimentMonitor:
             case {"kind": "call", "name": str(name), "args": list(args), "kwargs": dict(kwargs), **rest} if not rest:
                 if not name.isidentifier() or len(name) > MAX_NAME:
                     raise ChildLost("it called a tool by an invalid name")
-                reply = self._call(name, args, kwargs)
+                try:
+                    reply = self._call(name, args, kwargs)
+                except OutOfTime as limit:
+                    self._limit = f"the investigation has used up {limit}, and its experiment was stopped"
+                    return False
             case _:
                 raise ChildLost("it wrote a message of an unknown kind")
         try:
@@ -141,7 +146,7 @@ class ExperimentMonitor:
         if isinstance(last, dict) and isinstance(text := cast("dict[str, Any]", last).get("error"), str):
             trace = text[:MAX_ERROR]
         self._child.reap()
-        why = f"Timeout: the experiment ran for more than {self._limits.seconds:g} s and was stopped.\n"
+        why = f"Timeout: {self._limit}.\n"
         return SandboxResult(status=Status.TIMEOUT, error=trace + why, replaced=True, seconds=seconds)
 
     def _lost(self, loss: ChildLost) -> SandboxResult:

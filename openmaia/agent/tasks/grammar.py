@@ -103,7 +103,7 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
     labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
     if not answer.choices:
         labels = [_unbracketed(label, forgiven) for label in labels if not _is_placeholder(label, answer)]
-        labels = [label for label in labels if not ABSTENTION.match(label)]
+        labels = [label for label in labels if not ABSTENTION.match(label) and re.search(r"\w", label)]
     labels, problem = _chosen(labels, answer)
     description = _description(sections, labels, forgiven, answer)
     if description and not labels:
@@ -130,8 +130,10 @@ def _chosen(labels: list[str], answer: AnswerFormat) -> tuple[list[str], str]:
     """
     if not answer.choices:
         return labels, ""
-    words = [set(re.findall(r"[A-Z]+", label.upper())) for label in labels]
-    chosen = [choice for named in words for choice in answer.choices if named & set(answer.choices) == {choice}]
+    named = [
+        [c for c in answer.choices if re.search(rf"(?<!\w){re.escape(c)}(?!\w)", label.upper())] for label in labels
+    ]
+    chosen = [choices[0] for choices in named if len(choices) == 1]
     if labels and not chosen:
         return [], f"[{answer.labels}]: {labels[0][:60]!r} is none of {', '.join(answer.choices)}"
     return chosen[:1], ""

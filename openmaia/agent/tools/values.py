@@ -285,6 +285,8 @@ def passed(item: Any) -> Any:
     """Converts an argument of a user's tool to the form in which it is sent: JSON values, images, otherwise text."""
     if isinstance(item, (list, tuple)):
         return [passed(part) for part in cast("list[Any]", item)]
+    if getattr(item, "ndim", None) == 0 and hasattr(item, "item"):
+        item = item.item()  # a NumPy number
     if isinstance(item, float):
         return float(item)
     return item if item is None or isinstance(item, (str, bool, int)) else shown(item)
@@ -292,4 +294,6 @@ def passed(item: Any) -> Any:
 
 def _is_pixels(value: Any) -> bool:
     is_encoded = isinstance(value, str) and not is_prompt(value)
-    return is_encoded or hasattr(value, "save") or hasattr(value, "__array_interface__")
+    # NumPy numbers have the interface of an array, too.
+    is_array = hasattr(value, "__array_interface__") and getattr(value, "ndim", 2) >= 2
+    return is_encoded or hasattr(value, "save") or is_array

@@ -51,13 +51,15 @@ def show_state(run: Run, resamples: int) -> None:
         run: The run.
         resamples: The number of bootstrap resamples for intervals.
     """
+    from openmaia.reporting.browser.report import named
+
     state = counts(run)
     console.print(_state(run, state), highlight=False)
     if state.done:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)
         show_faithfulness(run)
-    together = [(each, each.name) for each in with_claim_runs([run])]
+    together = list(named(with_claim_runs([run])))
     show_truth(together)
     if len(together) > 1:
         show_methods(together, resamples)

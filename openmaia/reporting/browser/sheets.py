@@ -170,9 +170,12 @@ def _found(run: Run, paths: Mapping[str, str]) -> str:
     A relative path refers to the folder in which the run was started. This is derived from the place of the run
     directory, so that the report can be made in any folder.
     """
-    folder, runs, root = Path(paths["exemplars"]), Path(paths["runs"]), run.files.local
-    if "://" in paths["exemplars"] or folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
+    if "://" in paths["exemplars"]:
         return paths["exemplars"]
+    folder, runs = Path(paths["exemplars"]).expanduser(), Path(paths["runs"]).expanduser()
+    root = run.investigations.local
+    if folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
+        return str(folder)
     start = root.parents[len(runs.parts)] if len(runs.parts) < len(root.parents) else root
     return str(start / folder)
 
