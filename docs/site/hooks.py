@@ -21,6 +21,7 @@ RESULTS = {
     "applications.md": ("Biases of classifiers", "tests/applications/RESULTS.md"),
     "spurious.md": ("Spurious features", "openmaia/apps/spurious/RESULTS.md"),
     "benchmarks.md": ("Pools, sweeps and exemplars", "tests/benchmarks/RESULTS.md"),
+    "faults.md": ("Processes that die", "tests/faults/RESULTS.md"),
     "cluster.md": ("Jobs and faults on a cluster", "cluster/RESULTS.md"),
 }
 """Pages of results: the title of each, and the committed file whose text it shows."""

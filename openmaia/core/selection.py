@@ -52,12 +52,13 @@ def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
     return Selection(units=units, duplicates=len(named) - len(units))
 
 
-def count(spec: str, layers: Sequence[str]) -> int | None:
+def count(spec: str, layers: Sequence[str], target: str) -> int | None:
     """Counts the units that a specification names, without loading the target (the network under study).
 
     Args:
         spec: See `select`.
         layers: The names of the layers in the config. Empty if the config leaves the choice to the target.
+        target: The name of the target, below which a unit list may name the layers.
 
     Returns:
         The number of units. None if it depends on the target.
@@ -67,7 +68,7 @@ def count(spec: str, layers: Sequence[str]) -> int | None:
     """
     if not layers:
         return None
-    info = TargetInfo(name="", layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
+    info = TargetInfo(name=target, layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
     named: set[tuple[str, int | str]] = set()
     random: dict[str, int] = {}
     for layer, part in _parts(spec.strip(), info):

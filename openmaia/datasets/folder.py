@@ -123,12 +123,13 @@ def _is_inside(link: Path, folder: Path) -> bool:
 
 def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
     for path in files:
+        name = path.relative_to(root).as_posix()
         try:
             status = path.stat()
         except OSError:
+            yield name  # a dangling link is listed, too, as an image that cannot be read
             continue
-        if stat.S_ISREG(status.st_mode):
-            yield f"{path.relative_to(root).as_posix()}\t{status.st_size}\t{status.st_mtime_ns}"
+        yield f"{name}\t{status.st_size}\t{status.st_mtime_ns}\t{stat.S_IFMT(status.st_mode)}"
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.core.errors import UsageError
+from openmaia.core.images import flatten
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.reading import SkipReason, UnusableImage
 from openmaia.datasets.scanning import ImageSource
@@ -120,7 +121,11 @@ def _encoded(item: Any, name: str) -> bytes:
         return item
     image = item if isinstance(item, Image.Image) else Image.fromarray(_pixels(item, name))
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
+    try:
+        image.save(buffer, "PNG", compress_level=1)
+    except OSError:  # PNG has not all modes of Pillow, such as CMYK
+        buffer = io.BytesIO()
+        flatten(image).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 

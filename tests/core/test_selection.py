@@ -162,4 +162,10 @@ def test_unknown_layer_of_many_names_the_nearest_and_the_outermost():
     ],
 )
 def test_count_needs_no_target(spec: str, layers: list[str], expected: int | None):
-    assert count(spec, layers) == expected
+    assert count(spec, layers, "net") == expected
+
+
+def test_units_in_a_list_below_the_name_of_the_target_are_counted(tmp_path: Path):
+    path = tmp_path / "units.json"
+    path.write_text('{"net": {"a": [1, 2, 3]}}')
+    assert count(str(path), ["a"], "net") == 3

@@ -37,6 +37,14 @@ def test_listing_is_kept_and_used(folder: Path):
     assert (again.items, again.skipped) == (first.items, {"remembered": 1}), "no image was decoded"
 
 
+def test_listing_is_computed_again_after_a_dangling_link_has_appeared(folder: Path):
+    ImageDataset.open(folder)
+    (folder / "0 first.png").symlink_to(folder / "nowhere.png")
+    again = ImageDataset.open(folder)
+    assert {item.digest for item in again.items} == {item.digest for item in ImageDataset.open(folder).items}
+    assert all(item.load() for item in again.items)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"stamp": ["openmaia-split-2", ""]}', "null"])
 def test_damaged_listing_is_computed_again(folder: Path, text: str):
     first = ImageDataset.open(folder)

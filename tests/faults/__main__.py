@@ -60,13 +60,13 @@ Sweeps of four investigations with four turns each, two at once, disturbed at a 
 same command, until it ends with exit code 0. Each trial is in trials.csv. On {machine()}, {date.today().isoformat()}.
 
 *complete and equal*: every unit has the record that it has in a sweep without a disturbance, times apart, and an evaluation, and no
-turn but the one in progress was carried out twice. A sandbox that dies is told to the agent, so that one record may differ. *hit*: there was such a process at that moment. *one command*: the disturbed
-command itself ended with exit code 0.
+turn but the one in progress was carried out twice. A sandbox that dies is told to the agent, so that one record may differ.
+*hit*: there was such a process at that moment. *one command*: the disturbed command itself ended with exit code 0.
 
 | disturbance | trials | hit | complete and equal | one command | turns repeated, at most |
 |---|---|---|---|---|---|
 {table}
-{"What went wrong:" if listed else "Nothing else went wrong."}
+{"What went wrong:" if listed else "No trial had a problem."}
 
 {listed}"""
 

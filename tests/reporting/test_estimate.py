@@ -334,7 +334,7 @@ def test_elastic_pools_grow_as_far_as_the_gpus_of_the_job_reach():
     ],
 )
 def test_units_are_counted_without_the_target(spec: str, expected: int | None):
-    assert count(spec, ["a", "b"]) == expected
+    assert count(spec, ["a", "b"], "net") == expected
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

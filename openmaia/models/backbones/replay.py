@@ -96,7 +96,7 @@ def _recordings(folder: Path) -> dict[tuple[str, int], str]:
 
 
 def _replies(recording: str) -> list[str]:
-    path = Path(recording)
+    path = Path(recording).expanduser()
     if not recording or not path.is_file():
         raise UsageError(
             f"backbone.record={recording!r} is no file; give a record (.parquet), a history.json, or a folder with "

@@ -145,7 +145,7 @@ def pending_units(config: Config) -> tuple[int, str]:
     if run is not None and (planned := len(run.plan())):
         left = len(run.pending())
         return left, f"{left} of {planned} investigations are pending in {run.files.root}"
-    named = count(config.units, config.target.layers)
+    named = count(config.units, config.target.layers, config.target.name)
     if named is None:
         raise UsageError(
             f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "

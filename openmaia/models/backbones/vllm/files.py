@@ -44,7 +44,10 @@ def _check_folder(folder: Path, given: str, any_weights: bool) -> None:
     if not any_weights and not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
         raise UsageError(f"{given} holds no weights ({', '.join(WEIGHTS)}); download the model again")
     for index in folder.glob("*.safetensors.index.json"):
-        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        try:
+            files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise UsageError(f"{given}: {index.name} cannot be read ({error}); download the model again") from error
         if missing := sorted(name for name in files if not (folder / name).is_file()):
             raise UsageError(
                 f"{given}: {index.name} names files that do not exist: {', '.join(missing)}; download them"

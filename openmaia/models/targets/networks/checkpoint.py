@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -61,7 +60,8 @@ def load_checkpoint(module: nn.Module, path: str) -> None:
         )
 
 
-def _read(path: str) -> Any:
+def _read(given: str) -> Any:
+    path = str(Path(given).expanduser())
     if not Path(path).is_file():
         raise UsageError(f"target.weights={path!r}: there is no such file; give a .safetensors, .pt or .pth file")
     suffix = Path(path).suffix.lower()
@@ -77,7 +77,7 @@ def _read(path: str) -> Any:
             "safetensors)",
             detail=str(error),
         ) from error
-    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # a damaged pickle raises almost anything
         raise UsageError(f"target.weights={path!r} does not fit: it cannot be read ({str(error)[:200]})") from error
     raise UsageError(f"target.weights={path!r}: expected a .safetensors, .pt or .pth file")
 
