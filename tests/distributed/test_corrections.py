@@ -90,7 +90,10 @@ def test_run_is_corrected_extended_and_evaluated_again(tmp_path: Path, server: S
     assert corrected.failed == {} and corrected.done == 4
     assert run.record(added).turns[0].backbone_seconds == kept.backbone_seconds
     after = stamps(run, "records", "evaluation")
-    assert len(after) == 8 and after.items() >= before.items()
+    assert len(after) == 8
+    # Evaluations of earlier units are scored again, because they are compared with the added unit as well.
+    records = {name: stamp for name, stamp in before.items() if name.startswith("records/")}
+    assert len(records) == 2 and after.items() >= records.items()
 
     # The descriptions are tested with more images, beside the first evaluation.
     for _ in range(2):
