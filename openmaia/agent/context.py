@@ -60,6 +60,16 @@ class InvestigationOptions:
     """Finds the near misses with which an answer is tested (see `openmaia.agent.contrasts`). If None, the backbone
     writes them."""
 
+    def time_limits(self, work: float, elapsed: float) -> list[str]:
+        """Returns the limits of the investigation's time that are reached, such as "limits.minutes=30".
+
+        Args:
+            work: Seconds that services and experiments have taken, without waiting times.
+            elapsed: Seconds by the clock, with waiting times.
+        """
+        limits = {"minutes": (self.minutes, work), "wall_minutes": (self.wall_minutes or float("inf"), elapsed)}
+        return [f"limits.{name}={limit:g}" for name, (limit, taken) in limits.items() if taken >= limit * 60]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvestigationContext:

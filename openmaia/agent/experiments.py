@@ -168,8 +168,7 @@ class ToolSession(_Session):
     def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None):
         super().__init__()
         self.toolbox = toolbox
-        self._turns = None if turns is None else tuple(turns)
-        self._started = time.monotonic()
+        self._turns, self._started = turns, time.monotonic()
         self._spent_before = toolbox.context.services.ledger.spent()
         self.calls: list[ToolCall] = []
         self.images: dict[str, EncodedImage] = {}
@@ -207,13 +206,11 @@ class ToolSession(_Session):
         """Raises OutOfTime if the services, or the clock, have reached a limit of the investigation's time."""
         if self._turns is None:
             return
-        options, ledger = self.toolbox.context.options, self.toolbox.context.services.ledger
-        spent = sum(usage.seconds for usage in ledger.since(self._spent_before).values())
-        if sum(turn.work_seconds for turn in self._turns) + spent >= options.minutes * 60:
-            raise OutOfTime(f"limits.minutes={options.minutes:g}")
+        spent = self.toolbox.context.services.ledger.since(self._spent_before).values()
+        work = sum(turn.work_seconds for turn in self._turns) + sum(usage.seconds for usage in spent)
         elapsed = sum(turn.seconds for turn in self._turns) + now - self._started
-        if options.wall_minutes and elapsed >= options.wall_minutes * 60:
-            raise OutOfTime(f"limits.wall_minutes={options.wall_minutes:g}")
+        for limit in self.toolbox.context.options.time_limits(work, elapsed):
+            raise OutOfTime(limit)
 
     def _bounded(self, part: Part) -> Part:
         """Cuts a displayed text so that the experiment displays at most `output_bytes` bytes of text in total.

@@ -62,14 +62,10 @@ class Stopping:
     def limit(self) -> str:
         """The limits that the investigation has reached, as text such as "limits.turns=30"; empty if there are none."""
         options, turns = self._options, self._turns
-        wall = options.wall_minutes or float("inf")
-        reached = {
-            f"limits.turns={options.turns}": len(turns) >= options.turns,
-            f"limits.minutes={options.minutes:g}": sum(t.work_seconds for t in turns) >= options.minutes * 60,
-            f"limits.wall_minutes={wall:g}": sum(t.seconds for t in turns) >= wall * 60,
-            f"limits.tokens={options.tokens}": sum(t.tokens for t in turns) >= options.tokens,
-        }
-        return ", ".join(name for name, is_reached in reached.items() if is_reached)
+        reached = [f"limits.turns={options.turns}"] if len(turns) >= options.turns else []
+        reached += options.time_limits(sum(turn.work_seconds for turn in turns), sum(turn.seconds for turn in turns))
+        reached += [f"limits.tokens={options.tokens}"] if sum(turn.tokens for turn in turns) >= options.tokens else []
+        return ", ".join(reached)
 
     @property
     def left_out(self) -> list[bool]:

@@ -19,9 +19,8 @@ from openmaia.core.units import TargetInfo
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
-from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback
+from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback, compute_alone
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.runs.lease import held
 
 MAX_CPU_WORKERS = 8
 """Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each worker holds a copy of the network."""
@@ -84,12 +83,8 @@ class ExemplarTeam:
         passes over the dataset.
         """
         store: ExemplarStore = self._lead("open_store")
-        if self._lead("missing", layers):
-            with held(store.files, self._say):
-                # Another process may have computed them while this one waited.
-                missing: list[str] = self._lead("missing", layers)
-                if missing:
-                    self._compute(missing, progress)
+        missing = partial(self._lead, "missing", layers)
+        compute_alone(store, missing, lambda left: self._compute(left, progress), self._say)
         return store
 
     def end(self) -> None:

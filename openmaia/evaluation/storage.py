@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -159,17 +159,23 @@ class StoredTrials:
                 trials.append(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False))
         return tuple(trials)
 
+    @cached_property
+    def _outcomes(self) -> dict[Claim, str]:
+        return {trial.claim: trial.outcome for trial in self}
+
+    @cached_property
+    def _tested(self) -> list[Claim]:
+        return [claim for claim, outcome in self._outcomes.items() if outcome == "tested"]
+
     def outdated(self) -> list[InvestigationId]:
         """Returns the evaluated investigations whose scores rest on other trials than those of `partners` now."""
-        outcomes = {trial.claim: trial.outcome for trial in self}
-        tested = [claim for claim, outcome in outcomes.items() if outcome == "tested"]
-        claims = {claim.investigation: claim for claim in outcomes}
+        claims = {claim.investigation: claim for claim in self._outcomes}
         scores = self._run.scores(self._investigations)
         return [
             investigation
             for investigation, stored in sorted(scores.items())
             if (claim := claims.get(investigation)) is not None
-            and stored.get("others") != [other.unit.index for other in partners(claim, tested)]
+            and stored.get("others") != [other.unit.index for other in partners(claim, self._tested)]
         ]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
@@ -178,12 +184,11 @@ class StoredTrials:
         The trials of other units with which each is compared are taken from all selected trials. Damaged or missing
         trials are left out. `images` says whether the evaluated trials are read with their images.
         """
-        tested = [trial.claim for trial in self if trial.outcome == "tested"]
         for investigation in self._investigations if of is None else of:
             trial = self.readable(investigation, images=images)
             if trial is None:
                 continue
-            others = partners(trial.claim, tested)
+            others = partners(trial.claim, self._tested)
             yield Evaluation(
                 trial=trial,
                 others=tuple(self.cached(claim.investigation) for claim in others),

@@ -115,16 +115,8 @@ def compute_exemplars(
         progress: Called with the number of processed images and the total, see `ProgressCallback`.
         say: Receives messages for the user.
     """
-    if worker.missing(layers):
-        with held(worker.store.files, say):
-            _compute(worker, layers, progress)
-    return worker.store
 
-
-def _compute(worker: "ExemplarWorker", layers: Sequence[str], progress: ProgressCallback) -> None:
-    # Another process may have computed them while this one waited.
-    missing = worker.missing(layers)
-    if missing:
+    def compute(missing: list[str]) -> None:
         job = worker.begin(missing)
         for shard in job.first:
             worker.first(shard)
@@ -135,6 +127,30 @@ def _compute(worker: "ExemplarWorker", layers: Sequence[str], progress: Progress
             worker.second(shard, places)
             progress(job.images + done * job.images // len(second), 2 * job.images)
         worker.finish()
+
+    compute_alone(worker.store, lambda: worker.missing(layers), compute, say)
+    return worker.store
+
+
+def compute_alone(
+    store: ExemplarStore,
+    missing: Callable[[], list[str]],
+    compute: Callable[[list[str]], None],
+    say: Callable[[str], None],
+) -> None:
+    """Computes the layers that a store lacks, unless another process does. In that case, it waits for that process.
+
+    Args:
+        store: The store.
+        missing: Returns the names of the layers that the store lacks.
+        compute: Computes the exemplars of these layers.
+        say: Receives a message if another process is waited for.
+    """
+    if missing():
+        with held(store.files, say):
+            # The other process may have computed some of them.
+            if left := missing():
+                compute(left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

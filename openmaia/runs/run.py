@@ -18,7 +18,7 @@ from openmaia.runs import summary, tables
 from openmaia.runs.files import Files, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
-from openmaia.runs.lease import Lease, is_held, take
+from openmaia.runs.lease import is_held
 from openmaia.runs.parquet import check_version, drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS, RunResults
@@ -338,10 +338,6 @@ class Run(RunResults):
         except (StoreError, KeyError, TypeError) as error:
             message = error.message if isinstance(error, StoreError) else "it holds no cause"
             return f"its cause cannot be read: {message}"
-
-    def take_lease(self) -> Lease:
-        """Takes the lease, the exclusive right to execute the run. Raises UsageError if another process holds it."""
-        return take(self.investigations)
 
     def is_driven(self) -> bool:
         """Returns whether a process currently executes the run, that is, holds its lease."""

@@ -14,6 +14,7 @@ from openmaia.evaluation.damage import damaged_files
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.runs import tables
+from openmaia.runs.lease import take
 from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
@@ -124,7 +125,7 @@ def test_evaluation_does_not_set_records_aside(run: Run):
 
 def test_damaged_files_of_a_driven_run_stay(run: Run):
     truncate(path(run, "records"))
-    lease = run.take_lease()
+    lease = take(run.investigations)
     with pytest.raises(UsageError, match="being driven by another command"):
         repeat_damaged(run, records=True)
     lease.release()

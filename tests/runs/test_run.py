@@ -13,6 +13,7 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.ids import InvestigationId
+from openmaia.runs.lease import take
 from openmaia.runs.records import Stop
 from openmaia.runs.run import EVALUATION, Run
 from openmaia.runs.state import state
@@ -104,7 +105,7 @@ def test_way_of_testing_may_change_before_the_first_test(tmp_path: Path):
 
 
 def test_another_command_at_work_keeps_its_config(run: Run, tmp_path: Path):
-    lease = run.take_lease()
+    lease = take(run.investigations)
     with pytest.raises(UsageError, match="is being driven by another command, with another config: units differ"):
         Run.create(config(tmp_path, "units=layer4=1"))
     assert Run.create(config(tmp_path)).plan() == PLAN

@@ -51,7 +51,7 @@ class ExperimentMonitor:
         self._child, self._limits, self._serve = child, limits, serve
         self._output = CappedOutput(write, limits.output_bytes)
         self._begun, self._served = time.monotonic(), 0.0
-        self._limit = f"the experiment ran for more than {limits.seconds:g} s and was stopped"
+        self._reason = f"the experiment ran for more than {limits.seconds:g} s and was stopped"
 
     @property
     def _seconds(self) -> float:
@@ -99,7 +99,7 @@ class ExperimentMonitor:
                 try:
                     reply = self._call(name, args, kwargs)
                 except OutOfTime as limit:
-                    self._limit = f"the investigation has used up {limit}, and its experiment was stopped"
+                    self._reason = f"the investigation has used up {limit}, and its experiment was stopped"
                     return False
             case _:
                 raise ChildLost("it wrote a message of an unknown kind")
@@ -146,7 +146,7 @@ class ExperimentMonitor:
         if isinstance(last, dict) and isinstance(text := cast("dict[str, Any]", last).get("error"), str):
             trace = text[:MAX_ERROR]
         self._child.reap()
-        why = f"Timeout: {self._limit}.\n"
+        why = f"Timeout: {self._reason}.\n"
         return SandboxResult(status=Status.TIMEOUT, error=trace + why, replaced=True, seconds=seconds)
 
     def _lost(self, loss: ChildLost) -> SandboxResult:

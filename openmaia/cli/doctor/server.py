@@ -35,8 +35,8 @@ def model_servers(config: Config) -> list[CheckResult]:
         if settings.kind in CLASSES:
             module, name = CLASSES[settings.kind]
             backbone: Any = getattr(importlib.import_module(module), name)
-            access = partial(backbone, settings, section)
-            results.append(_asked(backbone.sdk, lambda access=access: access().access))
+            make = partial(backbone, settings, section)
+            results.append(_asked(backbone.sdk, lambda make=make: make().access))
     drawing = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
     for section, service in drawing.items():
         if service.kind == "openai":

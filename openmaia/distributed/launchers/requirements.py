@@ -93,7 +93,7 @@ def missing_files(config: Config) -> list[CheckResult]:
     results = [
         missing(f"{key}={path}: there is no such file; give another path")
         for key, path in _files(config)
-        if not (Path(path).expanduser().is_file() or (key == "backbone.record" and Path(path).expanduser().is_dir()))
+        if not (there := Path(path).expanduser()).is_file() and not (key == "backbone.record" and there.is_dir())
     ]
     runs, pictures = Path(config.paths.runs).expanduser(), config.pictures
     parent = nearest_existing(runs)
