@@ -75,8 +75,9 @@ class UnitResult:
         return turns(self.record)
 
     def images(self) -> "pd.DataFrame":
-        """Returns a data frame with one row per image on which the unit's activation is known.
+        """Returns a data frame with one row per image on which the agent saw the unit's activation.
 
+        These are the images that the agent measured and the exemplars that it asked for, not those of the test.
         `openmaia.api.frames.images` lists its columns.
         """
         from openmaia.api.frames import images

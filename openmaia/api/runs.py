@@ -108,8 +108,9 @@ class LoadedRun:
         return frames.turns(self.record(unit, replicate))
 
     def images(self, unit: UnitName, replicate: int = 0) -> pd.DataFrame:
-        """Returns a data frame with one row per image of an investigation on which the unit's activation is known.
+        """Returns a data frame with one row per image on which the agent saw the unit's activation.
 
+        These are the images that the agent measured and the exemplars that it asked for, not those of the test.
         `openmaia.api.frames.images` lists its columns.
 
         Args:

@@ -125,7 +125,7 @@ class WorkerPool:
 
         Args:
             running: Number of pieces of work that are running.
-            waiting: Number of queued pieces of work.
+            waiting: Number of queued pieces of work, without the suspects.
             suspects: Number of queued suspects, see `Worker.isolated`.
         """
         if not suspects:

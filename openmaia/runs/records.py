@@ -167,7 +167,7 @@ class Record:
     """
 
     unit: Unit
-    """The unit that was investigated."""
+    """The unit, or the layer or network as a whole (see `Unit.scope`), that was investigated."""
     replicate: int
     """Number of this investigation among those of the same unit, from 0."""
     stop: Stop
@@ -191,7 +191,8 @@ class Record:
     config: dict[str, Any]
     """The config of the run with the values of all keys."""
     preprocessing: str = ""
-    """What was done to an image before the network received it, in words. Empty for a target that is no network."""
+    """What was done to an image before the network received it, in words. Empty if the units are no part of a network,
+    such as formulas over pixels."""
     started: float
     """Time at which the investigation began, in seconds since 1970."""
     notes: tuple[str, ...] = ()

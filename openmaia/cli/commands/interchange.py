@@ -21,9 +21,13 @@ def import_maia(
         str, typer.Option(help="The target's name here, if it is not the published one. Label tables need it.")
     ] = "",
     dataset: Annotated[str, typer.Option(help="The dataset's name here (exemplars.dataset), such as imagenet.")] = "",
-    method: Annotated[str, typer.Option(help="The method of label tables, if it is not that of their format.")] = "",
+    method: Annotated[
+        str, typer.Option(help="The method that made the labels of tables. Default: the one of their format.")
+    ] = "",
 ) -> None:
-    """Imports exemplars, labels and answers of MAIA, MILAN, CLIP-Dissect, Describe-and-Dissect and CoSy.
+    """Imports exemplars, labels and agents' final answers that other projects published.
+
+    The projects are MAIA, MILAN, CLIP-Dissect, Describe-and-Dissect and CoSy.
 
     Example: openmaia import-maia ~/maia/exemplars --dataset imagenet
     """
