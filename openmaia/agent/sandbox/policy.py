@@ -1,4 +1,4 @@
-"""Determines which level of protection this machine offers, and starts a process at this level.
+"""Determines which level of protection this machine offers, and what a process at this level may do.
 
 `full`: Landlock with scopes (ABI 6, Linux 6.12). `degraded`: Landlock from ABI 3 (Linux 6.2) on. Seccomp refuses what
 the scopes forbid (signals, abstract sockets, TCP) at both levels. `none`: a plain process with resource limits, which
@@ -6,19 +6,13 @@ the user has to allow. Below ABI 3, Landlock does not stop O_TRUNC outside of th
 `none`.
 """
 
-import contextlib
 import functools
 import glob
 import importlib
 import importlib.util
 import os
-import signal
-import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +44,6 @@ DENIED_CALLS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """A started process, and the parent's file descriptors of the pipes to it (`to_child`, `from_child`, `text`)."""
-
-    pid: int
-    to_child: int
-    from_child: int
-    text: int
-    """The descriptor from which the text that the process prints is read."""
-    reap: Callable[[], tuple[int, int]]
-    """Kills the process group, closes the pipes, and returns (exit code, signal or -1). May be called only once."""
-
-
 def best_level() -> tuple[SandboxLevel, str]:
     """Returns the best level of protection that this machine offers, and why it is not FULL; empty if it is FULL."""
     if not sys.platform.startswith("linux"):
@@ -92,20 +73,8 @@ def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
     return level
 
 
-def launch(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str) -> Launched:
-    """Starts a confined interpreter in the folder `scratch` that runs `code`. Returns as soon as the process exists."""
-    start = _plain if level is SandboxLevel.NONE else functools.partial(_sandlock, level)
-    # A child asks to die with its parent. To the kernel the parent is the *thread* that started it, so a short-lived
-    # thread of the caller would take its child with it. This thread lives as long as the process.
-    return _launcher(os.getpid()).submit(start, limits, scratch, code).result()
-
-
-@functools.cache
-def _launcher(pid: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix=f"sandbox-launcher-{pid}")  # per pid: threads do not survive a fork
-
-
-def _python() -> str:
+def python() -> str:
+    """Returns the path of the base interpreter, which runs the agent's code."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
@@ -120,7 +89,7 @@ def package_homes() -> dict[str, str]:
 @functools.cache
 def readable() -> tuple[str, ...]:
     """Returns the paths that the sandboxed process may read: Python, its libraries, and numpy, Pillow and scipy."""
-    paths = {_python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
+    paths = {python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
     for name, home in package_homes().items():
         siblings = Path(home).parent
         paths |= {home, str(siblings / f"{name}.libs"), str(siblings / f"{name.replace('PIL', 'pillow')}.libs")}
@@ -169,61 +138,29 @@ def _shared_libraries() -> set[str]:
     return {*folders, "/lib64", "/usr/lib64", *glob.glob(f"{sys.base_prefix}/lib/libpython*")}
 
 
-def _sandlock(level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str) -> Launched:
-    sandlock: Any = importlib.import_module("sandlock")
-    protection = sandlock.Protection
-    scopes = [protection.SIGNAL_SCOPE, protection.ABSTRACT_UNIX_SOCKET_SCOPE]
-    scopes += [protection.NET_TCP, protection.FS_IOCTL_DEV]
-    box = sandlock.Sandbox(
-        fs_readable=readable(),
-        fs_writable=[scratch, "/dev/null"],
-        fs_denied=hidden(),
-        cwd=scratch,
-        clean_env=True,
-        env=ENVIRONMENT,
-        max_processes=limits.processes,
-        extra_deny_syscalls=DENIED_CALLS,
-        disable=scopes if level is SandboxLevel.DEGRADED else [],  # allow_degraded would depend on the kernel
-        random_seed=0,
-        time_start="2024-01-01T00:00:00Z",
-        no_randomize_memory=True,
-        deterministic_dirs=True,
-    )
-    piped = sandlock.StdioMode.PIPED
-    try:
-        process = box.popen([_python(), *FLAGS, "-c", code], stdin=piped, stdout=piped, stderr=piped)
-    except RuntimeError as error:
-        raise SandboxError(f"sandlock could not start the agent's process at level {level}: {error}") from error
+def options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[str, Any] | None:
+    """Returns the options of `sandlock.Sandbox` in a form that can be sent as JSON, or None at the level NONE.
 
-    def reap() -> tuple[int, int]:
-        process.kill()
-        result = process.wait(timeout=10)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            stream.close()
-        killed = result.reason is sandlock.ExitReason.KILLED
-        return result.exit_code, signal.SIGKILL if killed else result.signal
-
-    files = [stream.fileno() for stream in (process.stdin, process.stdout, process.stderr)]
-    return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)
-
-
-def _plain(limits: SandboxLimits, scratch: str, code: str) -> Launched:
-    process = subprocess.Popen(
-        [_python(), *FLAGS, "-c", code],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        bufsize=0, cwd=scratch, env=ENVIRONMENT, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdin and process.stdout and process.stderr
-    streams = process.stdin, process.stdout, process.stderr
-
-    def reap() -> tuple[int, int]:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        code = process.wait()
-        for stream in streams:
-            stream.close()
-        return (code, -1) if code >= 0 else (-1, -code)
-
-    files = [stream.fileno() for stream in streams]
-    return Launched(pid=process.pid, to_child=files[0], from_child=files[1], text=files[2], reap=reap)
+    Args:
+        level: The level of protection.
+        limits: The limits of the process.
+        scratch: The folder that the process may write to.
+    """
+    if level is SandboxLevel.NONE:
+        return None
+    scopes = ["SIGNAL_SCOPE", "ABSTRACT_UNIX_SOCKET_SCOPE", "NET_TCP", "FS_IOCTL_DEV"]
+    return {
+        "fs_readable": readable(),
+        "fs_writable": [scratch, "/dev/null"],
+        "fs_denied": hidden(),
+        "cwd": scratch,
+        "clean_env": True,
+        "env": ENVIRONMENT,
+        "max_processes": limits.processes,
+        "extra_deny_syscalls": DENIED_CALLS,
+        "disable": scopes if level is SandboxLevel.DEGRADED else [],  # allow_degraded would depend on the kernel
+        "random_seed": 0,
+        "time_start": "2024-01-01T00:00:00Z",
+        "no_randomize_memory": True,
+        "deterministic_dirs": True,
+    }

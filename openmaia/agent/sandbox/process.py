@@ -12,7 +12,8 @@ from importlib import resources
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.policy import launch, package_homes
+from openmaia.agent.sandbox.launch import Launched
+from openmaia.agent.sandbox.policy import package_homes
 
 TICK = 0.05
 """Seconds between two checks of the child's resource usage."""
@@ -61,7 +62,7 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = launch(level, limits, scratch, program())
+        self._process = Launched(level, limits, scratch, program())
         self.pid = self._process.pid
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -81,7 +82,7 @@ class Child:
             "cpu_seconds": self._limits.cpu_seconds,
             "scratch_mb": self._limits.scratch_mb,
             "processes": self._limits.processes,
-            "parent": os.getpid(),
+            "parent": self._process.parent,
             "strict": level is not SandboxLevel.NONE,
         }
         initial: dict[str, Json] = {"api_source": api_source, "manifest": manifest, "limit": self._limit}

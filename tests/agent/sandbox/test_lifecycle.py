@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits
+from openmaia.agent.sandbox.launch import Launched
+from openmaia.agent.sandbox.policy import best_level
 from openmaia.core.errors import SandboxError
 from tests.agent.sandbox.conftest import LIMITS, Agent, children, make
 
@@ -58,6 +60,38 @@ def test_child_outlives_its_starting_thread():
         thread.join()
         time.sleep(0.2)
         assert Agent(sandbox).text("print(1)") == "1"
+
+
+@pytest.mark.parametrize("attempt", range(3))  # a wrong start hangs in two of three attempts
+def test_starts_do_not_wait_for_the_threads_of_a_library(attempt: int):
+    """OpenBLAS's handler of a fork waits forever for a thread that multiplies matrices, so the parent must not fork."""
+    code = (
+        "import os, threading, numpy\nfrom tests.agent.sandbox.conftest import make\nmatrix = numpy.ones((300, 300))\n"
+        "def multiply():\n    while True: matrix @ matrix\n"
+        "for _ in range(3): threading.Thread(target=multiply, daemon=True).start()\n"
+        "for _ in range(10):\n    with make() as sandbox: sandbox.start()\n"
+        "print('done', flush=True)\nos._exit(0)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout == "done\n", done.stderr
+
+
+@pytest.mark.parametrize("level", [best_level()[0], SandboxLevel.NONE])
+def test_process_that_cannot_be_started_is_our_error(level: SandboxLevel, tmp_path: Path):
+    with pytest.raises(SandboxError, match=f"could not be started at level {level}: "):
+        Launched(level, SandboxLimits(**LIMITS), str(tmp_path / "missing"), "pass")
+    assert children() == set()
+
+
+def test_agent_goes_on_in_a_new_process_when_the_supervisor_dies(fresh):
+    agent: Agent = fresh()
+    agent.text("print(1)")
+    [supervisor] = children()
+    os.kill(supervisor, signal.SIGKILL)
+    outcome, _ = agent.run("print(2)")
+    assert outcome.replaced and outcome.status != "ok"
+    assert agent.text("print(3)") == "3" and len(children()) == 1
 
 
 def test_exception_of_serve_propagates(fresh):

@@ -1,0 +1,99 @@
+"""Starts a sandboxed process by a supervisor, which is a process of its own (see `supervisor.py` for the reason)."""
+
+import contextlib
+import importlib.util
+import json
+import signal
+import socket
+import subprocess
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from openmaia.agent.sandbox import policy
+from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
+from openmaia.core.errors import SandboxError
+
+START_SECONDS = 60.0
+END_SECONDS = 15.0
+
+
+class Launched:
+    """A sandboxed process and the pipes to it.
+
+    The constructor returns as soon as the process exists.
+
+    Args:
+        level: The level of protection.
+        limits: The limits of the process.
+        scratch: The folder that the process may write to.
+        code: The program of the process.
+
+    Attributes:
+        pid: The pid of the process. It is a child of the supervisor.
+        parent: The pid of the supervisor.
+        to_child, from_child, text: The parent's file descriptors of stdin, stdout and stderr of the process. `text` is
+            the one from which the text that the process prints is read.
+
+    Raises:
+        SandboxError: The process could not be started.
+    """
+
+    def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str):
+        source = resources.files("openmaia.agent.sandbox").joinpath("supervisor.py").read_text("utf-8")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._supervisor = subprocess.Popen(
+                [policy.python(), *policy.FLAGS, "-c", source, str(theirs.fileno())],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                bufsize=0, env=policy.ENVIRONMENT, pass_fds=[theirs.fileno()], start_new_session=True,
+            )  # fmt: skip
+        self._socket, self._answers = ours, ours.makefile("rb")
+        streams = self._supervisor.stdin, self._supervisor.stdout, self._supervisor.stderr
+        self._streams = [stream for stream in streams if stream is not None]
+        self.to_child, self.from_child, self.text = (stream.fileno() for stream in self._streams)
+        self.parent = self._supervisor.pid
+        spec = importlib.util.find_spec("sandlock")
+        request = {
+            "command": [policy.python(), *policy.FLAGS, "-c", code],
+            "folder": scratch,
+            "options": policy.options(level, limits, scratch),
+            "packages": str(Path(spec.origin).parents[1]) if spec and spec.origin else "",
+        }
+        try:
+            ours.settimeout(START_SECONDS)
+            with contextlib.suppress(BrokenPipeError):  # the answer below says more
+                ours.sendall(json.dumps(request).encode() + b"\n")
+            answer = self._answer()
+        except BaseException:
+            self.reap()
+            raise
+        if "pid" not in answer:
+            self.reap()
+            why = answer.get("error", f"its supervisor did not answer within {START_SECONDS:.0f} s")
+            raise SandboxError(f"the agent's process could not be started at level {level}: {why}")
+        self.pid = int(answer["pid"])
+
+    def _answer(self) -> dict[str, Any]:
+        """Returns the supervisor's next message, or {} if it sends none in time or has ended."""
+        with contextlib.suppress(OSError):  # too late, or the connection is lost
+            if line := self._answers.readline():
+                return json.loads(line)
+        return {}
+
+    def reap(self) -> tuple[int, int]:
+        """Kills the process and what it started, and closes the pipes. Returns (exit code, signal or -1).
+
+        May be called only once.
+        """
+        self._socket.settimeout(END_SECONDS)
+        with contextlib.suppress(OSError):  # the supervisor has ended
+            self._socket.shutdown(socket.SHUT_WR)
+        answer = self._answer()
+        if "code" not in answer:
+            self._supervisor.kill()  # the process dies with it
+        self._supervisor.wait()
+        self._answers.close()
+        for stream in (self._socket, *self._streams):
+            stream.close()
+        return answer.get("code", -1), answer.get("signal", signal.SIGKILL)

@@ -1,0 +1,84 @@
+"""Starts one sandboxed process, waits for its end, and tells its parent how it ended.
+
+It is a process of its own, because sandlock forks. In a process with threads, a fork runs the handlers that libraries
+have registered for it (`pthread_atfork`), and these can wait forever: OpenBLAS's handler does while another thread
+multiplies matrices. This process has no other threads, and it holds none of the parent's secrets.
+
+The source of this module is run as a script, so it may import only the standard library and sandlock.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Reaper = Callable[[], tuple[int, int]]
+"""Kills the process group, and returns (exit code, signal or -1)."""
+
+
+def main() -> None:
+    """Serves the parent over the socket whose descriptor is the only argument of the script.
+
+    The parent sends a JSON line with the command and the options of sandlock. The answer is a line with the `pid`, or
+    with the `error`. When the parent shuts down its side, or dies, the sandboxed process is killed. The last line has
+    its exit `code` and its `signal`.
+    """
+    parent = socket.socket(fileno=int(sys.argv[1]))
+    parent.set_inheritable(False)
+    with parent, parent.makefile("r") as requests:
+        request = json.loads(requests.readline())
+        try:
+            pid, reap = (_plain if request["options"] is None else _sandlock)(request)
+        except (ImportError, OSError, RuntimeError) as error:
+            _send(parent, {"error": f"{type(error).__name__}: {error}"})
+            return
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in range(3):
+            os.dup2(null, descriptor)  # these pipes belong to the sandboxed process; they end with it
+        _send(parent, {"pid": pid})
+        requests.read()
+        code, number = reap()
+        _send(parent, {"code": code, "signal": number})
+
+
+def _send(parent: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the parent died
+        parent.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _sandlock(request: dict[str, Any]) -> tuple[int, Reaper]:
+    sys.path.append(request["packages"])
+    sandlock: Any = importlib.import_module("sandlock")
+    options = request["options"]
+    options["disable"] = [sandlock.Protection[name] for name in options["disable"]]
+    process = sandlock.Sandbox(**options).popen(request["command"])
+
+    def reap() -> tuple[int, int]:
+        process.kill()
+        result = process.wait(timeout=10)
+        killed = result.reason is sandlock.ExitReason.KILLED
+        return result.exit_code, signal.SIGKILL if killed else result.signal
+
+    return process.pid, reap
+
+
+def _plain(request: dict[str, Any]) -> tuple[int, Reaper]:
+    process = subprocess.Popen(request["command"], cwd=request["folder"], start_new_session=True)
+
+    def reap() -> tuple[int, int]:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        return (code, -1) if code >= 0 else (-1, -code)
+
+    return process.pid, reap
+
+
+if __name__ == "__main__":
+    main()
