@@ -100,7 +100,7 @@ def _check_names(config: Config) -> None:
 
 def _check_secrets(values: dict[str, Any]) -> None:
     """Refuses passwords and keys in values, because the config is stored with the run. The message does not repeat them."""
-    for key, value in values.items():
+    for key, value in _leaves(values):
         if isinstance(value, str) and _CREDENTIALS.match(value):
             raise UsageError(
                 f"{key} holds a user or a password before the @, and the config is stored with the run; give the address "
@@ -108,11 +108,22 @@ def _check_secrets(values: dict[str, Any]) -> None:
             )
         if key.endswith("base_url") and ("?" in value or "#" in value):
             raise UsageError(f"{key} has a ? or #; give the address only, such as http://127.0.0.1:8000/v1")
-        if key.endswith(".arguments") and (named := [name for name in value if _SECRET.search(name)]):
+        if ".arguments." in key and _SECRET.search(key.partition(".arguments.")[2]):
             raise UsageError(
-                f"{key}.{named[0]} would be stored with the run; set the environment variable of the nodes instead, such as "
+                f"{key} would be stored with the run; set the environment variable of the nodes instead, such as "
                 "HF_TOKEN or VLLM_API_KEY"
             )
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the dotted key and the value of everything that is in `values`, also inside of lists and dictionaries."""
+    for name, value in values.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _check_choices(values: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -157,12 +157,49 @@ def _overlay(source: str) -> DictConfig:
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
     try:
-        loaded = OmegaConf.load(path)
+        loaded, written = OmegaConf.load(path), yaml.compose(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
+    if isinstance(written, yaml.MappingNode):
+        _keep_texts(loaded, written)
     return loaded
+
+
+def _keep_texts(config: DictConfig, written: yaml.MappingNode, section: str = "") -> None:
+    """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as False.
+
+    Args:
+        config: The content of a YAML file, or a section of it.
+        written: The same content before YAML interpreted it.
+        section: What stands before its keys, such as "target.".
+    """
+    for name, value in written.value:
+        if f"{section}{name.value}" in _text_keys():
+            config[name.value] = _text(value)
+        elif isinstance(value, yaml.MappingNode) and isinstance(config.get(name.value), DictConfig):
+            _keep_texts(config[name.value], value, f"{section}{name.value}.")
+
+
+def _text(written: yaml.Node) -> Any:
+    if isinstance(written, yaml.MappingNode):
+        return {name.value: _text(value) for name, value in written.value}
+    if isinstance(written, yaml.SequenceNode):
+        return [_text(value) for value in written.value]
+    return None if written.tag == "tag:yaml.org,2002:null" else written.value
+
+
+@cache
+def _text_keys(section: type = Config, prefix: str = "") -> frozenset[str]:
+    """Returns the dotted keys whose value is a text, a list of texts, or a mapping to texts."""
+    found = set[str]()
+    for name, kind in get_type_hints(section).items():
+        if dataclasses.is_dataclass(kind):
+            found |= _text_keys(cast(type, kind), f"{prefix}{name}.")
+        elif kind is str or kind in (list[str], dict[str, str]):
+            found.add(f"{prefix}{name}")
+    return frozenset(found)
 
 
 def is_file(path: Path) -> bool:
@@ -178,8 +215,12 @@ def _override(source: str) -> DictConfig:
         source.encode()
     except UnicodeEncodeError:
         raise UsageError(f"{source!a} is not UTF-8, in which configs are stored; rename the file or folder") from None
+    key, _, value = source.partition("=")
     try:
-        return OmegaConf.from_dotlist([source])
+        overlay = OmegaConf.from_dotlist([source])
+        if {key, key.rpartition(".")[0]} & _text_keys() and (written := yaml.compose(value)) is not None:
+            OmegaConf.update(overlay, key, _text(written))
+        return overlay
     except yaml.YAMLError as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
 

@@ -196,11 +196,10 @@ def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> Non
     for sweep in sweeps:
         sweep.dataset = sweep.assembly.dataset(sweep.config, view.say)
     with cluster(sweeps[0].config):
-        for sweep in sweeps:
-            preflight(sweep.config, sweep.run, view.say)
+        configs = [sweep.config for sweep in sweeps]
+        preflight(configs, [sweep.run for sweep in sweeps], view.say)
         for sweep in sweeps:
             sweep.compute_exemplars()
-        configs = [sweep.config for sweep in sweeps]
         with kept_or_own_pools(configs, sweeps[0].assembly, view.say) as pools, ExitStack() as sampling:
             for sweep, its_pools in zip(sweeps, pools, strict=True):
                 sweep.pools = its_pools

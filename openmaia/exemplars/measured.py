@@ -16,7 +16,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.services import UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.runs.files import Files, safe
+from openmaia.runs.files import safe
 
 SUFFIX = "-measured"
 """Suffix of the dataset's name in the path of a temporary store. It holds the statistics that are measured for imported
@@ -72,8 +72,7 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
         for name in earlier:
             store.files.delete(name)
     _note(store, manifest, measured)
-    folder, _, measured_name = measured.files.root.rpartition("/")
-    Files(folder).delete_folder(measured_name)
+    measured.files.above(1).delete_folder(measured.files.path("").rpartition("/")[2])
     return store, layers
 
 

@@ -75,7 +75,7 @@ class ExemplarStore:
     @classmethod
     def at(cls, root: str, target: str, dataset: str) -> "ExemplarStore":
         """Returns the store of a target and a dataset below `root`, a folder or a URL. The store may not exist yet."""
-        return cls(Files(f"{root}/{safe(target)}/{safe(dataset)}"))
+        return cls(Files(root).inside(f"{safe(target)}/{safe(dataset)}"))
 
     def claim(self, facts: Mapping[str, Any]) -> None:
         """Writes the manifest (the facts) of a new store, or checks that an existing store has the same manifest.

@@ -77,10 +77,11 @@ def export(
 def _stores(source: str) -> Iterator[tuple[Path, ExemplarStore]]:
     """Yields all stores in `source`, each with TARGET/DATASET, the last two folders of its path."""
     root = Path(source).expanduser().absolute() if "://" not in source else source
-    for name in Files(str(root)).names(""):
+    files = Files(str(root))
+    for name in files.names(""):
         if name.endswith("manifest.json"):
-            folder = f"{root}/{name.removesuffix('manifest.json')}".rstrip("/")
-            yield Path(*folder.rsplit("/", 2)[1:]), ExemplarStore(Files(folder))
+            store = files.inside(name).above(1)
+            yield Path(*store.path("").rsplit("/", 2)[1:]), ExemplarStore(store)
 
 
 def _export_layer(store: ExemplarStore, layer: str, folder: Path, progress: Callable[[str, int, int], None]) -> str:

@@ -1,5 +1,6 @@
 """Files below one root, on a local disk or an object store. Writing is atomic: no incomplete file is ever visible."""
 
+import copy
 import json
 import os
 import shutil
@@ -33,6 +34,23 @@ def safe(name: str) -> str:
 def unsafe(component: str) -> str:
     """Decodes a name that `safe` encoded."""
     return urllib.parse.unquote(component)
+
+
+def joined(root: str, name: str) -> str:
+    """Returns the path, or the URL, of a file or folder below a root. In a URL, special characters are percent-encoded."""
+    address, options = _split(root)
+    below = urllib.parse.quote(name, safe="/,=+@") if _is_encoded(root) else name
+    return f"{address.rstrip('/')}/{below}{options}"
+
+
+def _split(root: str) -> tuple[str, str]:
+    """Returns the address in a URL and its options, such as "?endpoint_override=storage.example.org"."""
+    address, mark, options = root.partition("?") if _is_encoded(root) else (root, "", "")
+    return address, mark + options
+
+
+def _is_encoded(root: str) -> bool:
+    return "://" in root and not root.startswith("fsspec+")
 
 
 def _with_options(url: str) -> str:
@@ -71,7 +89,19 @@ class Files:
 
     def inside(self, name: str) -> "Files":
         """Returns a `Files` object whose root is a folder below this root. The folder need not exist."""
-        return Files(f"{self.root.rstrip('/')}/{name}")
+        return self._moved(joined(self.root, name), self.path(name))
+
+    def above(self, levels: int) -> "Files":
+        """Returns a `Files` object whose root is the folder that many levels above this root."""
+        address, options = _split(self.root)
+        folder, *names = address.rstrip("/").rsplit("/", levels)
+        base = self._base.rsplit("/", levels)[0]
+        return self._moved(folder + options if len(names) == levels else base, base)
+
+    def _moved(self, root: str, base: str) -> "Files":
+        moved = copy.copy(self)
+        moved.root, moved._base = root, base
+        return moved
 
     def create(self) -> None:
         """Creates the root, and checks by writing and deleting a file that it can be written.

@@ -38,6 +38,11 @@ class Run(RunResults):
     """
 
     @classmethod
+    def of(cls, config: Config) -> "Run":
+        """Returns the run of a config, whose directory is `config.name` in `config.paths.runs`. It need not exist."""
+        return cls(Files(config.paths.runs).inside(config.name))
+
+    @classmethod
     def create(cls, config: Config) -> "Run":
         """Creates the run directory `config.name` in `config.paths.runs`, or opens it to resume the run.
 
@@ -50,7 +55,7 @@ class Run(RunResults):
             UsageError: The directory cannot be written, another command works on it with another config, or it holds
                 results of another config. The message names the keys that differ.
         """
-        run = cls(Files(f"{config.paths.runs}/{config.name}"))
+        run = cls.of(config)
         run.files.create()
         changed: list[str] = []
         if run.files.read("config.yaml") is not None:
@@ -70,13 +75,12 @@ class Run(RunResults):
         Raises:
             UsageError: The folder is not a run directory.
         """
-        files, given = Files(path), path.rstrip("/")
+        files = Files(path)
         if files.read("config.yaml") is None:
             raise UsageError(f"{path} is not a run directory: it has no config.yaml; give for example runs/demo")
-        whole = given if f"/{EVALUATIONS}/" in given else files.path("")
-        root, between, name = whole.rpartition(f"/{EVALUATIONS}/")
-        is_further = between and "/" not in name and Files(root).exists("config.yaml")
-        return cls(files, Files(root) if is_further else None)
+        folder = files.path("").rsplit("/", 2)[1:-1]
+        outer = files.above(2) if folder == [EVALUATIONS] else None
+        return cls(files, outer if outer is not None and outer.exists("config.yaml") else None)
 
     def _change(self, keys: Sequence[str]) -> None:
         """Prepares the directory for a config that differs in these keys. Raises UsageError if they may not differ."""

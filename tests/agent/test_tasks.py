@@ -41,6 +41,12 @@ def test_own_task_runs_end_to_end(own: Path, run: Investigate):
     assert len(record.turns) == 3, "a verdict outside of the choices is no answer"
 
 
+def test_choice_that_yaml_does_not_read_as_a_text_is_refused(own: Path):
+    (own / "task.yaml").write_text("answer: {labels: VERDICT, decided_by: VERDICT, choices: [yes, no]}\n")
+    with pytest.raises(UsageError, match=r"task\.yaml: answer\.choices: YAML reads True not as a text"):
+        load(str(own))
+
+
 def test_layer_task_finds_planted_units(own: Path, run: Investigate):
     (own / "task.yaml").write_text("scope: layer\n")
     (own / "user.md").write_text("Which units of {layer} respond to red?")

@@ -49,6 +49,18 @@ def test_user_mappings_are_replaced_as_a_whole():
     assert third.evaluate.generator.api.arguments == {"quality": "high"}
 
 
+def test_texts_are_read_as_they_are_written(tmp_path: Path):
+    """YAML alone reads 010 as 8, 0.10 as 0.1 and no as False."""
+    file = tmp_path / "a.yaml"
+    file.write_text("name: 010\nunits: all\ntarget: {name: 1e3, layers: [0.10, no], directions: {a: 007}}\n")
+    config = load([str(file)])
+    assert (config.name, config.target.name) == ("010", "1e3")
+    assert (config.target.layers, config.target.directions) == (["0.10", "no"], {"a": "007"})
+    config = load([*LEAST, "name=2024-11-20", "target.layers=[0.10,'no']", "target.directions.a=007", "seed=010"])
+    assert (config.name, config.target.layers, config.target.directions) == ("2024-11-20", ["0.10", "no"], {"a": "007"})
+    assert config.seed == 8
+
+
 def test_later_sources_win(tmp_path: Path):
     file = tmp_path / "a.yaml"
     file.write_text("limits: {turns: 20}\nseed: 3\n")

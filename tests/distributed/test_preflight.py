@@ -83,7 +83,7 @@ MACHINES = {
 @pytest.mark.parametrize("name", [path.stem for path in sorted((REPOSITORY / "configs/machine").glob("*.yaml"))])
 def test_a_machine_config_fills_the_machine_that_it_is_for(name: str):
     config = load([*LEAST, str(REPOSITORY / f"configs/machine/{name}.yaml")])
-    pools, nodes = resources.of_pools(config), MACHINES[name]
+    pools, nodes = resources.of_pools([config]), MACHINES[name]
     assert unplaced([*pools, resources.of_investigations(config)], nodes) == {}
     settings = [getattr(config.pools, role) for role in POOLS]
     gpus = sum(node.gpus for node in nodes)
@@ -96,7 +96,7 @@ def test_what_a_machine_config_asks_of_slurm_is_enough_for_its_pools(name: str):
     config = load([*LEAST, str(REPOSITORY / f"configs/machine/{name}.yaml")])
     job = config.job
     nodes = [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2**30)] * job.nodes
-    assert unplaced([*resources.of_pools(config), resources.of_investigations(config)], nodes) == {}
+    assert unplaced([*resources.of_pools([config]), resources.of_investigations(config)], nodes) == {}
 
 
 # -- a cluster of two nodes --------------------------------------------------------------------------------------------
@@ -115,11 +115,11 @@ folder, least, cases = json.loads(sys.argv[1])
 found = {}
 with cluster(load(least)):
     for name, given in cases.items():
-        config = load([*least, *given])
+        configs = [load([*least, *given, f"name=run-{number}"]) for number in range(2 if name == "two targets" else 1)]
         said = []
         begun = time.monotonic()
         try:
-            preflight(config, Run.create(config), said.append)
+            preflight(configs, [Run.create(config) for config in configs], said.append)
             refused = ""
         except UsageError as error:
             refused = error.message
@@ -192,6 +192,7 @@ def outcome(folder: Path, address: str, environment: dict[str, str]) -> dict[str
         "late": [seen, "pools.target.min_replicas=2", "pools.target.num_gpus=1"],
         "too many": [seen, "pools.generator.min_replicas=3", "pools.generator.num_gpus=1", "ray.wait_seconds=0.1"],
         "too wide": [seen, "pools.backbone.num_gpus=2", "ray.wait_seconds=2"],
+        "two targets": [seen, "pools.target.num_gpus=1", "pools.generator.num_gpus=1", "ray.wait_seconds=0.1"],
         "growing": [seen, "pools.backbone.num_gpus=2", "ray.autoscaling=true"],
         "exemplars": [seen, "pools.target.num_gpus=1", "ray.exemplar_workers=3", "ray.wait_seconds=0.1"],
         "no memory": [seen, "ray.memory_mb=90000000", "ray.wait_seconds=0.1"],
@@ -222,6 +223,7 @@ def test_a_node_that_joins_late_is_waited_for(found: dict[str, dict[str, object]
     [
         ("too many", ["2 nodes", "2 GPUs", "1 of the generator's replicas", "generator 3 x 1 GPUs"]),
         ("too wide", ["1 of the backbone's replicas", "after 2 s"]),
+        ("two targets", ["1 of the target's replicas", "target 1 x 1 GPUs, generator 1 x 1 GPUs, target 1 x 1 GPUs"]),
         ("exemplars", ["ray.exemplar_workers 3 x 1 GPUs"]),
         ("no memory", ["investigations", "ray.memory_mb"]),
     ],

@@ -72,8 +72,8 @@ def test_second_pool_is_planned_only_if_it_is_configured():
     second = ["evaluate.generator.kind=collage", "pools.test_generator.num_gpus=1"]
     one, two = load([*BASE, "pools.test_generator.num_gpus=1"]), load([*BASE, *second])
     assert "test_generator" not in pool_roles(one)
-    assert not of_pools(one)
-    assert [request.name for request in of_pools(two)] == ["test_generator"]
+    assert not of_pools([one])
+    assert [request.name for request in of_pools([two])] == ["test_generator"]
     assert pools_name(one) != pools_name(two)
     assert cache_spec("test_generator", two) == cache_spec("generator", two), "equal generators share images"
 

@@ -30,6 +30,30 @@ def test_written_data_are_read(files: Files):
     assert files.exists("a/b/c") and not files.exists("a/b")
 
 
+@pytest.mark.parametrize("name", ["layer4%2F1", "a b", "run#1", "what?", "ü"])
+def test_folder_of_any_name_below_a_root_is_opened_again_by_its_own_root(files: Files, name: str):
+    inside = files.inside(f"runs/{name}")
+    inside.write("a", b"data")
+    assert files.names("") == [f"runs/{name}/a"]
+    assert Files(inside.root).read("a") == b"data"
+    assert inside.above(2).root == files.root and inside.above(2).names("") == files.names("")
+
+
+def test_options_of_a_url_stay_at_its_end(tmp_path: Path):
+    root = Files(f"file://{tmp_path}?endpoint_override=here")
+    inside = root.inside("a%2Fb c")
+    inside.write("a", b"data")
+    assert inside.root == f"file://{tmp_path}/a%252Fb%20c?endpoint_override=here"
+    assert (tmp_path / "a%2Fb c/a").read_bytes() == Files(inside.root).read("a") == b"data"
+    assert inside.above(1).root == root.root
+
+
+def test_folder_above_a_relative_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    assert Files("runs/demo/evaluations/x").above(2).root == "runs/demo"
+    assert Files("evaluations/x").above(2).root == str(tmp_path)
+
+
 def test_missing_file_is_none(files: Files):
     assert files.read("nowhere/at/all") is None
     assert files.read_json("nowhere") is None

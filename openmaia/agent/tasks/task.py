@@ -236,9 +236,13 @@ def _settings(path: Path) -> _TaskFile:
     if not path.is_file():
         return _TaskFile()
     try:
-        settings: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(_TaskFile), OmegaConf.load(path)))
+        given = OmegaConf.load(path)
+        settings: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(_TaskFile), given))
     except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise UsageError(f"{path}: {str(error).splitlines()[0]}") from error
+    for choice in OmegaConf.select(given, "answer.choices") or ():
+        if not isinstance(choice, str):
+            raise UsageError(f"{path}: answer.choices: YAML reads {choice} not as a text; put the choice in quotes")
     return settings
 
 

@@ -118,7 +118,7 @@ class _Study:
         self._config, self._root, self._seed, self._services = config, root, seed, services
         self._settings, self._trainer = config.spurious, services.trainer
         self._cache = Path(config.paths.cache).expanduser() / "spurious"
-        self._results = Files(f"{config.paths.runs}/{config.name}/seed-{seed}")
+        self._results = Files(config.paths.runs).inside(f"{config.name}/seed-{seed}")
 
     def train(self, images: Sequence[LabelledImage]) -> Path:
         """Trains the classifier, or takes it from the cache, whose key covers images, settings and seed.

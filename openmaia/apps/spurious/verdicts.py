@@ -12,6 +12,7 @@ from openmaia.config.schema import Config
 from openmaia.config.studies import SpuriousConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
+from openmaia.runs.files import joined
 from openmaia.runs.run import InvestigationId, Run
 
 SELECTIVE, SPURIOUS = "SELECTIVE", "SPURIOUS"
@@ -67,7 +68,7 @@ def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: 
         units=f"{config.target.layers[0]}={','.join(map(str, units))}",
         task=replace(config.task, name="spurious"),
         exemplars=replace(config.exemplars, folder=str(images), dataset=dataset),
-        paths=replace(config.paths, runs=f"{config.paths.runs}/{config.name}/seed-{seed}"),
+        paths=replace(config.paths, runs=joined(config.paths.runs, f"{config.name}/seed-{seed}")),
         spurious=SpuriousConfig(),  # the agent does not depend on how rows are scored
     )
 

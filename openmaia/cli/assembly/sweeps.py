@@ -12,7 +12,6 @@ from openmaia.cli.assembly import ConfigAssembly
 from openmaia.cli.assembly.validation import validate
 from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.schema import Config
-from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
 if TYPE_CHECKING:
@@ -45,9 +44,9 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
 def _validate(configs: Sequence[Config]) -> None:
     """Validates configs, except those whose run directory already has a plan that was made for the same config."""
     for config in configs:
-        files = Files(f"{config.paths.runs}/{config.name}")
-        is_planned = files.exists("config.yaml") and files.exists("plan.json")
-        if not is_planned or differing_keys(Run(files).config(), to_dict(config)):
+        run = Run.of(config)
+        is_planned = run.files.exists("config.yaml") and run.files.exists("plan.json")
+        if not is_planned or differing_keys(run.config(), to_dict(config)):
             validate(config)
 
 

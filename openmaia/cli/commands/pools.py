@@ -29,7 +29,7 @@ def up(config: ConfigSources) -> None:
     from openmaia.distributed.pools import kept
 
     with cluster(settings):
-        print(f"up: {kept.up(settings, ConfigAssembly())}")
+        print(f"up: {kept.up(settings, ConfigAssembly(), print)}")
 
 
 @pools.command("down")
@@ -61,8 +61,9 @@ def list_pools(config: ConfigSources) -> None:
 
     with cluster(settings):
         for name in kept.names():
-            print(name)
-            for role, counts in kept.statistics(name).items():
+            statistics = kept.statistics(name)
+            print(name if statistics else f"{name}: starting")
+            for role, counts in statistics.items():
                 print(f"  {role}: {counts.replicas} ready, {counts.requests} requests, {counts.waiting} waiting")
 
 

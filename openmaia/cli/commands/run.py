@@ -30,11 +30,10 @@ def run(
         return
     estimates.refuse_without_estimate(rates, gpus, units, figure)
     from openmaia.config.loading import load_sweeps
-    from openmaia.runs.files import Files
     from openmaia.runs.run import Run
 
     settings = load_sweeps(config)
-    runs = [Run(Files(f"{each.paths.runs}/{each.name}")) for each in settings]
+    runs = [Run.of(each) for each in settings]
     for each in runs if repeat else ():
         if each.files.exists("config.yaml"):
             repeat_damaged(each, records=True)

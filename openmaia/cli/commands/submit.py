@@ -112,7 +112,9 @@ def _validate(configs: "Sequence[Config]") -> None:
 
 
 def _show_commands(configs: "Sequence[Config]") -> list[str]:
-    return [f"openmaia show {shlex.quote(f'{each.paths.runs}/{each.name}')}" for each in configs]
+    from openmaia.runs.files import joined
+
+    return [f"openmaia show {shlex.quote(joined(each.paths.runs, each.name))}" for each in configs]
 
 
 def _print_job(name: str, commands: list[str]) -> None:

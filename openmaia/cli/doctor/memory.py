@@ -37,7 +37,7 @@ def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
     not whole is reported in any case. Otherwise returns no result if no pool requests a GPU, or if the run uses a
     cluster that exists already.
     """
-    requests = [request for request in of_pools(config) if request.gpus]
+    requests = [request for request in of_pools([config]) if request.gpus]
     if wrong := [f"pools.{r.name}.num_gpus={r.gpus:g}" for r in requests if r.gpus > 1 and r.gpus != int(r.gpus)]:
         return [missing(f"{wrong[0]}: above 1 Ray gives whole GPUs only; give a whole number")]
     if not requests or config.ray.address != "local":

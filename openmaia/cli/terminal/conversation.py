@@ -81,7 +81,7 @@ class ConversationView:
         if image.digest not in self._seen:
             name = f"{FOLDER}/turn-{turn.index + 1}-{image.digest[:8]}.png"
             self._files.write(name, image.data)
-            self._seen[image.digest] = f"{self._files.root}/{name}"
+            self._seen[image.digest] = self._files.inside(name).root
         return self._seen[image.digest]
 
 

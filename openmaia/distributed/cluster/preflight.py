@@ -29,23 +29,29 @@ ANSWER = 90.0
 """Longest time in seconds in which a node must start a process and check the folders."""
 
 
-def preflight(config: Config, run: Run, say: Printer) -> None:
-    """Checks that the cluster has the resources that the config requests and that all nodes share the run's folders.
+def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> None:
+    """Checks that the cluster has the resources that the configs request and that all nodes share the runs' folders.
 
     These are the folders of `paths.runs` and `paths.exemplars`.
+
+    Args:
+        configs: The configs of the runs of one command.
+        runs: The runs, in the order of the configs.
+        say: Receives messages for the user.
 
     Raises:
         UsageError: If resources are missing, or if a node does not share the folders. The message names the resources,
             or the nodes and the folders.
     """
-    room(config, say)
-    shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
+    room(configs, say)
+    for config, run in zip(configs, runs, strict=True):
+        shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
 
 
-def room(config: Config, say: Printer) -> None:
-    """Checks that the cluster has what the config requests: GPUs, CPUs, memory and nodes with certain labels.
+def room(configs: Sequence[Config], say: Printer) -> None:
+    """Checks that the cluster has what the configs request: GPUs, CPUs, memory and nodes with certain labels.
 
-    The initial replicas of all pools (each pool serves one model) must fit beside at least one investigation of a unit.
+    They are those of the runs of one command, which share all pools except those of their targets. The initial replicas of all pools (each pool serves one model) must fit beside at least one investigation of a unit.
     The workers that compute exemplars, dataset images selected for each unit, end before the pools start, so they must
     fit on their own. If an existing cluster is too small, the check waits up to `ray.wait_seconds` for nodes to join.
 
@@ -55,13 +61,14 @@ def room(config: Config, say: Printer) -> None:
     Raises:
         UsageError: If the cluster is too small.
     """
+    config = configs[0]
     if config.ray.autoscaling:
         say("ray.autoscaling: the cluster grows as it must; nothing is compared with what it has now")
         return
     patience = 0.0 if config.ray.address == "local" else config.ray.wait_seconds
     until = time.monotonic() + patience
     waiting = False
-    while reason := _short(config, nodes := _nodes()):
+    while reason := _short(configs, nodes := _nodes()):
         if time.monotonic() >= until:
             waited = f" after {patience:g} s" if patience else ""
             raise UsageError(f"{_where(config)} has {_had(nodes)}{waited}, and {reason}")
@@ -70,22 +77,22 @@ def room(config: Config, say: Printer) -> None:
             waiting = True
         time.sleep(PAUSE)
     wanted = resources.of_investigations(config)
-    left_out = resources.unplaced([*resources.of_pools(config), wanted], nodes).get(wanted.name, 0)
+    left_out = resources.unplaced([*resources.of_pools(configs), wanted], nodes).get(wanted.name, 0)
     if left_out:
         say(f"room for {wanted.count - left_out} of ray.investigations={wanted.count} at once")
-    largest = resources.of_pools(config, largest=True)
+    largest = resources.of_pools(configs, largest=True)
     if beyond := resources.unplaced(largest, nodes).values():
-        start, most = (sum(pool.count for pool in pools) for pools in (resources.of_pools(config), largest))
+        start, most = (sum(pool.count for pool in pools) for pools in (resources.of_pools(configs), largest))
         say(
             f"{_had(nodes)}: the pools start with {start} replicas; of the {most} to which they may grow "
             f"(pools.….max_replicas), {most - sum(beyond)} find room"
         )
 
 
-def _short(config: Config, nodes: Sequence[resources.NodeResources]) -> str:
+def _short(configs: Sequence[Config], nodes: Sequence[resources.NodeResources]) -> str:
     """Returns a message about the resources that are missing and how to solve it; empty if the nodes have enough."""
-    pools, investigations = resources.of_pools(config), resources.of_investigations(config)
-    exemplars = resources.of_exemplars(config)
+    pools, investigations = resources.of_pools(configs), resources.of_investigations(configs[0])
+    exemplars = resources.of_exemplars(configs[0])
     if missing := resources.unplaced(pools, nodes):
         wanted = ", ".join(map(str, pools))
         return (

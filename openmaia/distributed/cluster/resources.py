@@ -45,17 +45,18 @@ class NodeResources:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def of_pools(config: Config, *, largest: bool = False) -> list[ResourceRequest]:
+def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[ResourceRequest]:
     """Returns the resources that each pool, the replicas of one model, requests.
 
     A pool that needs neither GPUs nor CPUs nor nodes with certain labels is left out.
 
     Args:
-        config: The config of the run.
+        configs: The configs of the runs of one command. Each run has its own target pool; they share the other pools,
+            which the first config describes.
         largest: Whether to count the largest number of replicas of each pool instead of the initial number.
     """
-    pools: dict[str, PoolConfig] = {role: getattr(config.pools, role) for role in pool_roles(config)}
-    found = [of_pool(role, pool, largest=largest) for role, pool in pools.items()]
+    pools = [(role, configs[0]) for role in pool_roles(configs[0])] + [("target", other) for other in configs[1:]]
+    found = [of_pool(role, getattr(config.pools, role), largest=largest) for role, config in pools]
     return [request for request in found if request.gpus or request.cpus or request.labels]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from openmaia.config.machine import JobConfig
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pool, of_pools, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, unplaced
 from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
 
 
@@ -23,9 +23,7 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
     Raises:
         UsageError: If the nodes are too small.
     """
-    config = configs[0]
-    pools, investigations = of_pools(config), of_investigations(config)
-    pools += [of_pool("target", other.pools.target) for other in configs[1:]]
+    pools, investigations = of_pools(configs), of_investigations(configs[0])
     one = dataclasses.replace(investigations, count=1)
     if short := unplaced([*pools, one], nodes):
         wanted = ", ".join(str(claim) for claim in (*pools, investigations))

@@ -23,6 +23,7 @@ from openmaia.core.errors import UsageError
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, of_pools
 from openmaia.distributed.launchers import checking
 from openmaia.distributed.launchers.overlays import Document, documents
+from openmaia.runs.files import joined
 
 SHARED = "/shared"
 """Mount path of the volume that all pods share."""
@@ -110,7 +111,7 @@ def prepare(config: Config, overlays: Sequence[str], image: str | None, namespac
         "data": {"config.yaml": to_yaml(inside)},
     }
     return KubeRayJob(
-        name=name, namespace=namespace, documents=[settings, job], run=f"{inside.paths.runs}/{inside.name}"
+        name=name, namespace=namespace, documents=[settings, job], run=joined(inside.paths.runs, inside.name)
     )
 
 
@@ -196,7 +197,7 @@ def _sized(groups: Sequence[Document], config: Config, autoscaling: bool) -> lis
     Raises:
         UsageError: If the job requests GPUs, but an overlay has removed them from a group.
     """
-    pools = {claim.name: claim for claim in of_pools(config)}
+    pools = {claim.name: claim for claim in of_pools([config])}
     own = {group["groupName"] for group in groups} & set(POOLS)
     sized: list[Document] = []
     for group in groups:

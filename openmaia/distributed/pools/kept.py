@@ -17,6 +17,7 @@ from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.distributed.assembly import Assembly
+from openmaia.distributed.cluster.preflight import room
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.run_pools import run_pools
@@ -24,6 +25,9 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 
 NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
+
+STATUS = "status"
+"""The concurrency group of the keeper's methods that do not wait until its pools are running."""
 
 SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
 """The sections of a config that determine its pools, besides `evaluate.generator`."""
@@ -59,10 +63,12 @@ class PoolKeeper:
             self._pools = replace(self._stack.enter_context(run_pools([self.config], self.assembly))[0], kept=True)
         return self._pools
 
+    @ray.method(concurrency_group=STATUS)
     def statistics(self) -> dict[str, PoolStatistics]:
-        """Returns the statistics of each pool, by role. Starts the pools if they are not running."""
-        return self.start().statistics()
+        """Returns the statistics of each pool, by role; empty if the pools are still starting."""
+        return self._pools.statistics() if self._pools is not None else {}
 
+    @ray.method(concurrency_group=STATUS)
     def stop(self) -> None:
         """Ends the persistent pools of the config."""
         self._stack.close()
@@ -71,21 +77,29 @@ class PoolKeeper:
 _RemoteKeeper: Any = ray.remote(PoolKeeper)
 
 
-def up(config: Config, assembly: Assembly) -> str:
+def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None) -> str:
     """Starts the persistent pools of a config if they are not running, and returns their name.
 
     Their models stay loaded after a run has ended, until `down` ends the pools.
 
+    Args:
+        config: The config of the pools.
+        assembly: Loads the models.
+        say: Receives a message if nodes are waited for.
+
     Raises:
-        UsageError: If `ray.address` is "local", because that cluster ends with this process.
+        UsageError: If `ray.address` is "local", because that cluster ends with this process, or if the cluster is too
+            small.
     """
     if config.ray.address == "local":
         raise UsageError(
             "ray.address=local starts a cluster that ends with the command; give ray.address=auto, or the address of one that "
             "`ray start` keeps up"
         )
+    room([config], say)
     name = pools_name(config)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+    options |= {"concurrency_groups": {STATUS: 1}}
     resolve(_RemoteKeeper.options(**options).remote(config, assembly).start.remote())
     return name
 
@@ -107,7 +121,7 @@ def names() -> list[str]:
 
 
 def statistics(name: str) -> dict[str, PoolStatistics]:
-    """Returns the statistics of the persistent pools with this name, by role; empty if they are not running."""
+    """Returns the statistics of the persistent pools with this name, by role; empty if they are not running or still starting."""
     keeper = _find(name)
     return resolve(keeper.statistics.remote()) if keeper is not None else {}
 

@@ -174,6 +174,6 @@ def find_workload(config: Config, source: str) -> Workload:
 
 def _begun(config: Config) -> Run | None:
     """Returns the run whose directory the config names, if its stored config is the same; otherwise None."""
-    run = Run(Files(f"{config.paths.runs}/{config.name}"))
+    run = Run.of(config)
     is_same = run.files.read("config.yaml") is not None and not differing_keys(run.config(), to_dict(config))
     return run if is_same else None

@@ -1,13 +1,17 @@
 """Pools that outlive a run."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import ray
+from ray.util.placement_group import placement_group, remove_placement_group
 
 from openmaia.cli.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import ServiceError, UsageError
 from openmaia.distributed.pools import kept
 from tests.conftest import REPOSITORY
 
@@ -46,6 +50,34 @@ def test_kept_pools_serve_several_runs_and_end_when_told(ray_cluster: None, conf
     finally:
         assert kept.down(config)
     assert not kept.down(config)
+
+
+def test_pools_for_which_the_cluster_is_too_small_are_refused(ray_cluster: None, config: Config):
+    config.pools.target.num_cpus, config.ray.wait_seconds = 1000, 0
+    with pytest.raises(UsageError, match="no room for 1 of the target's replicas"):
+        kept.up(config, ConfigAssembly())
+    assert kept.names() == []
+
+
+def test_pools_that_wait_for_others_are_listed_and_can_be_ended(ray_cluster: None, config: Config):
+    cpus = ray.cluster_resources()["CPU"]
+    others = placement_group([{"CPU": cpus - 0.5}])
+    ray.get(others.ready(), timeout=60)
+    config.pools.target.num_cpus = 1
+    with ThreadPoolExecutor(1) as starting:
+        waiting = starting.submit(kept.up, config, ConfigAssembly())
+        name = kept.pools_name(config)
+        until = time.monotonic() + 60
+        while name not in kept.names():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert kept.statistics(name) == {}
+        assert kept.down(config)
+        with pytest.raises(ServiceError):
+            waiting.result(60)
+    remove_placement_group(others)
+    assert kept.names() == []
+    ray.get(placement_group([{"CPU": cpus}]).ready(), timeout=60)  # nothing is reserved any more
 
 
 def test_kept_pools_of_another_model_are_not_used(config: Config):
