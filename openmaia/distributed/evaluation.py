@@ -10,7 +10,7 @@ from uuid import uuid4
 from ray.exceptions import RayTaskError
 
 from openmaia.agent.patience import PatientBackbone
-from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
@@ -151,7 +151,8 @@ class _Evaluation:
 class EvaluationTasks:
     """Queue of the evaluations of descriptions, in the driver, which is the process that executes the runs.
 
-    It assigns the evaluations to worker processes and repeats those whose process died.
+    It assigns the evaluations to worker processes and repeats those whose process died. One that fails does not end the
+    sweep: `finish` raises its error when everything else is done.
 
     Args:
         sweeps: The sweeps whose descriptions are evaluated. A sweep executes the run of one config.
@@ -174,6 +175,7 @@ class EvaluationTasks:
         self._workers = WorkerPool(limits, sweeps, worker_class)
         self._waiting: deque[_Evaluation] = deque()
         self._running: dict[str, _Evaluation] = {}
+        self._failed: list[OpenMaiaError] = []
         self._references: dict[int, Any] = {}
         """Ray object references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
 
@@ -188,7 +190,7 @@ class EvaluationTasks:
             timeout: Longest time in seconds to wait for an evaluation to finish.
 
         Raises:
-            OpenMaiaError: If an evaluation failed.
+            UsageError: If the configuration does not permit an evaluation. Other errors are raised by `finish`.
         """
         self._workers.scale(len(self._running), len(self._waiting), 0)
         while self._waiting and (worker := self._workers.most_free(isolated=False)):
@@ -215,6 +217,12 @@ class EvaluationTasks:
         """
         while self._waiting or self._running:
             self.poll(timeout=1.0)
+        if len(self._failed) > 1:
+            raise ServiceError(
+                f"{len(self._failed)} descriptions were not tested. The first: {self._failed[0].message}"
+            )
+        if self._failed:
+            raise self._failed[0]
         for number in numbers:
             self._workers.call("score", number)
 
@@ -233,17 +241,19 @@ class EvaluationTasks:
         except (RayTaskError, *DEAD) as error:
             # If the process that computed the reference data has died, Ray also raises a RayTaskError for the evaluations
             # that waited for them. It is an instance of one of DEAD as well.
-            if isinstance(error, RayTaskError) and isinstance(error.cause, OpenMaiaError):
+            unit = evaluation.investigation.unit
+            if isinstance(error, RayTaskError) and isinstance(error.cause, UsageError):
                 raise error.cause from None
+            if isinstance(error, RayTaskError) and isinstance(error.cause, OpenMaiaError):
+                self._failed.append(error.cause)
+                return
             if not isinstance(error, DEAD):
-                raise ServiceError(
-                    f"{evaluation.investigation.unit} could not be evaluated: {last_line(error)}"
-                ) from error
+                self._failed.append(ServiceError(f"{unit} could not be evaluated: {last_line(error)}"))
+                return
             tries = evaluation.tries + (not isinstance(error, RayTaskError))
             if tries > self._retries:
-                raise ServiceError(
-                    f"{evaluation.investigation.unit} could not be evaluated: its process died {tries} times"
-                ) from error
+                self._failed.append(ServiceError(f"{unit} could not be evaluated: its process died {tries} times"))
+                return
             # The process may have died while it computed the reference data.
             if self._references.get(evaluation.sweep) is evaluation.reference:
                 del self._references[evaluation.sweep]

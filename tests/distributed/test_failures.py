@@ -1,4 +1,4 @@
-"""Evaluations whose processes die."""
+"""Evaluations that fail, and evaluations whose processes die."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.cli.assembly import ConfigAssembly
+from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.distributed.evaluation import PER_PROCESS, EvaluationTasks
 from openmaia.distributed.pools.run_pools import Pools
 from openmaia.distributed.worker import SweepContext
@@ -53,6 +54,66 @@ class Dying:
 
     def score(self, number: int) -> None:
         self._note("score")
+
+
+class Failing(Dying):
+    """Cannot test some of the units."""
+
+    def prepare(self, number: int) -> int:
+        return number
+
+    def run(self, number: int, investigation: InvestigationId, reference: int, caller: str) -> None:
+        if investigation.unit.index in FAIL:
+            raise ServiceError(f"nothing can be drawn for {investigation.unit.index}")
+        if investigation.unit.index in CRASH:
+            raise ZeroDivisionError("a bug")
+        if investigation.unit.index in REFUSED:
+            raise UsageError("evaluate.writer does not permit this")
+        self._note(f"run {investigation.path}")
+
+
+FAIL, CRASH, REFUSED = {1}, {2}, {3}
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [
+        ([0, 1, 4], "nothing can be drawn for 1"),
+        ([2, 4], "could not be evaluated: ZeroDivisionError: a bug"),
+        ([1, 2, 4, 5], "2 descriptions were not tested. The first: "),
+    ],
+)
+def test_evaluation_that_fails_does_not_end_the_others(tmp_path: Path, units: list[int], said: str):
+    notes, error = evaluated(tmp_path, units)
+    assert said in str(error)
+    assert len([note for note in notes if note.startswith("run ")]) == len(set(units) - FAIL - CRASH)
+    assert "score" not in notes
+
+
+def test_config_that_does_not_permit_an_evaluation_ends_all(tmp_path: Path):
+    error = evaluated(tmp_path, [3])[1]
+    assert isinstance(error, UsageError) and "evaluate.writer" in str(error)
+
+
+def evaluated(folder: Path, units: list[int]) -> tuple[list[str], OpenMaiaError | None]:
+    """What the processes note when they evaluate these units, and the error."""
+    config = short(folder, "name=failing", "ray.memory_mb=1", "ray.cpus_per_investigation=0")
+    run = planned(config, max(units) + 1)
+    store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
+    context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
+    tasks = EvaluationTasks([context], 1, 1, lambda number: None, Failing)
+    error = None
+    try:
+        for investigation in run.plan():
+            if investigation.unit.index in units:
+                tasks.submit(0, investigation)
+        tasks.finish([0])
+    except OpenMaiaError as raised:
+        error = raised
+    finally:
+        tasks.stop()
+    lines = (folder / "runs/failing/notes.log").read_text().splitlines()
+    return [line.split(" ", 1)[1] for line in lines], error
 
 
 def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_process_stays(tmp_path: Path):

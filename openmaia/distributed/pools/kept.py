@@ -74,7 +74,7 @@ class PoolKeeper:
         self._stack.close()
 
 
-_RemoteKeeper: Any = ray.remote(PoolKeeper)
+_RemoteKeeper: Any = ray.remote(concurrency_groups={STATUS: 1})(PoolKeeper)
 
 
 def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None) -> str:
@@ -99,7 +99,6 @@ def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda l
     room([config], say)
     name = pools_name(config)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
-    options |= {"concurrency_groups": {STATUS: 1}}
     resolve(_RemoteKeeper.options(**options).remote(config, assembly).start.remote())
     return name
 
