@@ -1,7 +1,7 @@
 """Checks of a complete config: values out of range, and keys that contradict each other."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +115,10 @@ def _check_secrets(values: dict[str, Any]) -> None:
             )
 
 
-def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the dotted key and the value of everything that is in `values`, also inside of lists and dictionaries."""
-    for name, value in values.items():
-        if isinstance(value, list):
-            value = dict(enumerate(value))
-        if isinstance(value, dict):
+def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the dotted key and the value of everything that is in `values`, also inside of lists and mappings."""
+    for name, value in values.items() if isinstance(values, Mapping) else enumerate(values):
+        if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -126,6 +126,9 @@ def test_keys_reach_nothing_that_a_run_writes(folder: Path, server: Server):
         ("pictures.data=https://user:hunter22@host/a.tar", "hunter22"),
         ("backbone.vllm.arguments={hf_token: hunter22}", "hunter22"),
         ("backbone.vllm.arguments={api_key: hunter22}", "hunter22"),
+        ("backbone.vllm.arguments={loader: {options: [{password: hunter22}]}}", "hunter22"),
+        ("job.runtime_env.pip=[openmaia, 'https://user:hunter22@host/a.whl']", "hunter22"),
+        ("target.directions={layer4: 's3://user:hunter22@bucket/a'}", "hunter22"),
     ],
 )
 def test_secret_in_a_config_is_refused_without_repeating_it(tmp_path: Path, override: str, secret: str):

@@ -74,7 +74,8 @@ class PoolKeeper:
         self._stack.close()
 
 
-_RemoteKeeper: Any = ray.remote(concurrency_groups={STATUS: 1})(PoolKeeper)
+_as_actor: Any = ray.remote
+_RemoteKeeper = _as_actor(concurrency_groups={STATUS: 1})(PoolKeeper)
 
 
 def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None) -> str:
