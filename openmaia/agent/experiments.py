@@ -195,7 +195,7 @@ class ToolSession(_Session):
             result, effect = self.toolbox.call(name, args)
             effect.shown = [self._bounded(part) if name == "display" else part for part in effect.shown]
         except ToolError as mistake:
-            error = mistake.message
+            error, effect = mistake.message, self.toolbox.effect
         self.show(effect.shown)
         self._record(name, args, result, error, effect, time.monotonic() - started)
         if error is not None:

@@ -112,7 +112,9 @@ class NotebookTools(api.Tools):
         Raises:
             ValueError: The investigation has ended already.
         """
-        return self._desk.finish(Stop.ANSWER if description else Stop.ABSTAIN, description, labels or (description,))
+        return self._desk.finish(
+            Stop.ANSWER if description or labels else Stop.ABSTAIN, description, labels or (description,)
+        )
 
     def close(self) -> str:
         """Ends the investigation without an answer, and writes its record.

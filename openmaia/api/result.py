@@ -62,11 +62,12 @@ class UnitResult:
 
         The verdicts `supported`, `weak` and `not supported` need a comparison with the descriptions of other units,
         which only runs of many units make (`openmaia.sweep`). Here the verdict is therefore `untested`, or `abstained`
-        if the agent answered that its evidence supports no description.
+        if the investigation ended without a description.
         """
         from openmaia.evaluation.analysis.verdict import judge
 
-        return judge(self.record.stop.value, self.scores, self.record.cause)
+        scores = self.scores or ({} if self.record.description else {"outcome": "abstained"})
+        return judge(self.record.stop.value, scores, self.record.cause)
 
     def turns(self) -> "pd.DataFrame":
         """Returns a data frame with one row per reply of the agent. `openmaia.api.frames.turns` lists its columns."""
@@ -97,7 +98,7 @@ class UnitResult:
         the same unit are kept: the new one gets the next replicate number.
 
         Args:
-            run_dir: The path of the run directory, such as `runs/mine`.
+            run_dir: The path or URL of the run directory, such as `runs/mine`.
 
         Returns:
             The path of the file of the record.
@@ -107,12 +108,12 @@ class UnitResult:
         """
         from openmaia.evaluation.analysis.verdict import write_summary
         from openmaia.evaluation.storage import to_parquet
+        from openmaia.runs.files import Files
         from openmaia.runs.run import EVALUATION, Run
 
-        folder = Path(run_dir)
-        run = Run.create(
-            replace(self.config, name=folder.name, paths=replace(self.config.paths, runs=str(folder.parent)))
-        )
+        folder = Files(str(run_dir))
+        name, paths = folder.path("").rpartition("/")[2], replace(self.config.paths, runs=folder.above(1).root)
+        run = Run.create(replace(self.config, name=name, paths=paths))
         investigation = run.add(self.record)
         if self.evaluation is not None:
             trial = self.evaluation.trial

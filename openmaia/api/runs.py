@@ -49,8 +49,9 @@ class LoadedRun:
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts
 
+        headers = list(self.run.headers())  # first, so that a unit that ends meanwhile is left out of both
         verdicts = run_verdicts(self.run)
-        investigations = [(row, _investigation(row)) for row in self.run.headers()]
+        investigations = [(row, _investigation(row)) for row in headers]
         rows = [summary.table_row(row, self.run.score(each)) | verdicts[each].columns for row, each in investigations]
         return pd.DataFrame(rows, columns=summary.SCHEMA.names)
 

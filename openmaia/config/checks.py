@@ -106,9 +106,10 @@ def _check_secrets(values: dict[str, Any]) -> None:
                 f"{key} holds a user or a password before the @, and the config is stored with the run; give the address "
                 "without them, and keys in environment variables such as OPENAI_API_KEY"
             )
-        if key.endswith("base_url") and ("?" in value or "#" in value):
+        is_own = ".arguments." not in key
+        if is_own and key.endswith("base_url") and ("?" in value or "#" in value):
             raise UsageError(f"{key} has a ? or #; give the address only, such as http://127.0.0.1:8000/v1")
-        if ".arguments." in key and _SECRET.search(key.partition(".arguments.")[2]):
+        if not is_own and _SECRET.search(key.partition(".arguments.")[2]):
             raise UsageError(
                 f"{key} would be stored with the run; set the environment variable of the nodes instead, such as "
                 "HF_TOKEN or VLLM_API_KEY"

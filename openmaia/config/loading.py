@@ -167,6 +167,10 @@ def _overlay(source: str) -> DictConfig:
     return loaded
 
 
+_INHERITED = "<<"
+"""The key under which YAML takes the content of another mapping."""
+
+
 def _keep_texts(config: DictConfig, written: yaml.MappingNode, section: str = "") -> None:
     """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as False.
 
@@ -175,8 +179,11 @@ def _keep_texts(config: DictConfig, written: yaml.MappingNode, section: str = ""
         written: The same content before YAML interpreted it.
         section: What stands before its keys, such as "target.".
     """
-    for name, value in written.value:
-        if f"{section}{name.value}" in _text_keys():
+    for name, value in sorted(written.value, key=lambda pair: pair[0].value != _INHERITED):
+        if name.value == _INHERITED:
+            for inherited in reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]:
+                _keep_texts(config, inherited, section)
+        elif f"{section}{name.value}" in _text_keys():
             config[name.value] = _text(value)
         elif isinstance(value, yaml.MappingNode) and isinstance(config.get(name.value), DictConfig):
             _keep_texts(config[name.value], value, f"{section}{name.value}.")
@@ -219,7 +226,7 @@ def _override(source: str) -> DictConfig:
     try:
         overlay = OmegaConf.from_dotlist([source])
         if {key, key.rpartition(".")[0]} & _text_keys() and (written := yaml.compose(value)) is not None:
-            OmegaConf.update(overlay, key, _text(written))
+            OmegaConf.update(overlay, key, _text(written), merge=False)
         return overlay
     except yaml.YAMLError as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error

@@ -150,6 +150,8 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
         return list(range(size))
     if drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
         return _draw(int(drawn[1]), layer, size, info.digest)
+    if layer == OUTPUT and "," in part and any(known.casefold() == part.strip().casefold() for known in info.classes):
+        return _of_class(part.strip(), info)  # such as "tench, Tinca tinca"
     indices: list[int] = []
     for piece in part.split(","):
         span = re.fullmatch(r"\s*(\d{1,15})(?:-(\d{1,15}))?\s*", piece)

@@ -4,6 +4,7 @@ The library `datasets` downloads the files, converts them to memory-mapped Arrow
 and returns the encoded image of each row. The module `reading` decodes the images and limits their size.
 """
 
+import glob
 import hashlib
 import importlib
 from collections.abc import Iterator
@@ -119,14 +120,32 @@ def _open(images: HuggingFaceImages) -> _Rows:
     try:
         # The cache key is the hash of the arguments, so that a second call reads the rows from the cache.
         features = datasets.Features({"image": datasets.Image(decode=False)})
-        table = datasets.Dataset.from_generator(_stream, features=features, gen_kwargs={"images": images})
+        arguments = {"images": images, "files": _local_files(images)}
+        table = datasets.Dataset.from_generator(_stream, features=features, gen_kwargs=arguments)
     except datasets.exceptions.DatasetGenerationError as error:
         raise _unreadable(images, error) from error
     return _Rows(table, "image", has_paths=False)
 
 
-def _stream(images: HuggingFaceImages) -> Iterator[dict[str, Any]]:
-    """Yields the first rows with their encoded images. An unusable image gets empty bytes and is skipped later."""
+def _local_files(images: HuggingFaceImages) -> str:
+    """Returns paths, sizes and times of the local files of a dataset as a text; empty for the hub and for URLs."""
+    lines: list[str] = []
+    for place in (images.dataset, images.data):
+        path = Path(place).expanduser().absolute()
+        if not place or "://" in place:
+            continue
+        found = path.rglob("*") if path.is_dir() else map(Path, glob.iglob(str(path), recursive=True))
+        for file in sorted(each for each in found if each.is_file()):
+            status = file.stat()
+            lines.append(f"{file}\t{status.st_size}\t{status.st_mtime_ns}")
+    return "\n".join(lines)
+
+
+def _stream(images: HuggingFaceImages, files: str) -> Iterator[dict[str, Any]]:
+    """Yields the first rows with their encoded images. An unusable image gets empty bytes and is skipped later.
+
+    `files` (see `_local_files`) is a part of the cache key only.
+    """
     rows = _load(images)
     first: Iterator[Any] = islice(rows.table, images.first_rows)
     for number, row in enumerate(first):

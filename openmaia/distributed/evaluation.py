@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from ray.exceptions import RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
 from openmaia.agent.patience import PatientBackbone
-from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
-from openmaia.distributed.failures import DEAD, last_line
+from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
+from openmaia.distributed.failures import DEAD, last_line, resolve
 from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
 from openmaia.evaluation.analysis.overlap import explored
@@ -152,13 +152,13 @@ class EvaluationTasks:
     """Queue of the evaluations of descriptions, in the driver, which is the process that executes the runs.
 
     It assigns the evaluations to worker processes and repeats those whose process died. One that fails does not end the
-    sweep: `finish` raises its error when everything else is done.
+    sweep: `finish` raises its error when everything else is done. What would fail all of them is raised at once.
 
     Args:
         sweeps: The sweeps whose descriptions are evaluated. A sweep executes the run of one config.
         concurrency: Largest number of concurrent evaluations.
         retries: Number of additional attempts for an evaluation whose process died.
-        on_done: Called after each finished evaluation with the index of its sweep.
+        on_done: Called after each finished evaluation with the index of its sweep and, if it failed, the reason.
         worker_class: The class that runs in the worker processes.
     """
 
@@ -167,7 +167,7 @@ class EvaluationTasks:
         sweeps: Sequence[SweepContext],
         concurrency: int,
         retries: int,
-        on_done: Callable[[int], None],
+        on_done: Callable[[int, str], None],
         worker_class: type = EvaluationWorker,
     ):
         self._sweeps, self._retries, self._on_done = sweeps, retries, on_done
@@ -175,7 +175,8 @@ class EvaluationTasks:
         self._workers = WorkerPool(limits, sweeps, worker_class)
         self._waiting: deque[_Evaluation] = deque()
         self._running: dict[str, _Evaluation] = {}
-        self._failed: list[OpenMaiaError] = []
+        self._failed: list[tuple[int, OpenMaiaError]] = []
+        """For each failed evaluation the index of its sweep and the error."""
         self._references: dict[int, Any] = {}
         """Ray object references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
 
@@ -190,7 +191,8 @@ class EvaluationTasks:
             timeout: Longest time in seconds to wait for an evaluation to finish.
 
         Raises:
-            UsageError: If the configuration does not permit an evaluation. Other errors are raised by `finish`.
+            OpenMaiaError: If it concerns all evaluations: the config does not permit them, a server cannot be reached, or
+                the reference data could not be computed. Other errors are raised by `finish`.
         """
         self._workers.scale(len(self._running), len(self._waiting), 0)
         while self._waiting and (worker := self._workers.most_free(isolated=False)):
@@ -212,19 +214,22 @@ class EvaluationTasks:
     def finish(self, numbers: Sequence[int]) -> None:
         """Waits for all evaluations, then computes the scores of the descriptions of the sweeps with these indices.
 
+        The scores of a sweep with a failed evaluation are not computed.
+
         Raises:
             OpenMaiaError: If an evaluation failed. Finished evaluations are kept in the run.
         """
         while self._waiting or self._running:
             self.poll(timeout=1.0)
-        if len(self._failed) > 1:
-            raise ServiceError(
-                f"{len(self._failed)} descriptions were not tested. The first: {self._failed[0].message}"
-            )
-        if self._failed:
-            raise self._failed[0]
         for number in numbers:
-            self._workers.call("score", number)
+            if all(failed != number for failed, _ in self._failed):
+                self._workers.call("score", number)
+        if self._failed:
+            error, count = self._failed[0][1], len(self._failed)
+            if count > 1:
+                text = f"{count} descriptions were not tested. The first: {error.message}"
+                raise ServiceError(text, detail=error.detail) from error
+            raise error
 
     def stop(self) -> None:
         """Ends the worker processes, and tells the pools to drop the requests of unfinished evaluations."""
@@ -242,21 +247,31 @@ class EvaluationTasks:
             # If the process that computed the reference data has died, Ray also raises a RayTaskError for the evaluations
             # that waited for them. It is an instance of one of DEAD as well.
             unit = evaluation.investigation.unit
-            if isinstance(error, RayTaskError) and isinstance(error.cause, UsageError):
-                raise error.cause from None
             if isinstance(error, RayTaskError) and isinstance(error.cause, OpenMaiaError):
-                self._failed.append(error.cause)
-                return
+                for_all = isinstance(error.cause, (UsageError, ServiceUnavailable))
+                return self._fail(evaluation, error.cause, for_all)
             if not isinstance(error, DEAD):
-                self._failed.append(ServiceError(f"{unit} could not be evaluated: {last_line(error)}"))
-                return
+                return self._fail(evaluation, ServiceError(f"{unit} could not be evaluated: {last_line(error)}"))
             tries = evaluation.tries + (not isinstance(error, RayTaskError))
             if tries > self._retries:
-                self._failed.append(ServiceError(f"{unit} could not be evaluated: its process died {tries} times"))
-                return
+                text = f"{unit} could not be evaluated: its process died {tries} times"
+                return self._fail(evaluation, ServiceError(text))
             # The process may have died while it computed the reference data.
             if self._references.get(evaluation.sweep) is evaluation.reference:
                 del self._references[evaluation.sweep]
             self._waiting.append(replace(evaluation, tries=tries))
-            return
-        self._on_done(evaluation.sweep)
+            return None
+        return self._on_done(evaluation.sweep, "")
+
+    def _fail(self, evaluation: _Evaluation, error: OpenMaiaError, for_all: bool = False) -> None:
+        """Keeps the error of one evaluation for `finish`, or raises it if it concerns all evaluations."""
+        try:
+            resolve(evaluation.reference, timeout=0)
+        except GetTimeoutError:
+            pass  # the evaluation failed before it needed the reference data
+        except OpenMaiaError:
+            raise error from None
+        if for_all:
+            raise error
+        self._failed.append((evaluation.sweep, error))
+        self._on_done(evaluation.sweep, f"{evaluation.investigation.unit}: {error.message}")

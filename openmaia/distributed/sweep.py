@@ -298,9 +298,11 @@ class SweepEvaluation:
             self._tasks = EvaluationTasks(contexts, config.ray.investigations, config.retries, self._on_done)
         return self._tasks
 
-    def _on_done(self, number: int) -> None:
+    def _on_done(self, number: int, problem: str) -> None:
         self._done[number] += 1
         sweep = self._sweeps[number]
+        if problem:
+            sweep.view.say(f"not tested: {problem}")
         sweep.view.progress(sweep.stage("evaluation"), self._done[number], self._total[number])
 
 

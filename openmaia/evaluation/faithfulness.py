@@ -102,7 +102,7 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Ablates the unit of each tested description, and measures how the output on the images of its test changes.
 
-    Units of layers for which `target.can_intervene` is False are left out.
+    Units of layers for which `target.can_intervene` is False are left out, and those whose images are damaged.
 
     Args:
         run: An evaluated run.
@@ -119,10 +119,11 @@ def measure_faithfulness(
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
     for done, claim in enumerate(tested.values(), start=1):
         others = [each.investigation for each in partners(claim, list(tested.values()), PARTNERS)]
-        own, *rest = (
-            _groups(stored.read(each, images=True), claim.unit, target, unchanged)
-            for each in (claim.investigation, *others)
-        )
+        trial, *partner_trials = (stored.readable(each, images=True) for each in (claim.investigation, *others))
+        if trial is None:
+            continue
+        own = _groups(trial, claim.unit, target, unchanged)
+        rest = [_groups(each, claim.unit, target, unchanged) for each in partner_trials if each is not None]
         if (estimated := _auc(claim, own, resamples)) is not None:
             controls = [found for each in rest if (found := _auc(claim, each, resamples)) is not None]
             control = bootstrap.average(controls, str(claim.unit)) if controls else None

@@ -96,9 +96,18 @@ def write_all(
 
 
 def evaluate_claims(
-    claims: Sequence[Claim], services: EvaluationServices, design: EvaluationDesign
+    claims: Sequence[Claim],
+    services: EvaluationServices,
+    design: EvaluationDesign,
+    explored: ExploredPrompts = frozenset(),
 ) -> list[Evaluation]:
     """Tests and scores claims (descriptions) about any units without storing anything.
+
+    Args:
+        claims: The claims.
+        services: The models that test them.
+        design: How they are tested.
+        explored: The prompts of the images that the agents generated. No test image has one of them.
 
     Returns:
         The evaluations (scored tests), in the order of the claims.
@@ -113,7 +122,7 @@ def evaluate_claims(
 
     for _, group in groupby(sorted(range(len(claims)), key=investigation), key=investigation):
         members = list(group)
-        tested = run_trials([claims[number] for number in members], services, design, reference)
+        tested = run_trials([claims[number] for number in members], services, design, reference, explored)
         trials |= dict(zip(members, tested, strict=True))
     return compare_trials([trials[number] for number in range(len(claims))])
 

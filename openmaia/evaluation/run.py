@@ -152,7 +152,7 @@ def score_trials(run: Run, claims: Sequence[Claim]) -> None:
     Then the p-values of all evaluated descriptions of the run are computed again, because they depend on each other.
     """
     stored = run.artifacts(TRIALS) | run.evaluated()
-    for target, layer in sorted({(claim.unit.target, claim.unit.layer) for claim in claims}):
+    for target, layer in sorted({(each.unit.target, each.unit.layer) for each in stored}):
         trials = StoredTrials(run, (each for each in stored if (each.unit.target, each.unit.layer) == (target, layer)))
         wanted = [claim.investigation for claim in claims if (claim.unit.target, claim.unit.layer) == (target, layer)]
         # Earlier evaluations are scored again if the new descriptions change with which ones they are compared.

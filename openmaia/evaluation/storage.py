@@ -22,6 +22,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables
+from openmaia.runs.files import naming
 from openmaia.runs.records import dumps
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 
@@ -148,8 +149,10 @@ class StoredTrials:
         Raises:
             StoreError: The file is missing or damaged.
         """
-        data = self._run.artifact(EVALUATION, investigation) or self._run.artifact(TRIALS, investigation)
-        return read_trial(data or b"", images=images)
+        data = self._run.artifact(EVALUATION, investigation)
+        kind = EVALUATION if data else TRIALS
+        with naming(self._run.artifact_path(kind, investigation)):
+            return read_trial(data or self._run.artifact(TRIALS, investigation) or b"", images=images)
 
     def _words(self, layer: str) -> tuple[Trial, ...]:
         """Reads the trials of random words of a layer, without damaged ones."""
@@ -168,14 +171,20 @@ class StoredTrials:
         return [claim for claim, outcome in self._outcomes.items() if outcome == "tested"]
 
     def outdated(self) -> list[InvestigationId]:
-        """Returns the evaluated investigations whose scores rest on other trials than those of `partners` now."""
+        """Returns the evaluated investigations whose scores rest on other trials than those of `partners` now.
+
+        This includes those that were not compared with random words, although these have been tested.
+        """
         claims = {claim.investigation: claim for claim in self._outcomes}
         scores = self._run.scores(self._investigations)
         return [
             investigation
             for investigation, stored in sorted(scores.items())
             if (claim := claims.get(investigation)) is not None
-            and stored.get("others") != [other.unit.index for other in partners(claim, self._tested)]
+            and (
+                stored.get("others") != [other.unit.index for other in partners(claim, self._tested)]
+                or (stored.get("auc_words") is None and bool(self.words(claim.unit.layer)))
+            )
         ]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:

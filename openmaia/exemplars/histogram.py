@@ -86,8 +86,10 @@ def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high:
     inside = np.maximum(counts[rows, index], 1)
     before = below[rows, index] - counts[rows, index]
     bounds = edges()
-    left = np.clip(bounds[index] * scales, low, high)
-    right = np.clip(bounds[index + 1] * scales, low, high)
+    left, right = (np.clip(bounds[at] * scales, low, high) for at in (index, index + 1))
+    # The first and the last bin hold everything beyond them, too.
+    left = np.where((index == 0) & np.isfinite(low), low, left)
+    right = np.where((index == BINS - 1) & np.isfinite(high), high, right)
     return left + (right - left) * np.clip((rank - before + 0.5) / inside, 0, 1)
 
 

@@ -143,7 +143,7 @@ class Work:
                 self._rows(f"{self.folder}/second-{shard:06d}.parquet", i, start)
                 for shard, start in zip(shards, starts, strict=True)
             ]
-            rows = pa.concat_tables(parts).sort_by([(key, "ascending") for key in ("unit", "kind", "rank")])
+            rows = _sorted(pa.concat_tables(parts))
             self.store.write_rows(layer, len(units[layer]), rows, name)
         # Last, because a layer with this table counts as computed: interrupted before, the work continues here.
         for layer in self.layers:
@@ -175,3 +175,14 @@ class Work:
         except (ValueError, OSError, KeyError) as error:
             path = self.store.files.path(self.folder)
             raise StoreError(f"{path}/{name} is damaged: {error}; remove {path} to start the pass anew") from error
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    """Sorts the exemplars of a layer by unit, kind and rank.
+
+    For that, Arrow joins all maps into one array, in which the type `binary` can hold 2 GiB only.
+    """
+    at = rows.schema.get_field_index("map")
+    large: Any = rows.column(at).cast(pa.large_binary())
+    rows = rows.set_column(at, pa.field("map", pa.large_binary()), large)
+    return rows.sort_by([(key, "ascending") for key in ("unit", "kind", "rank")])

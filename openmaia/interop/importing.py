@@ -89,7 +89,7 @@ class Importer:
         if self._labels:
             store = Files(self._to)
             labels.add(store, self._labels.values())
-            self._report.imported.append(f"{len(self._labels)} labels -> {store.root}/{labels.NAME}")
+            self._report.imported.append(f"{len(self._labels)} labels -> {store.inside(labels.NAME).root}")
         return self._report
 
     def _scan(self) -> tuple[list[Path], list[Path], list[Path]]:

@@ -58,6 +58,15 @@ def _with_options(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}allow_delayed_open=true" if url.startswith("s3://") else url
 
 
+@contextmanager
+def naming(path: str) -> Generator[None]:
+    """Context manager that puts the path of a file before the message of a StoreError that is raised in its block."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(f"{path}: {error.message}", detail=error.detail) from error
+
+
 class Files:
     """Reads and writes files by their names relative to a root.
 

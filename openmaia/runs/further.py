@@ -1,11 +1,15 @@
 """Further evaluations of a run RUN: RUN/evaluations/NAME tests the descriptions of RUN with another config."""
 
+import copy
+from collections.abc import Mapping
+from typing import Any
+
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.runs.files import safe
 from openmaia.runs.results import EVALUATIONS
-from openmaia.runs.run import TESTED, Run
+from openmaia.runs.run import EXTENSIBLE, TESTED, Run
 
 
 def further_evaluation(run: Run, name: str) -> Run:
@@ -40,6 +44,21 @@ def further_evaluations(run: Run) -> list[Run]:
     return [each for each in further if each.files.exists("config.yaml")]
 
 
+def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a config, as nested dicts, with the values of another one for the keys that add investigations to a run.
+
+    A run may have been extended since the config of its further evaluation was stored.
+    """
+    changed = copy.deepcopy(config)
+    for key in EXTENSIBLE:
+        *sections, name = key.split(".")
+        into, of = changed, source
+        for section in sections:
+            into, of = into[section], of[section]
+        into[name] = of[name]
+    return changed
+
+
 def configure(further: Run, config: Config) -> None:
     """Saves the config of a further evaluation (a test of a run's descriptions with other settings).
 
@@ -47,7 +66,7 @@ def configure(further: Run, config: Config) -> None:
         UsageError: Its directory holds results of another config. The message names the keys that differ.
     """
     is_new = not further.files.exists("config.yaml")
-    changed = [] if is_new else differing_keys(further.config(), to_dict(config))
+    changed = [] if is_new else differing_keys(extended(further.config(), to_dict(config)), to_dict(config))
     if changed and any(further.files.names(folder) for folder in TESTED):
         raise UsageError(
             f"{further.files.root} holds an evaluation of another config: {', '.join(changed)} differ. "

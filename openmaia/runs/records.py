@@ -238,6 +238,14 @@ class Record:
         names = [call.name for turn in self.turns for call in turn.calls]
         return {name: names.count(name) for name in sorted(set(names))}
 
+    def drawn_prompts(self) -> list[str]:
+        """Returns the texts of the requests to generate or edit images, or to describe them (see `ToolCall.asked`).
+
+        They include the prompts of the test in `confirmation`.
+        """
+        asked = [prompt for turn in self.turns for call in turn.calls for prompt in call.asked]
+        return asked + [sample.prompt for sample in self.confirmation.samples] if self.confirmation else asked
+
     @property
     def messages(self) -> int:
         """Number of messages: `prompts`, the agent's replies, and one observation after each reply but the last."""

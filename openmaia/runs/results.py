@@ -66,6 +66,10 @@ class RunResults:
         """Returns the Parquet file that `write_artifact` wrote, or None if there is none."""
         return self.files.read(f"{folder}/{investigation.path}.parquet")
 
+    def artifact_path(self, folder: str, investigation: InvestigationId) -> str:
+        """Returns the full path of the file that `write_artifact` writes, for messages."""
+        return self.files.path(f"{folder}/{investigation.path}.parquet")
+
     def artifacts(self, folder: str) -> set[InvestigationId]:
         """Returns the investigations for which `write_artifact` has written a file to a folder."""
         return {InvestigationId.of_path(name) for name in self.files.names(folder)}

@@ -1,5 +1,6 @@
 """The run directory: a config, the plan of investigations, and their records, journals, failures and evaluations."""
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
 from openmaia.runs import summary, tables
-from openmaia.runs.files import Files, safe
+from openmaia.runs.files import Files, naming, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import is_held
@@ -99,7 +100,7 @@ class Run(RunResults):
         if refused and any(self.files.names(folder) for folder in TESTED):
             raise UsageError(
                 f"{self.files.root} was evaluated with another config: {', '.join(refused)} differ. Undo the change, or "
-                f"keep a second evaluation beside the first: openmaia evaluate {self.files.root} {refused[0]}=… --as NAME"
+                f"keep a second evaluation beside the first: openmaia evaluate {shlex.quote(self.files.root)} {refused[0]}=… --as NAME"
             )
         if refused:
             self.files.delete_folder("failures")
@@ -204,7 +205,8 @@ class Run(RunResults):
 
     def record(self, investigation: InvestigationId) -> Record:
         """Reads the record of an investigation. Raises UsageError if there is none, and StoreError if it is damaged."""
-        return read_record(self._record_file(investigation))
+        with naming(self.record_path(investigation)):
+            return read_record(self._record_file(investigation))
 
     def _record_file(self, investigation: InvestigationId) -> bytes:
         data = self.investigations.read(_record_name(investigation))
@@ -224,7 +226,8 @@ class Run(RunResults):
             UsageError: There is no record.
             StoreError: The record is damaged.
         """
-        return drawn_prompts(self._record_file(investigation))
+        with naming(self.record_path(investigation)):
+            return drawn_prompts(self._record_file(investigation))
 
     def records(self, investigations: Iterable[InvestigationId] | None = None) -> Iterator[Record]:
         """Reads the records of the given investigations, or all records sorted by investigation, one at a time.

@@ -399,6 +399,21 @@ def test_failed_service_resumes_from_the_journal(run: Investigate, tmp_path: Pat
     assert not resumed.notes
 
 
+def test_effects_of_a_failed_call_are_known_after_a_resume(run: Investigate, tmp_path: Path):
+    """The first edit is made before the second argument is refused, so that the same edit later has another seed."""
+    journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")
+    failing = code(
+        "image = tools.text2image(['a red circle'])[0]\n"
+        "try: tools.edit_images([image, 'nothing like an image'], ['make it blue'] * 2)\n"
+        "except Exception as error: print(type(error).__name__)"
+    )
+    again = code("tools.display(*tools.edit_images([image], ['make it blue'])[1], tools.text2image(['red', 'red'])[1])")
+    with pytest.raises(ServiceError, match="holds 1 replies"):
+        run(failing, journal=journal)
+    resumed = run(failing, again, ANSWER, journal=journal)
+    assert comparable(resumed) == comparable(run(failing, again, ANSWER))
+
+
 def test_repetition_is_known_after_a_resume(run: Investigate, tmp_path: Path):
     """Also where the output holds an image, which the journal stores in another form."""
     journal = FolderJournal(Files(str(tmp_path / "journal")), "unit")

@@ -43,7 +43,7 @@ def test_own_task_runs_end_to_end(own: Path, run: Investigate):
 
 def test_choice_that_yaml_does_not_read_as_a_text_is_refused(own: Path):
     (own / "task.yaml").write_text("answer: {labels: VERDICT, decided_by: VERDICT, choices: [yes, no]}\n")
-    with pytest.raises(UsageError, match=r"task\.yaml: answer\.choices: YAML reads True not as a text"):
+    with pytest.raises(UsageError, match=r"task\.yaml: answer\.choices: YAML reads a choice as True, not as a text"):
         load(str(own))
 
 

@@ -154,7 +154,7 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
 
 
 def _work(context: SweepContext, *, elastic: bool) -> None:
-    tests = EvaluationTasks([context], context.config.ray.investigations, 0, lambda number: None, Tester)
+    tests = EvaluationTasks([context], context.config.ray.investigations, 0, lambda number, problem: None, Tester)
     scheduler = Scheduler(context.config, [context], lambda running: tests.poll(), Investigator)
     try:
         for _, result in scheduler.results():

@@ -136,6 +136,13 @@ def test_outputs_are_named_by_their_classes(spec: str, expected: list[int]):
     assert [index for _, index in indices(spec, CLASSES)] == expected
 
 
+def test_class_whose_name_holds_a_comma_is_found():
+    info = TargetInfo(
+        name="net", layers={"output": 2}, digest="0", input_size=(8, 8), classes=("tench, Tinca tinca", "pig")
+    )
+    assert [unit.index for unit in select("output=tench, tinca tinca", info).units] == [0]
+
+
 def test_unknown_class_is_refused():
     assert "net has no class 'tiger'; the nearest of its 4 are tiger cat" in refused("output=tiger", CLASSES)
     assert "names of net's classes are not known; give indices" in refused("output=pig")

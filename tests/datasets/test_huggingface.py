@@ -117,10 +117,23 @@ def test_streaming_reads_the_first_rows_once(tmp_path: Path, opened: Any):
     arguments = ("webdataset", folder, "pictures.streaming=true", "pictures.limit=3")
     dataset = opened(*arguments)
     assert len(dataset.items) == 6
-    for path in folder.iterdir():
-        path.unlink()
+    before = {path: path.stat() for path in folder.iterdir()}
+    for path, status in before.items():  # as before, seen from outside
+        path.write_bytes(bytes(status.st_size))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     huggingface._open.cache_clear()
     assert opened(*arguments) == dataset
+
+
+def test_streaming_notices_changed_files(tmp_path: Path, opened: Any):
+    file = tmp_path / "a.parquet"
+    pixels: list[object] = []
+    for number in (1, 2):
+        write_parquet(file, {"image": [{"bytes": encoded(sample_image(number)), "path": None}]})
+        huggingface._open.cache_clear()
+        dataset = opened("parquet", file, "pictures.streaming=true", "pictures.limit=1")
+        pixels.append(dataset.items[0].load().tobytes())
+    assert pixels[0] != pixels[1]
 
 
 def test_files_are_named_by_folder_file_or_pattern(tmp_path: Path, opened: Any):

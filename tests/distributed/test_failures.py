@@ -60,7 +60,12 @@ class Failing(Dying):
     """Cannot test some of the units."""
 
     def prepare(self, number: int) -> int:
+        if number == 1:
+            raise ServiceError("no image for the reference")
         return number
+
+    def score(self, number: int) -> None:
+        self._note(f"score {number}")
 
     def run(self, number: int, investigation: InvestigationId, reference: int, caller: str) -> None:
         if investigation.unit.index in FAIL:
@@ -84,36 +89,53 @@ FAIL, CRASH, REFUSED = {1}, {2}, {3}
     ],
 )
 def test_evaluation_that_fails_does_not_end_the_others(tmp_path: Path, units: list[int], said: str):
-    notes, error = evaluated(tmp_path, units)
-    assert said in str(error)
-    assert len([note for note in notes if note.startswith("run ")]) == len(set(units) - FAIL - CRASH)
-    assert "score" not in notes
+    """Sweep 2 has no such evaluation, and gets its scores."""
+    found = evaluated(tmp_path, {0: units, 2: [6]})
+    assert said in str(found.error)
+    assert len([note for note in found.notes if note.startswith("run ")]) == len({*units, 6} - FAIL - CRASH)
+    assert [note for note in found.notes if note.startswith("score")] == ["score 2"]
+    assert len(found.problems) == len(set(units) & (FAIL | CRASH))
 
 
-def test_config_that_does_not_permit_an_evaluation_ends_all(tmp_path: Path):
-    error = evaluated(tmp_path, [3])[1]
-    assert isinstance(error, UsageError) and "evaluate.writer" in str(error)
+@pytest.mark.parametrize(
+    ("units", "said"), [({0: [3, 4]}, "evaluate.writer"), ({1: [4, 5]}, "image for the reference")]
+)
+def test_what_concerns_all_evaluations_ends_them_at_once(tmp_path: Path, units: dict[int, list[int]], said: str):
+    found = evaluated(tmp_path, units)
+    assert said in str(found.error) and found.problems == []
 
 
-def evaluated(folder: Path, units: list[int]) -> tuple[list[str], OpenMaiaError | None]:
-    """What the processes note when they evaluate these units, and the error."""
+@dataclass
+class Found:
+    notes: list[str]
+    """What the processes noted."""
+    problems: list[str]
+    """Why evaluations failed."""
+    error: OpenMaiaError | None = None
+
+
+def evaluated(folder: Path, units: dict[int, list[int]]) -> Found:
+    """Evaluates these units of some of three sweeps."""
     config = short(folder, "name=failing", "ray.memory_mb=1", "ray.cpus_per_investigation=0")
-    run = planned(config, max(units) + 1)
+    run = planned(config, 1 + max(max(each) for each in units.values()))
     store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
     context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
-    tasks = EvaluationTasks([context], 1, 1, lambda number: None, Failing)
-    error = None
+    found = Found([], [])
+    tasks = EvaluationTasks([context] * 3, 1, 1, lambda number, problem: found.problems.append(problem), Failing)
     try:
-        for investigation in run.plan():
-            if investigation.unit.index in units:
-                tasks.submit(0, investigation)
-        tasks.finish([0])
+        for number, chosen in units.items():
+            for investigation in run.plan():
+                if investigation.unit.index in chosen:
+                    tasks.submit(number, investigation)
+        tasks.finish(list(units))
     except OpenMaiaError as raised:
-        error = raised
+        found.error = raised
     finally:
         tasks.stop()
-    lines = (folder / "runs/failing/notes.log").read_text().splitlines()
-    return [line.split(" ", 1)[1] for line in lines], error
+    found.problems = [problem for problem in found.problems if problem]
+    log = folder / "runs/failing/notes.log"
+    found.notes = [line.split(" ", 1)[1] for line in log.read_text().splitlines()] if log.exists() else []
+    return found
 
 
 def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_process_stays(tmp_path: Path):
@@ -121,8 +143,8 @@ def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_pro
     run = planned(config, UNITS)
     store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
     context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
-    done: list[int] = []
-    tasks = EvaluationTasks([context], UNITS, 1, done.append, Dying)
+    done: list[tuple[int, str]] = []
+    tasks = EvaluationTasks([context], UNITS, 1, lambda *each: done.append(each), Dying)
     try:
         for investigation in run.plan():
             tasks.submit(0, investigation)
@@ -131,7 +153,7 @@ def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_pro
         tasks.stop()
     notes = [line.split(" ", 1) for line in (tmp_path / "runs/dying/notes.log").read_text().splitlines()]
     counts = Counter(what for _, what in notes)
-    assert len(done) == UNITS
+    assert done == [(0, "")] * UNITS
     assert {counts[f"run {investigation.path}"] for investigation in run.plan()} == {1}
     assert (counts["prepare"], counts["score"]) == (2, 1)
     first, second, *_ = [process for process, what in notes if what == "start"]

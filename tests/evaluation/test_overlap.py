@@ -57,7 +57,8 @@ def test_evaluation_reads_the_prompts_of_the_record(
     samples = tuple(ConfirmationSample(label="red", prompt=each, seed=1, digest="", activation=0.0) for each in others)
     run.publish(record(unit, labels=("red",), turns=(asking,), confirmation=Confirmation(samples=samples)))
     run.set_plan([unit], 1)
-    assert run.drawn_prompts(InvestigationId(unit=unit, replicate=0)) == [first, *others]
+    investigation = InvestigationId(unit=unit, replicate=0)
+    assert run.drawn_prompts(investigation) == run.record(investigation).drawn_prompts() == [first, *others]
     evaluate_run(run, services, DESIGN)
     (scores,) = run.scores().values()
     assert (scores["outcome"], scores["overlap_exact"]) == ("tested", 0.0)

@@ -141,6 +141,19 @@ def test_a_quantile_of_counted_values_is_off_by_at_most_a_bin():
         assert (np.abs(found - exact) <= histogram.width(exact, scales)).all()
 
 
+def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
+    """A sparse unit: its scale comes from a sample on which it was silent."""
+    values = np.concatenate([np.zeros(950), np.random.default_rng(0).uniform(100, 500, 50)])[None]
+    scales = np.ones(1, dtype=np.float32)
+    counts = np.zeros((1, histogram.BINS), dtype=np.int32)
+    np.add.at(counts[0], histogram.bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
+    found = histogram.quantile(counts, scales, values.min(axis=1), values.max(axis=1), 0.99)
+    assert found[0] == pytest.approx(np.quantile(values, 0.99), rel=0.2)
+    assert histogram.quantile(counts, scales, np.array([-np.inf]), values.max(axis=1), 0.5)[0] == pytest.approx(
+        0, abs=0.01
+    )
+
+
 # -- the same however the work is shared ---------------------------------------------------------------------------------
 
 

@@ -115,8 +115,15 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
     return []
 
 
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.children()
+    return []
+
+
 def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
-    return [child for worker in WORKERS(driver) for child in _below(worker)]
+    supervisors = [child for worker in WORKERS(driver) for child in _children(worker)]
+    return [child for supervisor in supervisors for child in _children(supervisor)]
 
 
 WORKERS: Victims = partial(_named, "ray::Investigat")

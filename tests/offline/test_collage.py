@@ -224,11 +224,36 @@ def test_recipe_is_read_as_written(generator: CollageGenerator):
         ("a turquoise circle", {"turquoise"}),
         ("a circle on a xylograph", {"xylograph"}),
         ("7 circles", {"7"}),
+        ("a red circle in a green car", {"car"}),
+        ("a red circle on a green striped background and sand", {"striped"}),
+        ("a red circle on a white blue background", {"blue"}),
+        ("a red blue circle", {"blue"}),
         ("a carnivore next to a red circle", {"carnivore"}),
     ],
 )
 def test_missing_terms_are_reported(drawing: CollageGenerator, prompt: str, missing_terms: set[str]):
     assert set(draw(drawing, prompt).missing_terms) == missing_terms
+
+
+@pytest.mark.parametrize(
+    ("prompt", "missing_terms", "drawn"),
+    [
+        ("an old building", {"old"}, [("", "building")]),
+        ("a dotted ball", {"dots"}, [("", "ball")]),
+        ("a bird on blue grass", set(), [("", "bird")]),
+    ],
+)
+def test_attributes_that_cannot_be_drawn_are_reported(
+    generator: CollageGenerator, prompt: str, missing_terms: set[str], drawn: list[tuple[str, str]]
+):
+    made = draw(generator, prompt)
+    assert (set(made.missing_terms), figures(made)) == (missing_terms, drawn)
+
+
+@pytest.mark.parametrize("prompt", ["a circle on {}grass", "a photo of {}grass"])
+def test_scenery_has_its_colour(drawing: CollageGenerator, prompt: str):
+    plain, blue = (draw(drawing, prompt.format(colour)) for colour in ("", "blue "))
+    assert near(blue.image, "blue") > near(plain.image, "blue") + 0.1 and blue.missing_terms == ()
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -271,6 +296,8 @@ SQUARE = ("blue", "square")
         ("change the background to sand", [CIRCLE, SQUARE], "sand"),
         ("make the background blue", [CIRCLE, SQUARE], "blue"),
         ("replace the background with snow.", [CIRCLE, SQUARE], "snow"),
+        ("change the green background to snow", [CIRCLE, SQUARE], "snow"),
+        ("replace the grass with snow", [CIRCLE, SQUARE], "snow"),
     ],
 )
 def test_edit_changes_what_it_names(
@@ -325,7 +352,7 @@ def test_edits_can_be_edited(drawing: CollageGenerator, redrawing: CollageEditor
     "order",
     ["make it bigger", "zoom in", "", "  ", "?", "replace", "add", "remove the elephant", "add a zyzzyva",
      "replace the circle with a zyzzyva", "change the background to a zyzzyva", "change the background to a building",
-     "make it turquoise", "собака", "x" * 2000],
+     "make it turquoise", "make the grass blue", "replace the flower with a star", "собака", "x" * 2000],
 )  # fmt: skip
 def test_unusable_edit_is_reported(drawing: CollageGenerator, redrawing: CollageEditor, order: str):
     before = draw(drawing, "a red circle on grass")

@@ -201,6 +201,9 @@ def test_turns_and_calls_are_as_frequent_as_stated():
         ({"turns": {"lengths": [3], "weights": [1, 2]}}, "same size"),
         ({"per_turn": {"sandbox_seconds": None}}, "sandbox_seconds: null"),
         ({"about": "???"}, "about is missing"),
+        ({"services": {"generator": {"max_batch": 0}}}, "max_batch"),
+        ({"services": {"generator": {"max_batch": 1.5}}}, "max_batch"),
+        ({"per_turn": {"calls": {"generator": {"requests": 0.5}}}}, "requests"),
     ],
 )
 def test_a_wrong_rates_file_is_refused_by_naming_the_key(tmp_path: Path, changes: dict[str, object], words: str):

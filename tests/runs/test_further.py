@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.commands.evaluate import evaluate
+from openmaia.cli.commands.evaluate import _settings, evaluate  # pyright: ignore[reportPrivateUsage]
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.runs.further import configure, further_evaluation, further_evaluations
@@ -61,6 +61,16 @@ def test_config_of_a_further_evaluation_may_change_before_its_first_result(run: 
     make(run, "a", "evaluate.n=4", "ray.num_cpus=3")
     with pytest.raises(UsageError, match=r"demo/evaluations/a holds an evaluation .* evaluate\.n differ.*--as NAME"):
         make(run, "a", "evaluate.n=5")
+
+
+def test_further_evaluation_goes_on_after_the_run_was_extended(run: Run, tmp_path: Path):
+    further = make(run, "a", "evaluate.n=3")
+    further.write_artifact(EVALUATION, INVESTIGATION, b"x")
+    extended = Run.create(load([*SOURCES, f"paths.runs={tmp_path}", "replicates=2", "target.layers=[layer9]"]))
+    kept, settings = _settings(extended, [], "a")
+    assert (kept.files.root, settings.evaluate.n) == (further.files.root, 3)
+    assert (settings.replicates, settings.target.layers) == (2, ["layer9"])
+    assert further.config()["replicates"] == 2
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", " ", ".x", "a\nb", "ü"])

@@ -30,7 +30,7 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
         cpu_seconds: CPU time in seconds.
         scratch_mb: Size of a file in MiB.
         processes: If it is 1, the process cannot fork.
-        parent: The pid of the parent. This process is killed when the parent dies.
+        parent: The pid of the supervisor, which started this process. This process is killed when it dies.
         strict: Whether to raise an exception if Linux refuses a resource limit, or if the system call numbers of the
             machine are not known. Otherwise this protection is left out.
     """
@@ -53,7 +53,7 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
     libc = ctypes.CDLL(None, use_errno=True)
     _prctl(libc, _PR_SET_PDEATHSIG, 9)
     if os.getppid() != parent:
-        os._exit(1)  # the parent died before the previous line
+        os._exit(1)  # the supervisor died before the previous line
     _prctl(libc, _PR_SET_CHILD_SUBREAPER, 1)  # this process adopts orphans, so that the parent sees them
     _drop_capabilities(libc)
     if platform.machine() in system_calls.MACHINES:

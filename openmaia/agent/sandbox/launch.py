@@ -1,8 +1,10 @@
 """Starts a sandboxed process by a supervisor, which is a process of its own (see `supervisor.py` for the reason)."""
 
 import contextlib
+import functools
 import importlib.util
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -14,8 +16,28 @@ from openmaia.agent.sandbox import policy
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
+SUPERVISOR = ("view", "supervisor")
+"""The supervisor's own modules, in the order in which they import each other."""
 START_SECONDS = 60.0
 END_SECONDS = 15.0
+
+
+@functools.cache
+def script(modules: tuple[str, ...]) -> str:
+    """Returns modules of this package as one script that calls `main` of the last one.
+
+    The processes that run them cannot read the files of this package.
+    """
+    package = "openmaia.agent.sandbox"
+    sources = {"openmaia": "", "openmaia.agent": "", package: ""}
+    sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in modules}
+    return f"""import sys
+for name, source in {sources!a}.items():
+    sys.modules[name] = type(sys)(name)
+    exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
+del source, sys.orig_argv[:]
+sys.modules["{package}.{modules[-1]}"].main()
+"""
 
 
 class Launched:
@@ -32,6 +54,7 @@ class Launched:
     Attributes:
         pid: The pid of the process. It is a child of the supervisor.
         parent: The pid of the supervisor.
+        hides_files: Whether other files do not exist for the process. Otherwise it can see their names and sizes.
         to_child, from_child, text: The parent's file descriptors of stdin, stdout and stderr of the process. `text` is
             the one from which the text that the process prints is read.
 
@@ -40,13 +63,12 @@ class Launched:
     """
 
     def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str):
-        source = resources.files("openmaia.agent.sandbox").joinpath("supervisor.py").read_text("utf-8")
         ours, theirs = socket.socketpair()
         with theirs:
             self._supervisor = subprocess.Popen(
-                [policy.python(), *policy.FLAGS, "-c", source, str(theirs.fileno())],
+                [policy.python(), *policy.FLAGS, "-c", script(SUPERVISOR), str(theirs.fileno())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                bufsize=0, env=policy.ENVIRONMENT, pass_fds=[theirs.fileno()], start_new_session=True,
+                bufsize=0, env=policy.ENVIRONMENT | {"HOME": scratch}, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
         self._socket, self._answers = ours, ours.makefile("rb")
         streams = self._supervisor.stdin, self._supervisor.stdout, self._supervisor.stderr
@@ -60,19 +82,24 @@ class Launched:
             "options": policy.options(level, limits, scratch),
             "packages": str(Path(spec.origin).parents[1]) if spec and spec.origin else "",
         }
+        self.pid = 0
         try:
             ours.settimeout(START_SECONDS)
-            with contextlib.suppress(BrokenPipeError):  # the answer below says more
+            with contextlib.suppress(OSError):  # what follows says more
                 ours.sendall(json.dumps(request).encode() + b"\n")
             answer = self._answer()
         except BaseException:
             self.reap()
             raise
         if "pid" not in answer:
+            self._supervisor.kill()
+            text = self._supervisor.communicate()[1].decode(errors="replace")
             self.reap()
-            why = answer.get("error", f"its supervisor did not answer within {START_SECONDS:.0f} s")
-            raise SandboxError(f"the agent's process could not be started at level {level}: {why}")
-        self.pid = int(answer["pid"])
+            why = answer.get("error") or f"its supervisor ended, or did not answer within {START_SECONDS:.0f} s"
+            raise SandboxError(
+                f"the agent's process could not be started at level {level}: {why}", detail=text[-20_000:]
+            )
+        self.pid, self.hides_files = int(answer["pid"]), bool(answer["hidden"])
 
     def _answer(self) -> dict[str, Any]:
         """Returns the supervisor's next message, or {} if it sends none in time or has ended."""
@@ -90,10 +117,12 @@ class Launched:
         with contextlib.suppress(OSError):  # the supervisor has ended
             self._socket.shutdown(socket.SHUT_WR)
         answer = self._answer()
-        if "code" not in answer:
-            self._supervisor.kill()  # the process dies with it
+        if "code" not in answer and self.pid:  # the supervisor has died or hangs
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._supervisor.kill()
         self._supervisor.wait()
         self._answers.close()
         for stream in (self._socket, *self._streams):
             stream.close()
-        return answer.get("code", -1), answer.get("signal", signal.SIGKILL)
+        return answer.get("code", -1), answer.get("signal", -1)

@@ -1,18 +1,16 @@
 """Controls a sandboxed process from its parent: starts it, exchanges messages, captures its output and kills it."""
 
 import contextlib
-import functools
 import os
 import select
 import signal
 import time
 from collections.abc import Callable
-from importlib import resources
 
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.launch import Launched
+from openmaia.agent.sandbox.launch import Launched, script
 from openmaia.agent.sandbox.policy import package_homes
 
 TICK = 0.05
@@ -33,21 +31,6 @@ class ChildLost(Exception):
         self.why = why
 
 
-@functools.cache
-def program() -> str:
-    """Returns the modules of the sandboxed process as one script, because it cannot read the files of this package."""
-    package = "openmaia.agent.sandbox"
-    sources = {"openmaia": "", "openmaia.agent": "", package: ""}
-    sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in MODULES}
-    return f"""import sys
-for name, source in {sources!a}.items():
-    sys.modules[name] = type(sys)(name)
-    exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
-del source, sys.orig_argv[:]
-sys.modules["{package}.child"].main()
-"""
-
-
 class Child:
     """A sandboxed process and the pipes to it.
 
@@ -62,8 +45,8 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = Launched(level, limits, scratch, program())
-        self.pid = self._process.pid
+        self._process = Launched(level, limits, scratch, script(MODULES))
+        self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
         self._ended = False

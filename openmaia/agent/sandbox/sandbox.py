@@ -2,7 +2,8 @@
 
 Threat model. A model writes the code, which may be wrong, wasteful or hostile. The parent holds the services, the
 credentials and the record. It trusts nothing that comes out of the child, and every protection below is either in the
-kernel or in the parent. Nothing in the child protects the parent.
+kernel or in the parent. Nothing in the child protects the parent. The child is started by a supervisor, a small process
+(17 MB) that holds no secrets of the parent and ends with the child (see `supervisor.py`).
 
 Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no capabilities, resource limits). Each
 property is a line of docs/sandbox-checks.md, which a test checks:
@@ -17,12 +18,15 @@ property is a line of docs/sandbox-checks.md, which a test checks:
 - limits on the CPU time of a process, wall time, processes, open files, the size of a message, and output. Threads and
   processes that outlive their experiment are killed. Between experiments and during tool calls, the child is suspended;
 - the child dies with the parent, even if the parent is killed with SIGKILL. With `processes=1` (recommended) the child
-  cannot fork at all. With more, the processes that it forked survive a SIGKILL of the parent, still confined.
+  cannot fork at all. With more, the processes that it forked survive a SIGKILL of the supervisor, still confined.
 
 The parent checks three values 20 times a second, so that they can exceed their limits for a moment: the total size of
 the scratch files (RLIMIT_FSIZE limits a single file), their number, and the number of threads.
 
-Not protected: existence, size and times of all files can be read (stat); several processes together may use
+Where user namespaces are allowed, other files than those of the first line do not even exist for the child. Where they
+are not, their existence, sizes and times can be read (stat).
+
+Not protected: the existence of processes (stat of /proc); several processes together may use
 `processes` times the memory; CPU caches and timing; bugs of the kernel; the names of packages that are installed
 beside numpy in the standard library's own `site-packages`. Signals cannot be sent inside the child either, so
 `Popen.kill` and `os.abort` do not work there; nor do chmod, shutil.copy, asyncio and file locks. Hash seed, entropy,
@@ -89,6 +93,13 @@ class Sandbox:
         if self._level is None:
             self._level = choose_level(self._forced, self._allow_none)
         return self._level
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether files outside of the sandbox do not even exist for it. The process is started to find out."""
+        self.start()
+        assert self._child is not None
+        return self._child.hides_files
 
     def start(self) -> None:
         """Starts the process that runs experiments if there is none, and returns before it is ready."""

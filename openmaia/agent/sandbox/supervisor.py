@@ -2,7 +2,8 @@
 
 It is a process of its own, because sandlock forks. In a process with threads, a fork runs the handlers that libraries
 have registered for it (`pthread_atfork`), and these can wait forever: OpenBLAS's handler does while another thread
-multiplies matrices. This process has no other threads, and it holds none of the parent's secrets.
+multiplies matrices. This process has no other threads when it forks, it holds none of the parent's secrets, and it can leave most of
+the file system behind (see `view.py`).
 
 The source of this module is run as a script, so it may import only the standard library and sandlock.
 """
@@ -11,12 +12,15 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from openmaia.agent.sandbox import view
 
 Reaper = Callable[[], tuple[int, int]]
 """Kills the process group, and returns (exit code, signal or -1)."""
@@ -25,24 +29,25 @@ Reaper = Callable[[], tuple[int, int]]
 def main() -> None:
     """Serves the parent over the socket whose descriptor is the only argument of the script.
 
-    The parent sends a JSON line with the command and the options of sandlock. The answer is a line with the `pid`, or
-    with the `error`. When the parent shuts down its side, or dies, the sandboxed process is killed. The last line has
+    The parent sends a JSON line with the command and the options of sandlock. The answer is a line with the `pid` and
+    whether other files are `hidden`, or a line with the `error`. When the parent shuts down its side, or dies, the sandboxed process is killed. The last line has
     its exit `code` and its `signal`.
     """
-    parent = socket.socket(fileno=int(sys.argv[1]))
+    parent, begun_by = socket.socket(fileno=int(sys.argv[1])), os.getppid()
     parent.set_inheritable(False)
     with parent, parent.makefile("r") as requests:
         request = json.loads(requests.readline())
         try:
-            pid, reap = (_plain if request["options"] is None else _sandlock)(request)
-        except (ImportError, OSError, RuntimeError) as error:
+            pid, hidden, reap = (_plain if request["options"] is None else _sandlock)(request)
+        except Exception as error:  # the boundary: the parent reports it
             _send(parent, {"error": f"{type(error).__name__}: {error}"})
             return
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(null, descriptor)  # these pipes belong to the sandboxed process; they end with it
-        _send(parent, {"pid": pid})
-        requests.read()
+        _send(parent, {"pid": pid, "hidden": hidden})
+        while not select.select([parent], [], [], 2.0)[0] and os.getppid() == begun_by:
+            pass  # a copy of the parent's end, in a process that it forked, may outlive the parent
         code, number = reap()
         _send(parent, {"code": code, "signal": number})
 
@@ -52,10 +57,12 @@ def _send(parent: socket.socket, message: dict[str, Any]) -> None:
         parent.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _sandlock(request: dict[str, Any]) -> tuple[int, Reaper]:
-    sys.path.append(request["packages"])
+def _sandlock(request: dict[str, Any]) -> tuple[int, bool, Reaper]:
+    options, packages = request["options"], request["packages"]
+    paths = (*options["fs_readable"], *options["fs_writable"], f"{packages}/sandlock")
+    hidden = view.enter(paths, os.path.dirname(request["folder"]))
+    sys.path.append(packages)
     sandlock: Any = importlib.import_module("sandlock")
-    options = request["options"]
     options["disable"] = [sandlock.Protection[name] for name in options["disable"]]
     process = sandlock.Sandbox(**options).popen(request["command"])
 
@@ -65,11 +72,12 @@ def _sandlock(request: dict[str, Any]) -> tuple[int, Reaper]:
         killed = result.reason is sandlock.ExitReason.KILLED
         return result.exit_code, signal.SIGKILL if killed else result.signal
 
-    return process.pid, reap
+    return process.pid, hidden, reap
 
 
-def _plain(request: dict[str, Any]) -> tuple[int, Reaper]:
-    process = subprocess.Popen(request["command"], cwd=request["folder"], start_new_session=True)
+def _plain(request: dict[str, Any]) -> tuple[int, bool, Reaper]:
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}  # which only sandlock needs
+    process = subprocess.Popen(request["command"], cwd=request["folder"], env=environment, start_new_session=True)
 
     def reap() -> tuple[int, int]:
         with contextlib.suppress(ProcessLookupError):
@@ -77,8 +85,4 @@ def _plain(request: dict[str, Any]) -> tuple[int, Reaper]:
         code = process.wait()
         return (code, -1) if code >= 0 else (-1, -code)
 
-    return process.pid, reap
-
-
-if __name__ == "__main__":
-    main()
+    return process.pid, False, reap

@@ -241,8 +241,10 @@ def _settings(path: Path) -> _TaskFile:
     except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise UsageError(f"{path}: {str(error).splitlines()[0]}") from error
     for choice in OmegaConf.select(given, "answer.choices") or ():
-        if not isinstance(choice, str):
-            raise UsageError(f"{path}: answer.choices: YAML reads {choice} not as a text; put the choice in quotes")
+        if isinstance(choice, (bool, float)):
+            raise UsageError(
+                f"{path}: answer.choices: YAML reads a choice as {choice}, not as a text; put it in quotes"
+            )
     return settings
 
 

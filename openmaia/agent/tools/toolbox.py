@@ -67,16 +67,21 @@ class Toolbox:
             ToolError: There is no such tool, or its arguments are invalid.
             ServiceError: A service failed.
         """
+        self._effect = ToolEffect()
         tool = self._tools.get(name)
         if tool is None or name in self.context.options.without:
             raise ToolError(f"there is no tool {brief(name)}")
-        self._effect = ToolEffect()
         try:
             return tool(*args), self._effect
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
             raise ToolError(f"{name}: wrong number of arguments") from error
+
+    @property
+    def effect(self) -> ToolEffect:
+        """The effect of the latest call. A call that failed may have had one, such as the images that it registered."""
+        return self._effect
 
     def replay(self, effect: ToolEffect) -> None:
         """Restores the effect of a recorded tool call."""

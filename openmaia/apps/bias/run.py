@@ -12,6 +12,7 @@ from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, StoredTest, dump_failures, dump_test, plain, read_test
 from openmaia.core.units import Unit
 from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.runs.files import naming
 from openmaia.runs.records import dumps
 from openmaia.runs.run import InvestigationId, Run
 
@@ -136,7 +137,9 @@ def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[Stor
     for investigation in sorted(run.artifacts(folder)):
         data = run.artifact(folder, investigation)
         if data is not None:
-            yield read_test(data, light=light)
+            with naming(run.artifact_path(folder, investigation)):
+                test = read_test(data, light=light)
+            yield test
 
 
 def _find_failures(

@@ -68,7 +68,8 @@ def _of_run(run: Run, path: str) -> dict[str, list[Record]]:
         UsageError: The run has another target.
     """
     other = Run.open(path)
-    if other.config()["target"] != run.config()["target"]:
+    one, two = ({**each.config()["target"], "layers": None} for each in (other, run))
+    if one != two:
         raise UsageError(
             f"--claims {path} is a run about another target than {run.files.root}; its units are not the same ones"
         )

@@ -48,6 +48,7 @@ class SingleUnit:
             ServiceError: A service failed.
         """
         from openmaia.cli.assembly import evaluation
+        from openmaia.evaluation.analysis.overlap import explored
         from openmaia.evaluation.claims import Claim
         from openmaia.evaluation.protocol import evaluate_claims
 
@@ -62,7 +63,7 @@ class SingleUnit:
         claim = Claim(
             unit=record.unit, replicate=record.replicate, description=record.description, labels=record.labels
         )
-        return evaluate_claims([claim], services, evaluation.design(self.config))[0]
+        return evaluate_claims([claim], services, evaluation.design(self.config), explored(record.drawn_prompts()))[0]
 
 
 def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:

@@ -1,5 +1,6 @@
 """What the commands share: their arguments, and how they end."""
 
+import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +132,11 @@ def print_damage(run: "Run") -> bool:
         print(f"damaged: {more} files more", file=sys.stderr)
     if damaged:
         root = run.files.root
-        command = "openmaia run CONFIG…" if any(each.is_record for each in damaged) else f"openmaia evaluate {root}"
+        command = (
+            "openmaia run CONFIG…"
+            if any(each.is_record for each in damaged)
+            else f"openmaia evaluate {shlex.quote(root)}"
+        )
         print(
             f"damaged: {len(damaged)} of the files of {root}, which are left out; `{command} {REPEAT}` moves them to "
             f"{DAMAGED}/ there and repeats what they held",

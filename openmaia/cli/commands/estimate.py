@@ -44,8 +44,12 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure:
 
     settings = load(config)
     gpu_counts, unit_counts = _numbers("--gpus", gpus), _numbers("--units", units)
-    if figure and len(gpu_counts) < 2:
+    if figure and len(set(gpu_counts)) < 2:
         raise UsageError("--figure draws durations over numbers of GPUs; give at least two, such as --gpus 8,64,512")
+    if figure and not Path(figure).absolute().parent.is_dir():
+        raise UsageError(
+            f"--figure {figure}: there is no folder {Path(figure).parent}; create it, or give another path"
+        )
     source = "as given by --units"
     if not unit_counts:
         pending, source = pending_units(settings)
@@ -60,7 +64,10 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure:
     if figure:
         from openmaia.reporting.figures.scaling import scaling
 
-        Path(figure).write_bytes(scaling(predictions, work.source))
+        try:
+            Path(figure).write_bytes(scaling(predictions, work.source))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--figure {figure} cannot be drawn: {error}") from error
         print(f"figure: {figure}")
 
 

@@ -123,12 +123,14 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
         UsageError: The overlays change keys that are not in TESTING, or they change a key and there is no name.
     """
     from openmaia.config.loading import differing_keys, restore, to_dict
-    from openmaia.runs.further import configure, further_evaluation
+    from openmaia.runs.further import configure, extended, further_evaluation
+    from openmaia.runs.run import Run
 
     kept = further_evaluation(run, name) if name else run
     stored = (kept if kept.files.exists("config.yaml") else run).config()
-    settings = restore(stored, kept.files.root, overlays)
-    changed = differing_keys(run.config(), to_dict(settings))
+    source = run.config() if run.source is None else Run(run.source).config()
+    settings = restore(extended(stored, source), kept.files.root, overlays)
+    changed = differing_keys(extended(run.config(), source), to_dict(settings))
     if foreign := [key for key in changed if not key.startswith(TESTING)]:
         raise UsageError(
             f"{', '.join(foreign)}: an evaluation tests the descriptions that {run.files.root} holds, and may change only "

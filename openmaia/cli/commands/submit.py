@@ -73,7 +73,10 @@ def kuberay(
         print(job)
         return
     name = kuberay.submit(job)
-    _print_job(f"RayJob {name}", [*kuberay.follow(job), f"openmaia show {job.run}   # where the volume is mounted"])
+    _print_job(
+        f"RayJob {name}",
+        [*kuberay.follow(job), f"openmaia show {shlex.quote(job.run)}   # where the volume is mounted"],
+    )
 
 
 @submit.command()

@@ -51,7 +51,7 @@ def show_predictions(predictions: Sequence[Prediction]) -> None:
     Each prediction has a row. If there is only one, also prints a table of the models that the sweep calls.
     """
     columns = ("units", "GPUs", "replicas", "at once", "duration", "GPU h", "busy", "one by one", "waits for")
-    show_table("", columns, map(_cells, predictions), left=0, whole=("duration", "replicas", "waits for"))
+    show_table("", columns, map(_cells, predictions), left=0, whole=("units", "GPUs", "replicas", "GPU h", "busy"))
     console.print()
     say(f"replicas: {'/'.join(predictions[0].services)}. at once: investigations that run at the same time")
     if any(prediction.gpus for prediction in predictions):

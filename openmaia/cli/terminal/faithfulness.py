@@ -23,7 +23,7 @@ def show_faithfulness(run: Run) -> None:
     pooled = (format_interval(found.auc), format_interval(found.difference, "+.2f"))
     columns = ("unit", "supports", "effect", "AUC", "minus other")
     rows = [*cells, ("all", "", "", *pooled)]
-    show_table(f"ablation of the units of {run.name}", columns, rows, left=2, whole=("unit",))
+    show_table(f"ablation of the units of {run.name}", columns, rows, left=2)
     say(
         "supports: classes that lose most probability on images of the description when the unit is ablated; effect: "
         "Kullback-Leibler divergence of the class probabilities, in nats, on these images and on neutral ones; AUC: how often "

@@ -1,5 +1,6 @@
 """Prints the contents of run directories and exemplar stores: states, units, turns and exemplars."""
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def show_state(run: Run, resamples: int) -> None:
     if len(together) > 1:
         show_methods(together, resamples)
     for further in further_evaluations(run):
-        say(f"further evaluation: openmaia show {further.files.root}")
+        say(f"further evaluation: openmaia show {shlex.quote(further.files.root)}")
 
 
 def show_conduct(name: str, conduct: AgentConduct) -> None:
@@ -191,7 +192,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     shown = list(rows(run, state, chosen))
     columns = ("unit", "verdict", "labels", "against", "AUC", "low")
     cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
-    show_table(f"run {run.name}", columns, cells, left=4, whole=set(columns) - {"labels"})
+    show_table(f"run {run.name}", columns, cells, left=4, whole=set(columns) - {"unit", "labels"})
     if any(each.worst for each in verdicts.values()):
         say(
             "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is chance",
@@ -201,7 +202,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         say(sentence(verdicts.values()))
     if state.planned > SHOWN_UNITS:
         more = state.planned - SHOWN_UNITS
-        say(f"{more} units more: openmaia show {run.files.root} --json, or summary.parquet there")
+        say(f"{more} units more: openmaia show {shlex.quote(run.files.root)} --json, or summary.parquet there")
     if any(row["auc"] is not None for row in shown) and (texts := notes(("auc", "auc_minus_other", "difference"))):
         say(f"by our sanity tests {'; '.join(texts)}", dim=True)
     if not overall:

@@ -144,17 +144,24 @@ def show_comparison(comparisons: Sequence[RunComparison]) -> None:
             continue
         show_table(
             f"{title}: {pair.units} units in both, {pair.alone[0]} and {pair.alone[1]} in one alone",
-            ("", "units", pair.one, pair.other, "difference", "95 % interval", "p", "adjusted", "sanity"),
+            _DIFFERENCE_COLUMNS,
             map(_difference, pair.differences),
+            whole=_DIFFERENCE_COLUMNS[1:],
         )
+        for each in pair.differences:
+            if warned := warning(each.measure):
+                say(f"{MEASURES[each.measure]}: {warned}", dim=True)
         if pair.differing:
             say(f"configs differ in {', '.join(pair.differing)}")
     if any(pair.differences for pair in comparisons):
         say(
-            "intervals: bootstrap over prompts and units, crossed; p: Wilcoxon's signed-rank test over units, adjusted for "
+            "first, second: means of the two methods; intervals: bootstrap over prompts and units, crossed; p: Wilcoxon's signed-rank test over units, adjusted for "
             "the false discovery rate over all rows",
             dim=True,
         )
+
+
+_DIFFERENCE_COLUMNS = ("", "units", "first", "second", "difference (95 %)", "p")
 
 
 def _difference(each: PairedDifference) -> list[str]:
@@ -163,11 +170,8 @@ def _difference(each: PairedDifference) -> list[str]:
         str(each.units),
         f"{each.one.mean:.3f}",
         f"{each.other.mean:.3f}",
-        f"{each.difference.mean:+.3f}",
-        f"{each.difference.low:+.3f} to {each.difference.high:+.3f}",
-        "" if each.p is None else f"{each.p:.3g}",
+        format_interval(each.difference, "+.3f"),
         "" if each.adjusted is None else f"{each.adjusted:.3g}",
-        warning(each.measure),
     ]
 
 

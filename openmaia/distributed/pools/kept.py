@@ -15,7 +15,7 @@ import ray
 
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.preflight import room
 from openmaia.distributed.failures import resolve
@@ -97,10 +97,18 @@ def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda l
             "ray.address=local starts a cluster that ends with the command; give ray.address=auto, or the address of one that "
             "`ray start` keeps up"
         )
-    room([config], say)
     name = pools_name(config)
+    is_new = _find(name) is None
+    if is_new:
+        room([config], say)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
-    resolve(_RemoteKeeper.options(**options).remote(config, assembly).start.remote())
+    keeper = _RemoteKeeper.options(**options).remote(config, assembly)
+    try:
+        resolve(keeper.start.remote())
+    except OpenMaiaError:
+        if is_new:
+            ray.kill(keeper)
+        raise
     return name
 
 

@@ -100,7 +100,7 @@ def _compare(
 ) -> RunComparison:
     differing = [key for key in differing_keys(one[0].config(), other[0].config()) if key != "name"]
     shared = first["turns"].keys() & second["turns"].keys()
-    targets = [key for key in differing if key.startswith("target.")]
+    targets = [key for key in differing if key.startswith("target.") and key != "target.layers"]
     cause = ""
     if not shared:
         cause = "no unit of the same name is finished in both"

@@ -131,7 +131,7 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
         raise UsageError(f"{name} has no page, person and answers; give {expected}")
     chosen = cast(dict[str, object], answers)
     for question, choice in chosen.items():
-        if isinstance(choice, bool) or choice not in (1, 2):
+        if type(choice) is not int or choice not in (1, 2):
             raise UsageError(f"{name} answers question {question[:40]!r} with {str(choice)[:40]!r}; expected 1 or 2")
     return ChoiceAnswers(page=page, who=who.strip()[:80] or name, chosen=cast(dict[str, int], chosen))
 

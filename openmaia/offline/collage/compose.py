@@ -69,7 +69,10 @@ class Composer:
             ink, paper = _inks(scene.ground_colour, rng)
             return paint.pattern(name, ink, paper, size, rng)
         if name in paint.GROUNDS:
-            return self._scenery(name, rng, sources)
+            scenery = self._scenery(name, rng, sources)
+            return (
+                flatten(paint.tinted(scenery, paint.COLOURS[scene.ground_colour])) if scene.ground_colour else scenery
+            )
         photo = self._photo(scene, rng)
         if photo is not None:
             sources.append(photo.digest)
@@ -137,7 +140,8 @@ class Composer:
 
     def _fill(self, figure: SceneFigure, side: int, rng: paint.Rng) -> Image.Image:
         if is_vocabulary(figure.what, WordKind.SCENE):
-            return paint.ground(figure.what, side, rng)
+            scenery = paint.ground(figure.what, side, rng)
+            return flatten(paint.tinted(scenery, paint.COLOURS[figure.colour])) if figure.colour else scenery
         ink, paper = _inks(figure.colour, rng)
         if figure.pattern:
             return paint.pattern(figure.pattern, ink, paper, max(side, 64), rng)

@@ -78,7 +78,8 @@ class CollageEditor:
             return GeneratedImage(image=request.image, missing_terms=(request.instruction,))
         added, unknown = read(order["new"], request.seed, composer.lexicon.knows)
         known, missing = _drawable(replace(added, ground=""), composer.lexicon)
-        return GeneratedImage(image=composer.paste(base, known, sources), missing_terms=(*unknown, *missing))
+        nothing = () if known.figures or unknown or missing else (order["new"],)
+        return GeneratedImage(image=composer.paste(base, known, sources), missing_terms=(*unknown, *missing, *nothing))
 
 
 def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageScene, tuple[str, ...]]:
@@ -87,17 +88,25 @@ def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageS
     def parsed(phrase: str) -> tuple[CollageScene, tuple[str, ...]]:
         return read(phrase, scene.seed, lexicon.knows)
 
-    if order := re.match(r"(?:change|replace|set|make)\s+the\s+background\s+(?:to|with|by|into)?\s*(?P<new>.+)$", text):
+    if order := re.match(
+        r"(?:change|replace|set|make)\s+the\s+(?:[a-z -]+\s)?background\s+(?:to|with|by|into)?\s*(?P<new>.+)$", text
+    ):
         new, unknown = parsed(f"a circle on {order['new']}")
         if not new.ground:
             return scene, unknown or (order["new"],)
         return replace(scene, ground=new.ground, ground_colour=new.ground_colour), unknown
     if colour := _new_colour(text):
-        if not scene.figures:
+        named = [figure for figure in scene.figures if _is_named(figure, text)]
+        if not scene.figures or (not named and _names_ground(scene, text.rpartition(colour)[0])):
             return _with_ground_in(colour, scene, text)
-        named = [figure for figure in scene.figures if _is_named(figure, text)] or scene.figures
+        named = named or scene.figures
         return replace(scene, figures=tuple(replace(f, colour=colour) if f in named else f for f in scene.figures)), ()
     if order := re.match(r"(?:replace|change|swap|turn)\s+(?P<old>.+?)\s+(?:with|by|to|into|for)\s+(?P<new>.+)$", text):
+        is_named = any(_is_named(figure, order["old"]) for figure in scene.figures)
+        if not is_named and _names_ground(scene, order["old"]):
+            return _changed(scene, f"change the background to {order['new']}", lexicon)
+        if not is_named and any(word.kind is not WordKind.COLOUR for word in find(order["old"])):
+            return scene, (order["old"],)
         new, unknown = parsed(order["new"])
         if new.figures:
             return replace(scene, figures=_replaced(scene.figures, order["old"], new.figures)), unknown
@@ -126,6 +135,10 @@ def _replaced(figures: tuple[SceneFigure, ...], old: str, new: tuple[SceneFigure
     index = next((i for i, figure in enumerate(figures) if _is_named(figure, old)), 0)
     swapped = replace(new[0], size=figures[index].size, place=figures[index].place)
     return (*figures[:index], swapped, *new[1:], *figures[index + 1 :])
+
+
+def _names_ground(scene: CollageScene, phrase: str) -> bool:
+    return "background" in phrase or scene.ground in {word.name for word in find(phrase)}
 
 
 def _is_named(figure: SceneFigure, phrase: str) -> bool:

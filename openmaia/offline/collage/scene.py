@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from openmaia.offline.vocabulary.words import BY_NAME, WordKind, find
+from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
 COUNTS = {"two": 2, "pair": 2, "three": 3, "four": 4, "several": 4, "many": 6, "five": 5, "six": 6}
 SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
@@ -47,7 +47,7 @@ class CollageScene:
     ground: str = ""
     """The background: a scene word such as grass, a colour, a pattern, or an empty string for any background."""
     ground_colour: str = ""
-    """The colour of the background if that is a pattern; empty for any colour."""
+    """The colour of the background if that is a scene or a pattern; empty for any colour."""
     seed: int = 0
 
     def dumps(self) -> str:
@@ -74,10 +74,10 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
         The scene, and the words and phrases of the prompt that cannot be drawn.
     """
     text = " " + re.sub(r"[^a-z0-9 ,.;-]+", " ", prompt.lower()).strip() + " "
-    ground, ground_colour, text = _ground(text)
+    ground, ground_colour, text, unknown = _ground(text)
     figures: list[SceneFigure] = []
     phrases = [p for p in re.split(r"\bnext to\b|\bbeside\b|\band\b|\bwith\b|[,;.]", text) if p.strip()]
-    unknown = [phrase.strip() for phrase in phrases[MAX_PHRASES:]]
+    unknown += [phrase.strip() for phrase in phrases[MAX_PHRASES:]]
     for phrase in phrases[:MAX_PHRASES]:
         known, missing = _phrase(phrase, knows)
         figures += known
@@ -97,41 +97,52 @@ def is_vocabulary(word: str, kind: WordKind) -> bool:
     return word in BY_NAME and BY_NAME[word].kind is kind
 
 
-def _ground(text: str) -> tuple[str, str, str]:
+def _ground(text: str) -> tuple[str, str, str, list[str]]:
     """Returns the background that a text names, its colour if it is a scene or pattern, and the rest of the text.
 
-    The first two are empty strings if the text does not name them.
+    The first two are empty strings if the text does not name them. Last come the words about the background that
+    cannot be drawn.
     """
     for match in reversed(list(GROUND.finditer(text.rstrip()))):
         words = find(match["what"])
         scenes = [w for w in words if w.kind in (WordKind.SCENE, WordKind.PATTERN)]
-        colours = [w.name for w in words if w.kind is WordKind.COLOUR]
+        colours = [w for w in words if w.kind is WordKind.COLOUR]
         if any(w.kind in (WordKind.OBJECT, WordKind.SHAPE) for w in words) or not (scenes or colours):
             continue
         rest = text[: match.start()] + " " + text.rstrip()[match.end() :]
+        unknown = [w.name for w in (*scenes[1:], *colours[1:])]
+        unknown += [t for t in _unspelled(match["what"], words) if t not in IGNORED]
         if scenes:
-            return scenes[0].name, colours[0] if colours else "", rest
-        return colours[0], "", rest
-    return "", "", text
+            return scenes[0].name, colours[0].name if colours else "", rest, unknown
+        return colours[0].name, "", rest, unknown
+    return "", "", text, []
+
+
+def _unspelled(phrase: str, words: Sequence[Word]) -> list[str]:
+    """Returns the words of a phrase that are not a part of these words of the vocabulary."""
+    spelled = {part for w in words for name in (w.name, *w.aliases) for part in re.split("[ -]", name)}
+    return [t for t in re.findall(r"[a-z-]+|\d+", phrase) if not any(t in (p, p + "s", p + "es") for p in spelled)]
 
 
 def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[SceneFigure], list[str]]:
     """Returns the figures that a phrase names, and its unknown words."""
     words = find(phrase)
-    colour = next((w.name for w in words if w.kind is WordKind.COLOUR), "")
-    pattern = next((w.name for w in words if w.kind is WordKind.PATTERN), "")
+    colours = [w.name for w in words if w.kind is WordKind.COLOUR]
+    patterns = [w.name for w in words if w.kind is WordKind.PATTERN]
+    colour, pattern = (names[0] if names else "" for names in (colours, patterns))
     nouns = [w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.OBJECT, WordKind.SCENE)]
-    spelled = {part for w in words for name in (w.name, *w.aliases) for part in re.split("[ -]", name)}
-    left = [t for t in re.findall(r"[a-z-]+|\d+", phrase) if not any(t in (p, p + "s", p + "es") for p in spelled)]
+    left = _unspelled(phrase, words)
     count = next((COUNTS[t] for t in left if t in COUNTS), 1)
     size = next((SIZES[t] for t in left if t in SIZES), 0.85 if "close-up" in left else 0.0)
     place = next((PLACES[t] for t in left if t in PLACES), (0.0, 0.0))
     rest = [t for t in left if t not in COUNTS | SIZES | PLACES | STYLES and t not in IGNORED]
-    # A caption may contain a noun outside of the vocabulary; a specific word ("labrador") beats the general one.
-    specific = [t for t in rest[:MAX_WORDS] if knows(t)]
+    # A caption may contain a noun outside of the vocabulary. Beside an object of the vocabulary it may be an adjective.
+    is_open = not any(is_vocabulary(noun, kind) for noun in nouns for kind in (WordKind.OBJECT, WordKind.SHAPE))
+    specific = [t for t in rest[:MAX_WORDS] if is_open and knows(t)]
     unknown = [t for t in rest if t not in specific]
-    if specific:
-        nouns = [*specific, *nouns[1:]]
-    nouns = nouns or ([""] if (colour or pattern) and not unknown else [])
+    nouns = [*specific, *nouns] or ([""] if (colour or pattern) and not unknown else [])
+    unknown += colours[1:] + patterns[1:]
+    if pattern and any(noun and not is_vocabulary(noun, WordKind.SHAPE) for noun in nouns):
+        unknown.append(pattern)
     figure = SceneFigure(what="", colour=colour, pattern=pattern, size=size, place=place)
     return [replace(figure, what=noun) for noun in nouns for _ in range(count)], unknown

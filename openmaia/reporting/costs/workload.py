@@ -21,8 +21,8 @@ from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
 from openmaia.reporting.costs.simulation import SimulatedPool, Trace
 from openmaia.runs.files import Files
-from openmaia.runs.records import Turn
-from openmaia.runs.run import Run
+from openmaia.runs.records import Record, Turn
+from openmaia.runs.run import EXTENSIBLE, Run
 
 LARGEST = 2000
 """Number of investigations that are drawn from assumed rates, and maximum number that are read from records."""
@@ -70,6 +70,12 @@ def from_rates(path: str = "", seed: int = 0) -> Workload:
         figures = yaml.safe_dump({name: rates[name] for name in rates if name != "about"})
         if wrong := re.search(r"^ *(?:\w+:|-) +(?!\d).*", figures, re.MULTILINE):
             raise ValueError(f"{wrong[0].strip()!r}; expected a number of 0 or more")
+        counts = [call["requests"] for call in rates["per_turn"]["calls"].values()]
+        if any(type(number) is not int for number in counts):
+            raise ValueError(f"requests: {counts}; expected whole numbers")
+        batches = [service["max_batch"] for service in rates["services"].values() if "max_batch" in service]
+        if any(type(number) is not int or number < 1 for number in batches):
+            raise ValueError(f"max_batch: {batches}; expected whole numbers above 0")
         return _drawn(rates, np.random.default_rng(seed))
     except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError, ValueError) as error:
         raise UsageError(f"--rates {path} cannot be used: {' '.join(str(error).split())}") from error
@@ -115,12 +121,18 @@ def from_run(run: Run, seed: int = 0) -> Workload:
         raise UsageError(f"{run.files.root} has no records with service times; give --rates FILE, or leave it out")
     counts = [[(turn.prompt_tokens, turn.cached_tokens, turn.generated_tokens) for turn in r.turns] for r in records]
     return Workload(
-        traces=[[step for turn in record.turns for step in _steps(turn)] for record in records],
+        traces=[[step for turn in r.turns for step in _steps(turn)] + _confirmation(r) for r in records],
         tokens=np.array([np.sum(turns, axis=0) for turns in counts], float),
         timed=timed,
         source=f"measured: {len(records)} records of {run.files.root}",
         seconds={role: [record.spent.get(role, ServiceUsage()).seconds for record in records] for role in timed},
     )
+
+
+def _confirmation(record: Record) -> Trace:
+    """Returns the requests of the test of an answer in the investigation."""
+    spent = record.confirmation.spent if record.confirmation else {}
+    return [(service, float(spent[service].requests)) for service in TOOLS if service in spent]
 
 
 def _steps(turn: Turn) -> Trace:
@@ -142,7 +154,8 @@ def pending_units(config: Config) -> tuple[int, str]:
         UsageError: The number depends on the size of a layer, which is unknown until the target network is loaded.
     """
     run = _begun(config)
-    if run is not None and (planned := len(run.plan())):
+    is_extended = run is not None and bool(differing_keys(run.config(), to_dict(config)))
+    if run is not None and not is_extended and (planned := len(run.plan())):
         left = len(run.pending())
         return left, f"{left} of {planned} investigations are pending in {run.files.root}"
     named = count(config.units, config.target.layers, config.target.name)
@@ -152,7 +165,9 @@ def pending_units(config: Config) -> tuple[int, str]:
             "loads nothing; give --units NUMBER, or name units of the layers in target.layers, such as units=layer4=0-2047"
         )
     times = f" times {config.replicates} replicates" if config.replicates > 1 else ""
-    return named * config.replicates, f"{named} units{times}, from units={config.units[:60]}"
+    wanted, done = named * config.replicates, len(run.done()) if run is not None else 0
+    said = f", without {done} that are done" if done else ""
+    return max(wanted - done, 0), f"{named} units{times}, from units={config.units[:60]}{said}"
 
 
 def find_workload(config: Config, source: str) -> Workload:
@@ -173,7 +188,8 @@ def find_workload(config: Config, source: str) -> Workload:
 
 
 def _begun(config: Config) -> Run | None:
-    """Returns the run whose directory the config names, if its stored config is the same; otherwise None."""
+    """Returns the run whose directory the config names, if the config is the same or extends it; otherwise None."""
     run = Run.of(config)
-    is_same = run.files.read("config.yaml") is not None and not differing_keys(run.config(), to_dict(config))
-    return run if is_same else None
+    if run.files.read("config.yaml") is None or set(differing_keys(run.config(), to_dict(config))) - set(EXTENSIBLE):
+        return None
+    return run

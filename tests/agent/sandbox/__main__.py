@@ -19,8 +19,9 @@ INTRODUCTION = """# What the sandbox refuses
 
 The agent's code is written by a language model and runs in a process of its own. Each line is one property, which a test
 checks at the levels `full` (Landlock ABI 6, Linux 6.12) and `degraded` (ABI 3, Linux 6.2): "yes" means that it holds. The
-lines below "Granted" are what experiments need. The level `none`, which a user has to allow with `sandbox.allow_none=true`,
-limits memory and time and refuses sockets, and nothing else. `python -m tests.agent.sandbox` writes this page of {count}
+lines below "Granted" are what experiments need. Those of "Existence of files outside" hold where user namespaces are allowed.
+The level `none`, which a user has to allow with `sandbox.allow_none=true`, limits memory and time and refuses sockets, and nothing
+else. `python -m tests.agent.sandbox` writes this page of {count}
 properties from `tests/agent/sandbox/checks.py`.
 
 | kind | property | full | degraded |

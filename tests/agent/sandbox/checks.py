@@ -28,6 +28,9 @@ ABSENT = REFUSED + r"|FileNotFoundError|ProcessLookupError"
 EITHER = ABSENT + "|OSError|ValueError"
 
 
+EXISTENCE = "Existence of files outside"
+
+
 @dataclass(frozen=True)
 class Check:
     """One property of the sandbox."""
@@ -37,6 +40,8 @@ class Check:
     code: str
     ends: str = REFUSED
     """Pattern of the last line of the traceback or, if the code ends well, of the output."""
+    needs_namespaces: bool = False
+    """Whether the property holds only where user namespaces are allowed."""
 
     @property
     def name(self) -> str:
@@ -102,6 +107,27 @@ FILES = [
         ABSENT,
     ),
     Check("Files outside", "another package's source", "open({packages!r} + '/ray/__init__.py').read()", ABSENT),
+]
+
+VIEW = [
+    Check(EXISTENCE, what, code, "FileNotFoundError|PermissionError.*/proc", needs_namespaces=True)
+    for what, code in {
+        "size and times": "os.stat(OUTSIDE)",
+        "size and times of a folder": "os.stat(FOLDER)",
+        "size and times without following links": "os.lstat(OUTSIDE)",
+        "this project's source": "os.stat({source!r})",
+        "another package": "os.stat({packages!r} + '/ray/__init__.py')",
+        "the password file": "os.stat('/etc/passwd')",
+        "programs": "os.stat('/usr/bin/env')",
+        "the runtime folder": "os.stat('/run')",
+        "devices": "os.stat('/dev/zero')",
+        "a symbolic link to it": "os.symlink(OUTSIDE, 'link'); os.stat('link')",
+        "the path through the parent folder": "os.stat('../' * 40 + OUTSIDE[1:])",
+        "the path through the root of a process": "os.stat('/proc/self/root' + OUTSIDE)",
+        "the path through the root of the parent": "os.stat(f'/proc/{PARENT}/root' + OUTSIDE)",
+        "the target of a link": "os.readlink('/etc/mtab')",
+        "free space": "os.statvfs(FOLDER)",
+    }.items()
 ]
 
 ATTRIBUTES = [
@@ -370,4 +396,4 @@ GRANTED = [
     Check("Granted", "pipes that do not block", "r, w = os.pipe(); os.set_blocking(r, False); print(1)", "^1"),
 ]
 
-CHECKS = (*FILES, *ATTRIBUTES, *LOCKS, *SIGNALS, *NETWORK, *PROCESSES, *KERNEL, *MEMORY, *SECRETS, *GRANTED)
+CHECKS = (*FILES, *VIEW, *ATTRIBUTES, *LOCKS, *SIGNALS, *NETWORK, *PROCESSES, *KERNEL, *MEMORY, *SECRETS, *GRANTED)

@@ -77,6 +77,27 @@ def test_starts_do_not_wait_for_the_threads_of_a_library(attempt: int):
     assert done.stdout == "done\n", done.stderr
 
 
+def test_machine_without_user_namespaces_confines_by_landlock_alone():
+    """A user namespace that allows no further ones stands for such a machine."""
+    code = (
+        "from tests.agent.sandbox.conftest import Agent, make\nwith make() as sandbox:\n"
+        "    print(sandbox.level, sandbox.hides_files, Agent(sandbox).text('import os; print(os.path.exists(\\'/etc\\'))'))"
+    )
+    limited = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"',
+    ]
+    if subprocess.run([*limited, "sh", "true"], capture_output=True).returncode:
+        pytest.skip("user namespaces are not allowed here at all")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([*limited, "sh", sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == [str(best_level()[0]), "False", "True"], done.stderr
+
+
 @pytest.mark.parametrize("level", [best_level()[0], SandboxLevel.NONE])
 def test_process_that_cannot_be_started_is_our_error(level: SandboxLevel, tmp_path: Path):
     with pytest.raises(SandboxError, match=f"could not be started at level {level}: "):
@@ -86,9 +107,11 @@ def test_process_that_cannot_be_started_is_our_error(level: SandboxLevel, tmp_pa
 
 def test_agent_goes_on_in_a_new_process_when_the_supervisor_dies(fresh):
     agent: Agent = fresh()
-    agent.text("print(1)")
+    child = os.pidfd_open(int(agent.text("import os; print(os.getpid())")))
     [supervisor] = children()
     os.kill(supervisor, signal.SIGKILL)
+    assert select.select([child], [], [], 5)[0], "the process has not ended with its supervisor"
+    os.close(child)
     outcome, _ = agent.run("print(2)")
     assert outcome.replaced and outcome.status != "ok"
     assert agent.text("print(3)") == "3" and len(children()) == 1

@@ -21,7 +21,7 @@ from openmaia.core.services import Edit, GeneratedImage, Generation
 MAX_PENDING_WRITES = 64
 """Largest number of images that wait to be written to disk. While it is reached, new images are kept in memory only."""
 
-FORMAT = b"openmaia generated image 3\n"
+FORMAT = b"openmaia generated image 4\n"
 """Version of the file format. It is part of the checksum, so that files of other versions are not read."""
 
 DISK_ERRORS = (OSError, sqlite3.Error, diskcache.Timeout)
