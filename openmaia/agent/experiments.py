@@ -190,12 +190,10 @@ class ToolSession(_Session):
         self._check_time(started)
         result, error, effect = None, None, ToolEffect()
         try:
-            if kwargs:
-                raise ToolError(f"{name}: unexpected keyword arguments {sorted(kwargs)}")
-            result, effect = self.toolbox.call(name, args)
-            effect.shown = [self._bounded(part) if name == "display" else part for part in effect.shown]
+            result, effect = self.toolbox.call(name, args, kwargs)
         except ToolError as mistake:
             error, effect = mistake.message, self.toolbox.effect
+        effect.shown = [self._bounded(part) if name == "display" else part for part in effect.shown]
         self.show(effect.shown)
         self._record(name, args, result, error, effect, time.monotonic() - started)
         if error is not None:

@@ -66,7 +66,7 @@ class UnitResult:
         """
         from openmaia.evaluation.analysis.verdict import judge
 
-        scores = self.scores or ({} if self.record.description else {"outcome": "abstained"})
+        scores = self.scores or ({} if self.record.description or self.record.labels else {"outcome": "abstained"})
         return judge(self.record.stop.value, scores, self.record.cause)
 
     def turns(self) -> "pd.DataFrame":

@@ -171,18 +171,25 @@ _INHERITED = "<<"
 """The key under which YAML takes the content of another mapping."""
 
 
-def _keep_texts(config: DictConfig, written: yaml.MappingNode, section: str = "") -> None:
+def _keep_texts(
+    config: DictConfig, written: yaml.MappingNode, section: str = "", hidden: frozenset[str] = frozenset()
+) -> None:
     """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as False.
 
     Args:
         config: The content of a YAML file, or a section of it.
         written: The same content before YAML interpreted it.
         section: What stands before its keys, such as "target.".
+        hidden: Keys of `written` that do not count, because a mapping that inherits from it has them.
     """
-    for name, value in sorted(written.value, key=lambda pair: pair[0].value != _INHERITED):
+    own = hidden | {name.value for name, _ in written.value}
+    for name, value in written.value:
+        if name.value in hidden:
+            continue
         if name.value == _INHERITED:
-            for inherited in reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]:
-                _keep_texts(config, inherited, section)
+            for inherited in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                _keep_texts(config, inherited, section, own)
+                own |= {name.value for name, _ in inherited.value}
         elif f"{section}{name.value}" in _text_keys():
             config[name.value] = _text(value)
         elif isinstance(value, yaml.MappingNode) and isinstance(config.get(name.value), DictConfig):

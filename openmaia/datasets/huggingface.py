@@ -128,17 +128,24 @@ def _open(images: HuggingFaceImages) -> _Rows:
 
 
 def _local_files(images: HuggingFaceImages) -> str:
-    """Returns paths, sizes and times of the local files of a dataset as a text; empty for the hub and for URLs."""
-    lines: list[str] = []
-    for place in (images.dataset, images.data):
+    """Returns a hash of the paths, sizes and times of the local files of a dataset, if it has any.
+
+    Raises:
+        UsageError: The files cannot be listed.
+    """
+    lines = hashlib.sha256()
+    for place in [images.data] if images.dataset in _SUFFIXES else [images.dataset, images.data]:
         path = Path(place).expanduser().absolute()
         if not place or "://" in place:
             continue
         found = path.rglob("*") if path.is_dir() else map(Path, glob.iglob(str(path), recursive=True))
-        for file in sorted(each for each in found if each.is_file()):
-            status = file.stat()
-            lines.append(f"{file}\t{status.st_size}\t{status.st_mtime_ns}")
-    return "\n".join(lines)
+        try:
+            for file in sorted(each for each in found if each.is_file()):
+                status = file.stat()
+                lines.update(f"{file}\t{status.st_size}\t{status.st_mtime_ns}\n".encode())
+        except OSError as error:
+            raise UsageError(f"{images.root} cannot be listed: {error}") from error
+    return lines.hexdigest()
 
 
 def _stream(images: HuggingFaceImages, files: str) -> Iterator[dict[str, Any]]:

@@ -223,11 +223,14 @@ class EvaluationTasks:
             self.poll(timeout=1.0)
         for number in numbers:
             if all(failed != number for failed, _ in self._failed):
-                self._workers.call("score", number)
+                try:
+                    self._workers.call("score", number)
+                except OpenMaiaError as error:
+                    self._failed.append((number, error))
         if self._failed:
             error, count = self._failed[0][1], len(self._failed)
             if count > 1:
-                text = f"{count} descriptions were not tested. The first: {error.message}"
+                text = f"{count} descriptions, or runs, were not tested or scored. The first: {error.message}"
                 raise ServiceError(text, detail=error.detail) from error
             raise error
 

@@ -121,6 +121,7 @@ def measure_faithfulness(
         others = [each.investigation for each in partners(claim, list(tested.values()), PARTNERS)]
         trial, *partner_trials = (stored.readable(each, images=True) for each in (claim.investigation, *others))
         if trial is None:
+            progress(done, len(tested))
             continue
         own = _groups(trial, claim.unit, target, unchanged)
         rest = [_groups(each, claim.unit, target, unchanged) for each in partner_trials if each is not None]

@@ -64,6 +64,8 @@ def naming(path: str) -> Generator[None]:
     try:
         yield
     except StoreError as error:
+        if error.message.startswith(path):
+            raise
         raise StoreError(f"{path}: {error.message}", detail=error.detail) from error
 
 

@@ -100,7 +100,8 @@ class Run(RunResults):
         if refused and any(self.files.names(folder) for folder in TESTED):
             raise UsageError(
                 f"{self.files.root} was evaluated with another config: {', '.join(refused)} differ. Undo the change, or "
-                f"keep a second evaluation beside the first: openmaia evaluate {shlex.quote(self.files.root)} {refused[0]}=… --as NAME"
+                "keep a second evaluation beside the first: "
+                f"openmaia evaluate {shlex.quote(self.files.root)} {refused[0]}=… --as NAME"
             )
         if refused:
             self.files.delete_folder("failures")

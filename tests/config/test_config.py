@@ -61,6 +61,18 @@ def test_texts_are_read_as_they_are_written(tmp_path: Path):
     assert config.seed == 8
 
 
+def test_texts_of_inherited_mappings_are_read_as_they_are_written(tmp_path: Path):
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "name: x\nunits: all\n<<: [{target: {name: 010, layers: [0.10]}, seed: 3}, {seed: 4, backbone: {model: 1e3}}]\n"
+    )
+    config = load([str(file)])
+    assert (config.target.name, config.target.layers, config.seed) == ("010", ["0.10"], 3)
+    assert config.backbone.model == "1e3"
+    file.write_text("name: x\nunits: all\n<<: {target: {name: a, layers: [010]}}\ntarget: {name: 007}\n")
+    assert (load([str(file)]).target.name, load([str(file)]).target.layers) == ("007", [])
+
+
 def test_later_sources_win(tmp_path: Path):
     file = tmp_path / "a.yaml"
     file.write_text("limits: {turns: 20}\nseed: 3\n")

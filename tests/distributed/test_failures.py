@@ -85,7 +85,7 @@ FAIL, CRASH, REFUSED = {1}, {2}, {3}
     [
         ([0, 1, 4], "nothing can be drawn for 1"),
         ([2, 4], "could not be evaluated: ZeroDivisionError: a bug"),
-        ([1, 2, 4, 5], "2 descriptions were not tested. The first: "),
+        ([1, 2, 4, 5], "2 descriptions, or runs, were not tested or scored. The first: "),
     ],
 )
 def test_evaluation_that_fails_does_not_end_the_others(tmp_path: Path, units: list[int], said: str):

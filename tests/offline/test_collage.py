@@ -298,6 +298,9 @@ SQUARE = ("blue", "square")
         ("replace the background with snow.", [CIRCLE, SQUARE], "snow"),
         ("change the green background to snow", [CIRCLE, SQUARE], "snow"),
         ("replace the grass with snow", [CIRCLE, SQUARE], "snow"),
+        ("change the colour of the background to blue", [CIRCLE, SQUARE], "blue"),
+        ("make the circle in the background green", [("green", "circle"), SQUARE], "grass"),
+        ("replace the circle in the background with a star", [("", "star"), SQUARE], "grass"),
     ],
 )
 def test_edit_changes_what_it_names(
@@ -352,7 +355,7 @@ def test_edits_can_be_edited(drawing: CollageGenerator, redrawing: CollageEditor
     "order",
     ["make it bigger", "zoom in", "", "  ", "?", "replace", "add", "remove the elephant", "add a zyzzyva",
      "replace the circle with a zyzzyva", "change the background to a zyzzyva", "change the background to a building",
-     "make it turquoise", "make the grass blue", "replace the flower with a star", "собака", "x" * 2000],
+     "make it turquoise", "make the grass blue", "make the grass gray", "replace the flower with a star", "собака", "x" * 2000],
 )  # fmt: skip
 def test_unusable_edit_is_reported(drawing: CollageGenerator, redrawing: CollageEditor, order: str):
     before = draw(drawing, "a red circle on grass")

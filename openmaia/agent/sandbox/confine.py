@@ -78,7 +78,7 @@ def _prctl(libc: ctypes.CDLL, option: int, *arguments: int) -> None:
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
     """Drops all capabilities, so that root becomes an ordinary user who owns root's files.
 
-    Processes of other users have no capabilities anyway.
+    Processes of other users lost theirs when they started the interpreter.
     """
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     if libc.capset(header, ctypes.create_string_buffer(24)) != 0:

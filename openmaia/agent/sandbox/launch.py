@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Launched:
             "command": [policy.python(), *policy.FLAGS, "-c", code],
             "folder": scratch,
             "options": policy.options(level, limits, scratch),
-            "packages": str(Path(spec.origin).parents[1]) if spec and spec.origin else "",
+            "packages": str(Path(spec.origin).resolve().parents[1]) if spec and spec.origin else "",
         }
         self.pid = 0
         try:
@@ -93,11 +94,14 @@ class Launched:
             raise
         if "pid" not in answer:
             self._supervisor.kill()
-            text = self._supervisor.communicate()[1].decode(errors="replace")
+            text = b""
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                text = self._supervisor.communicate(timeout=5)[1]
             self.reap()
             why = answer.get("error") or f"its supervisor ended, or did not answer within {START_SECONDS:.0f} s"
             raise SandboxError(
-                f"the agent's process could not be started at level {level}: {why}", detail=text[-20_000:]
+                f"the agent's process could not be started at level {level}: {why}",
+                detail=text[-20_000:].decode(errors="replace"),
             )
         self.pid, self.hides_files = int(answer["pid"]), bool(answer["hidden"])
 
@@ -126,3 +130,19 @@ class Launched:
         for stream in (self._socket, *self._streams):
             stream.close()
         return answer.get("code", -1), answer.get("signal", -1)
+
+
+def can_hide_files(level: SandboxLevel) -> bool:
+    """Starts a sandboxed process and returns whether other files do not exist for it.
+
+    Raises:
+        SandboxError: The process could not be started.
+    """
+    mebibytes = {"memory_mb": 1, "scratch_mb": 1, "frame_mb": 1}
+    limits = SandboxLimits(seconds=1, cpu_seconds=1, processes=1, output_bytes=1, **mebibytes)
+    with tempfile.TemporaryDirectory(prefix="openmaia-sandbox-") as folder:
+        scratch = Path(folder).resolve() / "scratch"
+        scratch.mkdir()
+        process = Launched(level, limits, str(scratch), "pass")
+        process.reap()
+        return process.hides_files

@@ -2,8 +2,8 @@
 
 It is a process of its own, because sandlock forks. In a process with threads, a fork runs the handlers that libraries
 have registered for it (`pthread_atfork`), and these can wait forever: OpenBLAS's handler does while another thread
-multiplies matrices. This process has no other threads when it forks, it holds none of the parent's secrets, and it can leave most of
-the file system behind (see `view.py`).
+multiplies matrices. This process has no other threads when it forks, it holds none of the parent's secrets, and it can
+leave most of the file system behind (see `view.py`).
 
 The source of this module is run as a script, so it may import only the standard library and sandlock.
 """
@@ -30,8 +30,8 @@ def main() -> None:
     """Serves the parent over the socket whose descriptor is the only argument of the script.
 
     The parent sends a JSON line with the command and the options of sandlock. The answer is a line with the `pid` and
-    whether other files are `hidden`, or a line with the `error`. When the parent shuts down its side, or dies, the sandboxed process is killed. The last line has
-    its exit `code` and its `signal`.
+    whether other files are `hidden`, or a line with the `error`. When the parent shuts down its side, or dies, the
+    sandboxed process is killed. The last line has its exit `code` and its `signal`.
     """
     parent, begun_by = socket.socket(fileno=int(sys.argv[1])), os.getppid()
     parent.set_inheritable(False)
@@ -59,8 +59,11 @@ def _send(parent: socket.socket, message: dict[str, Any]) -> None:
 
 def _sandlock(request: dict[str, Any]) -> tuple[int, bool, Reaper]:
     options, packages = request["options"], request["packages"]
-    paths = (*options["fs_readable"], *options["fs_writable"], f"{packages}/sandlock")
-    hidden = view.enter(paths, os.path.dirname(request["folder"]))
+    # Libraries may be links to /etc/alternatives, which Landlock refuses to open otherwise.
+    paths = [*options["fs_readable"], *options["fs_writable"], f"{packages}/sandlock", "/etc/alternatives"]
+    hidden = view.enter(
+        [path for path in paths if os.path.exists(path)], options["fs_denied"], os.path.dirname(request["folder"])
+    )
     sys.path.append(packages)
     sandlock: Any = importlib.import_module("sandlock")
     options["disable"] = [sandlock.Protection[name] for name in options["disable"]]

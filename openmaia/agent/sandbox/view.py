@@ -13,15 +13,17 @@ import sys
 from collections.abc import Iterable
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 1 << 12, 1 << 14, 1 << 18
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 1 << 5
+_MS_BIND, _MS_REC, _MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 _MNT_DETACH = 2
 
 
-def enter(paths: Iterable[str], folder: str) -> bool:
+def enter(paths: Iterable[str], without: Iterable[str], folder: str) -> bool:
     """Makes everything except the paths vanish for this process and those that it starts.
 
     Args:
         paths: Files and folders that remain. /proc remains in any case.
+        without: Files and folders in these folders that become empty.
         folder: A folder that exists. It is used for the new root, and is not changed.
 
     Returns:
@@ -32,17 +34,17 @@ def enter(paths: Iterable[str], folder: str) -> bool:
     attempt = os.fork()  # an attempt that fails halfway cannot be taken back
     if attempt == 0:
         try:
-            _enter(paths, folder)
+            _enter(paths, without, folder)
             os._exit(0)
-        except OSError:
+        except BaseException:
             os._exit(1)
     if os.waitstatus_to_exitcode(os.waitpid(attempt, 0)[1]) != 0:
         return False
-    _enter(paths, folder)
+    _enter(paths, without, folder)
     return True
 
 
-def _enter(paths: Iterable[str], folder: str) -> None:
+def _enter(paths: Iterable[str], without: Iterable[str], folder: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
     _succeed(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
@@ -50,11 +52,12 @@ def _enter(paths: Iterable[str], folder: str) -> None:
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
     _mount(libc, "none", "/", "", _MS_REC | _MS_PRIVATE)
-    links = {name: os.readlink(f"/{name}") for name in os.listdir("/") if os.path.islink(f"/{name}")}  # such as /lib
+    names = [name for name in os.listdir("/") if os.path.islink(f"/{name}")]  # such as /lib
     sources = {path: os.open(path, os.O_PATH) for path in {os.path.realpath(path) for path in (*paths, "/proc")}}
     _mount(libc, "tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=1m")
-    for name, there in links.items():
-        os.symlink(there, f"{folder}/{name}")
+    for name in names:
+        if any(f"{path}/".startswith(f"{os.path.realpath(f'/{name}')}/") for path in sources):
+            os.symlink(os.readlink(f"/{name}"), f"{folder}/{name}")
     for path, descriptor in sorted(sources.items()):
         place, source = folder + path, f"/proc/self/fd/{descriptor}"
         if not os.path.exists(place):
@@ -65,11 +68,17 @@ def _enter(paths: Iterable[str], folder: str) -> None:
                 os.close(os.open(place, os.O_CREAT))
             _mount(libc, source, place, "", _MS_BIND | _MS_REC)
         os.close(descriptor)
+    for path in without:
+        if os.path.isdir(folder + path):
+            _mount(libc, "tmpfs", folder + path, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV, "size=4k")
+        elif os.path.exists(folder + path):
+            _mount(libc, "/dev/null", folder + path, "", _MS_BIND)
     os.chdir(folder)
     os.mkdir("old")
     _succeed(libc.pivot_root(b".", b"old"))
     _succeed(libc.umount2(b"/old", _MNT_DETACH))
     os.rmdir("/old")
+    _mount(libc, "none", "/", "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     os.chdir("/")
 
 

@@ -1,7 +1,7 @@
 """Executes the tool calls of experiments. Their arguments come from code that may be hostile, so all are validated."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -60,17 +60,19 @@ class Toolbox:
             "user_tool": self._user_tool,
         }
 
-    def call(self, name: str, args: Sequence[Any]) -> tuple[Any, ToolEffect]:
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ToolEffect]:
         """Calls a tool and returns its result, and its effect, such as the images that it displays.
 
         Raises:
-            ToolError: There is no such tool, or its arguments are invalid.
+            ToolError: There is no such tool, or its arguments are invalid. No tool takes keyword arguments.
             ServiceError: A service failed.
         """
         self._effect = ToolEffect()
         tool = self._tools.get(name)
         if tool is None or name in self.context.options.without:
             raise ToolError(f"there is no tool {brief(name)}")
+        if kwargs:
+            raise ToolError(f"{name}: unexpected keyword arguments {sorted(kwargs)}")
         try:
             return tool(*args), self._effect
         except TypeError as error:

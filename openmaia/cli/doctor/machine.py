@@ -15,8 +15,10 @@ from packaging.utils import canonicalize_name
 from rich.filesize import decimal
 
 from openmaia.agent.sandbox import SandboxLevel
+from openmaia.agent.sandbox.launch import can_hide_files
 from openmaia.agent.sandbox.policy import best_level
 from openmaia.cli.doctor.memory import main_memory
+from openmaia.core.errors import SandboxError
 from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 
 OURS = "openmaia"
@@ -64,10 +66,19 @@ def _requirements(distributions: Mapping[str, Distribution], name: str) -> Itera
 def sandbox() -> CheckResult:
     """Reports how well this machine can confine the code that the agent writes."""
     level, reason = best_level()
-    if level is SandboxLevel.FULL:
-        return ok("sandbox: full (Landlock with scopes)")
-    if level is SandboxLevel.DEGRADED:
-        return note(f"sandbox: degraded ({reason}); records say so")
+    if level is not SandboxLevel.NONE:
+        try:
+            hides = can_hide_files(level)
+        except SandboxError as error:
+            return missing(f"sandbox: {error.message}")
+        files = (
+            "other files do not exist for the code"
+            if hides
+            else "no user namespaces: other files can be seen, not read"
+        )
+        if level is SandboxLevel.FULL:
+            return ok(f"sandbox: full (Landlock with scopes); {files}")
+        return note(f"sandbox: degraded ({reason}); records say so; {files}")
     remedy = "pip install sandlock, or accept the risk with sandbox.allow_none=true"
     return missing(f"sandbox: this machine cannot confine the agent's code ({reason}); {remedy}")
 

@@ -155,8 +155,8 @@ def show_comparison(comparisons: Sequence[RunComparison]) -> None:
             say(f"configs differ in {', '.join(pair.differing)}")
     if any(pair.differences for pair in comparisons):
         say(
-            "first, second: means of the two methods; intervals: bootstrap over prompts and units, crossed; p: Wilcoxon's signed-rank test over units, adjusted for "
-            "the false discovery rate over all rows",
+            "first, second: means of the two methods; intervals: bootstrap over prompts and units, crossed; p: Wilcoxon's "
+            "signed-rank test over units, adjusted for the false discovery rate over all rows",
             dim=True,
         )
 

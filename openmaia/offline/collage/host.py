@@ -18,6 +18,13 @@ SPLITS: tuple[Split, ...] = ("explore", "test")
 ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
 
 
+BACKGROUND = re.compile(
+    r"(?:change|replace|set|make)\s+the\s+(?:(?:(?!(?:in|on|at|against|near|behind)\b)[a-z-]+\s+){1,4})?"
+    r"background\s+(?:to|with|by|into)?\s*(?P<new>.+)$"
+)
+"""An order to change the background. "the circle in the background" is a figure."""
+
+
 class CollageGenerator:
     """Draws prompts as collages.
 
@@ -88,16 +95,14 @@ def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageS
     def parsed(phrase: str) -> tuple[CollageScene, tuple[str, ...]]:
         return read(phrase, scene.seed, lexicon.knows)
 
-    if order := re.match(
-        r"(?:change|replace|set|make)\s+the\s+(?:[a-z -]+\s)?background\s+(?:to|with|by|into)?\s*(?P<new>.+)$", text
-    ):
+    if order := BACKGROUND.match(text):
         new, unknown = parsed(f"a circle on {order['new']}")
         if not new.ground:
             return scene, unknown or (order["new"],)
         return replace(scene, ground=new.ground, ground_colour=new.ground_colour), unknown
     if colour := _new_colour(text):
         named = [figure for figure in scene.figures if _is_named(figure, text)]
-        if not scene.figures or (not named and _names_ground(scene, text.rpartition(colour)[0])):
+        if not scene.figures or (not named and _names_ground(scene, text.rpartition(" ")[0])):
             return _with_ground_in(colour, scene, text)
         named = named or scene.figures
         return replace(scene, figures=tuple(replace(f, colour=colour) if f in named else f for f in scene.figures)), ()
