@@ -118,7 +118,8 @@ def _check_secrets(values: dict[str, Any]) -> None:
 
 def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the dotted key and the value of everything that is in `values`, also inside of lists and mappings."""
-    for name, value in values.items() if isinstance(values, Mapping) else enumerate(values):
+    pairs: Any = values.items() if isinstance(values, Mapping) else enumerate(values)  # pyright: ignore[reportUnknownMemberType]
+    for name, value in pairs:
         if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
             yield from _leaves(value, f"{prefix}{name}.")
         else:

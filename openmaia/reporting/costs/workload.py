@@ -121,7 +121,7 @@ def from_run(run: Run, seed: int = 0) -> Workload:
         raise UsageError(f"{run.files.root} has no records with service times; give --rates FILE, or leave it out")
     counts = [[(turn.prompt_tokens, turn.cached_tokens, turn.generated_tokens) for turn in r.turns] for r in records]
     return Workload(
-        traces=[[step for turn in r.turns for step in _steps(turn)] + _confirmation(r) for r in records],
+        traces=[[*(step for turn in r.turns for step in _steps(turn)), *_confirmation(r)] for r in records],
         tokens=np.array([np.sum(turns, axis=0) for turns in counts], float),
         timed=timed,
         source=f"measured: {len(records)} records of {run.files.root}",
@@ -129,7 +129,7 @@ def from_run(run: Run, seed: int = 0) -> Workload:
     )
 
 
-def _confirmation(record: Record) -> Trace:
+def _confirmation(record: Record) -> list[tuple[str, float]]:
     """Returns the requests of the test of an answer in the investigation."""
     spent = record.confirmation.spent if record.confirmation else {}
     return [(service, float(spent[service].requests)) for service in TOOLS if service in spent]

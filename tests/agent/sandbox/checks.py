@@ -23,7 +23,7 @@ def call(x86, arm, *arguments):
 """
 
 REFUSED = r"PermissionError|Errno 38|Function not implemented"
-ABSENT = REFUSED + r"|FileNotFoundError|ProcessLookupError"
+ABSENT = REFUSED + r"|FileNotFoundError|ProcessLookupError|Read-only file system"
 """A refusal that does not even say whether the file exists."""
 EITHER = ABSENT + "|OSError|ValueError"
 
