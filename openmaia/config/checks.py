@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.models import SERVED, BackboneConfig
@@ -118,7 +118,7 @@ def _check_secrets(values: dict[str, Any]) -> None:
 
 def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the dotted key and the value of everything that is in `values`, also inside of lists and mappings."""
-    pairs: Any = values.items() if isinstance(values, Mapping) else enumerate(values)  # pyright: ignore[reportUnknownMemberType]
+    pairs = cast("Mapping[Any, Any]", values).items() if isinstance(values, Mapping) else enumerate(values)
     for name, value in pairs:
         if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
             yield from _leaves(value, f"{prefix}{name}.")
