@@ -67,6 +67,7 @@ for sources in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_every_shipped_config_is_examined(tmp_path: Path):
     """All but papers.yaml, which names several. In a process of its own: huggingface_hub reads its environment once."""
     folder = REPOSITORY / "configs"

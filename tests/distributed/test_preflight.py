@@ -273,6 +273,7 @@ def test_no_canary_is_left_behind(found: dict[str, list[str]]):
 # -- a run of its own --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_local_run_that_cannot_fit_is_refused_at_once_with_exit_code_2(tmp_path: Path):
     given = [*LEAST, f"paths.runs={tmp_path}", f"paths.exemplars={tmp_path}", "pools.generator.num_gpus=99"]
     done = subprocess.run(

@@ -43,6 +43,7 @@ def test_help_is_that_of_the_command(module: str):
     assert done.returncode == 0 and f" {module} " in done.stdout.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_a_job_joins_the_cluster_that_it_was_submitted_to_unless_told_otherwise(tmp_path: Path):
     """No cluster answers there; had it not been told, it would have looked for one itself."""
     folders = [f"paths.runs={tmp_path}", f"paths.exemplars={tmp_path}"]

@@ -133,6 +133,7 @@ def test_submit_names_a_missing_package():
     assert any("backbone.kind=vllm needs the package vllm" in message for message in messages), messages
 
 
+@pytest.mark.slow
 def test_several_sweeps_of_one_command_are_one_job(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nunits: all\ntarget: {{name: t, kind: closed_form}}\n")
@@ -315,6 +316,7 @@ def test_a_relative_folder_for_the_runs_is_refused():
         ray.prepare([load(LEAST)], LEAST, None)
 
 
+@pytest.mark.slow
 def test_an_address_where_nobody_answers_is_one_message():
     given = [*LEAST, "paths.runs=/a", "paths.exemplars=/b"]
     done = command("ray", *given, "--address=http://127.0.0.1:9")

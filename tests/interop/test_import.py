@@ -308,6 +308,7 @@ def openmaia(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_commands_report_their_results(tmp_path: Path):
     layer(tmp_path / "in" / "net" / "imagenet" / "layer4", thresholds=None)
     (tmp_path / "in" / "bad.csv").write_text("a,b\n")

@@ -128,6 +128,7 @@ def of(made: Pools, caller: str) -> tuple[Services, UsageLedger]:
     return services, services.ledger
 
 
+@pytest.mark.slow
 def test_callers_are_charged_no_more_than_the_time_replicas_were_busy(ray_cluster: None):
     with pools(config("pools.target.min_replicas=2", "pools.target.max_batch=7")) as made:
         callers = [of(made, f"caller {n}") for n in range(6)]

@@ -50,8 +50,8 @@ def show_predictions(predictions: Sequence[Prediction]) -> None:
 
     Each prediction has a row. If there is only one, also prints a table of the models that the sweep calls.
     """
-    columns = ("units", "GPUs", "replicas", "at once", "duration", "GPU h", "busy", "one by one", "waits for")
-    show_table("", columns, map(_cells, predictions), left=0, whole=("units", "GPUs", "replicas", "GPU h", "busy"))
+    columns = ("units", "GPUs", "replicas", "at\nonce", "duration", "GPU h", "busy", "one by\none", "waits for")
+    show_table("", columns, map(_cells, predictions), left=0, whole=columns)
     console.print()
     say(f"replicas: {'/'.join(predictions[0].services)}. at once: investigations that run at the same time")
     if any(prediction.gpus for prediction in predictions):
@@ -72,7 +72,7 @@ def _cells(prediction: Prediction) -> list[str]:
         f"{prediction.gpus:g}" if prediction.gpus else "none",
         "/".join(str(use.pool.replicas) for use in prediction.services.values()),
         f"{prediction.at_once:,}",
-        clock(prediction.seconds) + (f" ({clock(low)} to {clock(high)})" if low < high else ""),
+        clock(prediction.seconds) + (f"\n({clock(low)} to {clock(high)})" if low < high else ""),
         _number(reserved) if prediction.gpus else "",
         f"{busy / reserved:.0%}" if reserved else "",
         "" if prediction.serial is None else clock(prediction.serial),
