@@ -1,7 +1,9 @@
 """Pools that outlive a run."""
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,8 +63,23 @@ def test_pools_for_which_the_cluster_is_too_small_are_refused(ray_cluster: None,
 
 def test_pools_that_wait_for_others_are_listed_and_can_be_ended(ray_cluster: None, config: Config):
     cpus = ray.cluster_resources()["CPU"]
-    others = placement_group([{"CPU": cpus - 0.5}])
-    ray.get(others.ready(), timeout=60)
+    with reserved(cpus - 0.5):
+        waits_and_is_ended(config)
+    with reserved(cpus):
+        assert kept.names() == [], "nothing is reserved any more"
+
+
+@contextmanager
+def reserved(cpus: float) -> Iterator[None]:
+    group = placement_group([{"CPU": cpus}])
+    try:
+        ray.get(group.ready(), timeout=60)
+        yield
+    finally:
+        remove_placement_group(group)
+
+
+def waits_and_is_ended(config: Config) -> None:
     config.pools.target.num_cpus = 1
     with ThreadPoolExecutor(1) as starting:
         waiting = starting.submit(kept.up, config, ConfigAssembly())
@@ -75,9 +92,6 @@ def test_pools_that_wait_for_others_are_listed_and_can_be_ended(ray_cluster: Non
         assert kept.down(config)
         with pytest.raises(ServiceError):
             waiting.result(60)
-    remove_placement_group(others)
-    assert kept.names() == []
-    ray.get(placement_group([{"CPU": cpus}]).ready(), timeout=60)  # nothing is reserved any more
 
 
 def test_kept_pools_of_another_model_are_not_used(config: Config):
