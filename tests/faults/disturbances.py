@@ -109,21 +109,15 @@ def _named(beginning: str, driver: psutil.Process) -> list[psutil.Process]:
     return [process for process in _below(driver) if process.name().startswith(beginning)]
 
 
-def _below(process: psutil.Process) -> list[psutil.Process]:
+def _below(process: psutil.Process, *, recursive: bool = True) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
-        return process.children(recursive=True)
-    return []
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.children()
+        return process.children(recursive=recursive)
     return []
 
 
 def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
-    supervisors = [child for worker in WORKERS(driver) for child in _children(worker)]
-    return [child for supervisor in supervisors for child in _children(supervisor)]
+    supervisors = [child for worker in WORKERS(driver) for child in _below(worker, recursive=False)]
+    return [child for supervisor in supervisors for child in _below(supervisor, recursive=False)]
 
 
 WORKERS: Victims = partial(_named, "ray::Investigat")

@@ -59,7 +59,7 @@ def _send(parent: socket.socket, message: dict[str, Any]) -> None:
 
 def _sandlock(request: dict[str, Any]) -> tuple[int, bool, Reaper]:
     options, packages = request["options"], request["packages"]
-    # Libraries may be links to /etc/alternatives, which Landlock refuses to open otherwise.
+    # Libraries may be links to /etc/alternatives, which would not exist. Landlock still refuses to open it.
     paths = [*options["fs_readable"], *options["fs_writable"], f"{packages}/sandlock", "/etc/alternatives"]
     hidden = view.enter(
         [path for path in paths if os.path.exists(path)], options["fs_denied"], os.path.dirname(request["folder"])

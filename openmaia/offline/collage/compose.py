@@ -69,10 +69,7 @@ class Composer:
             ink, paper = _inks(scene.ground_colour, rng)
             return paint.pattern(name, ink, paper, size, rng)
         if name in paint.GROUNDS:
-            scenery = self._scenery(name, rng, sources)
-            return (
-                flatten(paint.tinted(scenery, paint.COLOURS[scene.ground_colour])) if scene.ground_colour else scenery
-            )
+            return _in_colour(scene.ground_colour, self._scenery(name, rng, sources))
         photo = self._photo(scene, rng)
         if photo is not None:
             sources.append(photo.digest)
@@ -140,12 +137,15 @@ class Composer:
 
     def _fill(self, figure: SceneFigure, side: int, rng: paint.Rng) -> Image.Image:
         if is_vocabulary(figure.what, WordKind.SCENE):
-            scenery = paint.ground(figure.what, side, rng)
-            return flatten(paint.tinted(scenery, paint.COLOURS[figure.colour])) if figure.colour else scenery
+            return _in_colour(figure.colour, paint.ground(figure.what, side, rng))
         ink, paper = _inks(figure.colour, rng)
         if figure.pattern:
             return paint.pattern(figure.pattern, ink, paper, max(side, 64), rng)
         return paint.plain(ink, side, rng)
+
+
+def _in_colour(colour: str, scenery: Image.Image) -> Image.Image:
+    return flatten(paint.tinted(scenery, paint.COLOURS[colour])) if colour else scenery
 
 
 def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
