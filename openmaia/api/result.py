@@ -112,8 +112,8 @@ class UnitResult:
         from openmaia.runs.run import EVALUATION, Run
 
         folder = Files(str(run_dir))
-        name, paths = folder.path("").rpartition("/")[2], replace(self.config.paths, runs=folder.above(1).root)
-        run = Run.create(replace(self.config, name=name, paths=paths))
+        paths = replace(self.config.paths, runs=folder.above(1).root)
+        run = Run.create(replace(self.config, name=folder.name, paths=paths))
         investigation = run.add(self.record)
         if self.evaluation is not None:
             trial = self.evaluation.trial

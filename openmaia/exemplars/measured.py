@@ -72,7 +72,7 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
         for name in earlier:
             store.files.delete(name)
     _note(store, manifest, measured)
-    measured.files.above(1).delete_folder(measured.files.path("").rpartition("/")[2])
+    measured.files.above(1).delete_folder(measured.files.name)
     return store, layers
 
 

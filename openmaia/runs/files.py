@@ -90,6 +90,11 @@ class Files:
             self._fs, self._base = fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
 
     @property
+    def name(self) -> str:
+        """The name of the root folder, without the folders above it and without options of a URL."""
+        return self._base.rstrip("/").rpartition("/")[2]
+
+    @property
     def local(self) -> Path | None:
         """The root as a path, or None on an object store."""
         return Path(self._base) if isinstance(self._fs, fs.LocalFileSystem) else None

@@ -45,8 +45,8 @@ class RunResults:
     @property
     def name(self) -> str:
         """Name of the directory. For a further evaluation, it begins with the name of its run: `demo as n60`."""
-        own = _last(self.files)
-        return own if self.source is None else f"{_last(self.source)} as {own}"
+        own = self.files.name
+        return own if self.source is None else f"{self.source.name} as {own}"
 
     def config(self) -> dict[str, Any]:
         """Returns the config with the values of all keys as nested dicts. Raises StoreError if it is damaged."""
@@ -126,7 +126,3 @@ class RunResults:
         except StoreError:
             return {}  # the next evaluation writes it again
         return {InvestigationId.of_row(row): {"p": row["p"], "q": row["q"]} for row in rows}
-
-
-def _last(files: Files) -> str:
-    return files.root.rstrip("/").rsplit("/", 1)[-1]

@@ -46,6 +46,7 @@ def test_options_of_a_url_stay_at_its_end(tmp_path: Path):
     assert inside.root == f"file://{tmp_path}/a%252Fb%20c?endpoint_override=here"
     assert (tmp_path / "a%2Fb c/a").read_bytes() == Files(inside.root).read("a") == b"data"
     assert inside.above(1).root == root.root
+    assert inside.name == "a%2Fb c"
 
 
 def test_folder_above_a_relative_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
