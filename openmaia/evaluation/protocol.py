@@ -19,6 +19,7 @@ from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
+from openmaia.evaluation.judging.fuzzing import fuzz
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.pairing import write_paired
 from openmaia.evaluation.prompts import WrittenPrompts, write_prompts
@@ -201,4 +202,5 @@ def _detect(
     def probe(images: Sequence[EncodedImage]) -> Sequence[UnitActivation]:
         return services.target.probe([Probe(unit=claim.unit, image=image) for image in images])
 
-    return detect(claim.statements, reference.photographs, activations, services.judge, design.detect, probe)
+    shown = claim.statements, reference.photographs, activations, services.judge, design.detect
+    return {**detect(*shown, probe), **fuzz(*shown, probe)}

@@ -57,8 +57,8 @@ class EvaluationDesign:
     generator: str = ""
     """Name of the generator of the test images in results."""
     detect: int = 24
-    """Number of photographs that the judge inspects for each description: do they show what it names? 0 leaves out this
-    test (`openmaia.evaluation.judging.detection`)."""
+    """Number of photographs that the judge inspects for each description: do they show what it names? At most as many
+    parts of photographs are inspected, too. 0 leaves out both tests (`openmaia.evaluation.judging`)."""
 
     random_words: int = 10
     """Number of random words that are tested as descriptions in each layer, as a control."""

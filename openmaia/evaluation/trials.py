@@ -89,7 +89,7 @@ class Trial:
     """The images behind `location` and `scale`: EXEMPLARS for the dataset images from which exemplars are chosen,
     CONTROLS for the images of this trial. `standardise` describes them in detail."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The result of `openmaia.evaluation.judging.detection.detect`; empty if detection was left out."""
+    """The results of `detect` and `fuzz` in `openmaia.evaluation.judging`; empty if detection was left out."""
 
     def rows(self, role: str, *, verified: bool = False) -> list[int]:
         """Returns the positions in `stimuli`, which are the rows of `matrix`, of all images of one role.

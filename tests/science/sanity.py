@@ -1,8 +1,8 @@
 """The missing-label and extra-label tests of our metrics on graded, noisy closed-form units. Writes analysis/sanity.json.
 
 Oikarinen, Yan and Weng (2025) change the marks of images; we change the labels of a description, which is the input of our
-metrics. A metric passes if it falls for at least PASS of the units. Detection is tested without errors of a judge: the
-photographs are generated, and their prompts say what they show.
+metrics. A metric passes if it falls for at least PASS of the units. Detection and fuzzing are tested without errors of a judge:
+the photographs are generated, and their scenes say what they show, and where.
 
 The units are those of the development set that respond to either of two concepts, so that all take part in both tests. The
 file holds a stamp of the code that it judges (`stamp`), which a fast test compares with the code.
@@ -17,6 +17,8 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 import openmaia.evaluation.analysis
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
@@ -25,6 +27,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.sanity import METRICS, NAMES, TESTS, SanityResults
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.judging.fuzzing import CELLS, SIDE, part
 from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.scores import compare_trials, flat
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -32,6 +35,8 @@ from openmaia.evaluation.trials import Trial
 from openmaia.offline.closed_form import ClosedFormTarget
 from openmaia.offline.closed_form.family import units as closed_form_units
 from openmaia.offline.collage import CollageGenerator
+from openmaia.offline.collage.compose import layout
+from openmaia.offline.collage.scene import CollageScene, SceneFigure
 from openmaia.offline.evaluation.prompts import RulePromptWriter, unrelated_prompts, write_pairs
 from openmaia.offline.packaged.library import fetch
 from openmaia.offline.vocabulary.words import find
@@ -51,6 +56,7 @@ JUDGED = (
     "openmaia/evaluation/controls.py",
     "openmaia/evaluation/analysis/statistics.py",
     "openmaia/evaluation/judging/detection.py",
+    "openmaia/evaluation/judging/fuzzing.py",
     "openmaia/offline/evaluation/prompts.py",
     "tests/science/sanity.py",
 )
@@ -89,17 +95,60 @@ class SanityUnit:
     wrong: tuple[str, ...]
 
 
-class PromptJudge:
-    """Knows from which prompt each image was generated."""
+class SceneJudge:
+    """Knows which scene each photograph shows, and in which part of it each figure is."""
 
-    name = "the prompts"
+    name = "the scenes"
 
-    def __init__(self, prompts: dict[str, str]):
-        self._words = {digest: {word.name for word in find(prompt)} for digest, prompt in prompts.items()}
+    def __init__(self, images: Sequence[EncodedImage]):
+        self._images = {image.digest: image for image in images}
+        self._parts: dict[str, set[str]] = {}
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[bool | None, ...]]:
         wanted = [{word.name for word in find(label)} for label in labels]
-        return [tuple(words <= self._words[image.digest] for words in wanted) for image in images]
+        visible = [self._visible(image) for image in images]
+        return [tuple(words <= seen for words in wanted) for seen in visible]
+
+    def _visible(self, image: EncodedImage) -> set[str]:
+        if image.digest in self._images:
+            scene = CollageScene.loads(image.recipe)
+            return _ground(scene).union(*map(_words, scene.figures))
+        if image.digest not in self._parts:
+            whole = self._images[image.sources[0]]
+            self._parts[image.digest] = seen_in(_where(image, whole), CollageScene.loads(whole.recipe), whole.size[0])
+        return self._parts[image.digest]
+
+
+def seen_in(window: tuple[float, float], scene: CollageScene, size: int) -> set[str]:
+    """The words of the figures of which half are in a part of an image, or which fill half of it, and of the background if it
+    fills half of it. `window` is the left and the upper end of the part in pixels."""
+    side, free, words = size * SIDE / CELLS, 1.0, set[str]()
+    for figure, (*centre, length) in zip(scene.figures, layout(scene, size), strict=True):
+        width, height = (
+            max(min(start + side, middle + length / 2) - max(start, middle - length / 2), 0.0)
+            for start, middle in zip(window, centre, strict=True)
+        )
+        free -= width * height / side**2
+        if width * height >= min(side, length) ** 2 / 2:
+            words |= _words(figure)
+    return words | (_ground(scene) if free >= 0.5 else set())
+
+
+def _words(figure: SceneFigure) -> set[str]:
+    return {figure.what, figure.colour, figure.pattern}
+
+
+def _ground(scene: CollageScene) -> set[str]:
+    return {scene.ground, scene.ground_colour}
+
+
+def _where(cut: EncodedImage, whole: EncodedImage) -> tuple[float, float]:
+    """The left and the upper end of a part in pixels of the image of which it is a part."""
+    width, height = whole.size
+    for row, column in np.ndindex(CELLS - SIDE + 1, CELLS - SIDE + 1):
+        if np.array_equal(part(whole, (0.0, 0.0, width, height), row, column), cut.pixels):
+            return column * width / CELLS, row * height / CELLS
+    raise AssertionError("the image is no part of the other one")
 
 
 def units(count: int = UNITS) -> list[SanityUnit]:
@@ -192,7 +241,7 @@ def _services(count: int, photographs: int) -> EvaluationServices:
         generator=generator,
         target=ClosedFormTarget("t", units={LAYER: closed_form_units("development", LAYER, (count, 0))}),
         writer=RulePromptWriter(),
-        judge=PromptJudge({image.digest: prompt for image, prompt in zip(images, prompts, strict=True)}),
+        judge=SceneJudge(images),
         photographs=list({image.digest: image for image in images}.values()),
     )
 

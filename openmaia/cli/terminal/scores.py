@@ -34,6 +34,7 @@ PROTOCOLS = {
     "detection_responsiveness": "FADE: responsiveness",
     "detection_purity": "FADE: purity",
     "detection_balanced_accuracy": "delphi: detection, balanced accuracy",
+    "detection_fuzzing": "delphi: fuzzing, balanced accuracy",
     "detection_correlation": "simulation by yes or no, correlation",
 }
 """Scores of other projects' protocols, on the same units and images."""

@@ -14,7 +14,7 @@ from typing import Any
 METRICS = (
     "auc", "auc_worst", "auc_unrelated", "auc_random", "mad", "clarity", "difference", "z_difference", "d", "top1", "top5",
     "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
-    "detection_balanced_accuracy",
+    "detection_balanced_accuracy", "detection_fuzzing",
 )  # fmt: skip
 
 TESTS = ("missing_label", "extra_label")
@@ -59,6 +59,7 @@ NAMES = {
     "detection_responsiveness": "FADE's responsiveness",
     "detection_purity": "FADE's purity",
     "detection_balanced_accuracy": "detection: balanced accuracy",
+    "detection_fuzzing": "fuzzing: balanced accuracy",
 }
 
 

@@ -22,7 +22,7 @@ WHOLE = ""
 
 RESAMPLED = tuple(name for name in MATCHED if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
-DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "correlation")
+DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
 FIXED = (
     *("auc_worst", "auc_unrelated", "auc_random", "mad", "clarity", "top1", "top5", "chance"),
     *(f"detection_{name}" for name in DETECTION),

@@ -56,7 +56,7 @@ class Composer:
 
     def _place(self, canvas: Image.Image, scene: CollageScene, sources: list[str]) -> None:
         """Draws the figures. Each has its own random stream, so that replacing one does not change the others."""
-        places = self._layout(scene, _stream(scene, LAYOUT))
+        places = layout(scene, self._size)
         for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, places, strict=True)):
             stamp = self._stamp(figure, side, _stream(scene, PARTS, index), sources)
             canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
@@ -99,21 +99,6 @@ class Composer:
         photos = self.lexicon.photos(scene.figures[0].what)
         return photos[rng.integers(len(photos))] if photos else None
 
-    def _layout(self, scene: CollageScene, rng: paint.Rng) -> list[tuple[float, float, int]]:
-        """Returns for each figure (x of its centre, y of its centre, length of its longer side) in pixels."""
-        count, size = len(scene.figures), self._size
-        usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
-        columns = 1 if count == 1 else 2 if count < 5 else 3
-        rows = -(-count // columns)
-        places: list[tuple[float, float, int]] = []
-        for index, figure in enumerate(scene.figures):
-            jitter = rng.uniform(-0.04, 0.04, 2)
-            side = (figure.size or usual) * rng.uniform(0.92, 1.08)
-            x = (index % columns + 0.5) / columns + figure.place[0] + jitter[0]
-            y = (index // columns + 0.5) / rows + figure.place[1] + jitter[1]
-            places.append((x * size, y * size, max(round(side * size), 8)))
-        return places
-
     def _stamp(self, figure: SceneFigure, side: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
         colour = paint.COLOURS.get(figure.colour)
         shape = figure.what if is_vocabulary(figure.what, WordKind.SHAPE) else ""
@@ -142,6 +127,25 @@ class Composer:
         if figure.pattern:
             return paint.pattern(figure.pattern, ink, paper, max(side, 64), rng)
         return paint.plain(ink, side, rng)
+
+
+def layout(scene: CollageScene, size: int) -> list[tuple[float, float, int]]:
+    """Returns for each figure of a scene (x of its centre, y of its centre, length of its longer side) in pixels.
+
+    `size` is the side of the drawn image in pixels.
+    """
+    rng, count = _stream(scene, LAYOUT), len(scene.figures)
+    usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
+    columns = 1 if count == 1 else 2 if count < 5 else 3
+    rows = -(-count // columns)
+    places: list[tuple[float, float, int]] = []
+    for index, figure in enumerate(scene.figures):
+        jitter = rng.uniform(-0.04, 0.04, 2)
+        side = (figure.size or usual) * rng.uniform(0.92, 1.08)
+        x = (index % columns + 0.5) / columns + figure.place[0] + jitter[0]
+        y = (index // columns + 0.5) / rows + figure.place[1] + jitter[1]
+        places.append((x * size, y * size, max(round(side * size), 8)))
+    return places
 
 
 def _in_colour(colour: str, scenery: Image.Image) -> Image.Image:

@@ -11,7 +11,7 @@ from openmaia.runs import tables
 METRICS = (
     "auc", "auc_worst", "auc_unrelated", "auc_random", "top1",
     "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
-    "detection_balanced_accuracy",
+    "detection_balanced_accuracy", "detection_fuzzing",
 )  # fmt: skip
 """The metrics of a description that the page of its unit shows."""
 ROLES = {

@@ -1,0 +1,119 @@
+"""Fuzzing on photographs: measures whether labels tell the part of a photograph that excites a unit from another part.
+
+The protocol is that of delphi (Paulo et al. 2024), where a language model says of marked words in a text whether they
+are those that a description names. Here a judge looks at parts of photographs. It sees each part alone, because with
+the rest of the photograph in view it might answer for the whole.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from openmaia.core.images import EncodedImage, Pixels, upsample
+from openmaia.core.services import UnitActivation
+from openmaia.evaluation.analysis.statistics import FloatArray
+from openmaia.evaluation.judging.detection import ACTIVE, union
+from openmaia.evaluation.judging.judges import Judge
+
+CELLS = 20
+"""The network's view of a photograph is divided into CELLS x CELLS cells."""
+
+SIDE = 8
+"""Side of a part in cells, so that a part is 16 % of the view."""
+
+OVERLAP = 0.25
+"""The two parts of a photograph share at most this share of their area, because an exciting part in the very middle of a
+view leaves no room for another part that does not touch it."""
+
+
+def fuzz(
+    labels: Sequence[str],
+    images: Sequence[EncodedImage],
+    activations: FloatArray,
+    judge: Judge,
+    count: int,
+    probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]],
+) -> Mapping[str, Any]:
+    """Asks a judge whether the parts of photographs that excite a unit, and other parts, show what its labels name.
+
+    The photographs are those with the highest activations, above the quantile ACTIVE.
+
+    Args:
+        labels: The labels of the unit's description.
+        images: The photographs.
+        activations: The unit's activation on each photograph, (images,).
+        judge: Decides which parts show a label.
+        count: How many parts are judged at most, two of each photograph.
+        probe: Returns the unit's activation and activation map for each given image.
+
+    Returns:
+        `fuzzed`: the number of parts that were judged and have a verdict other than None. `fuzzing`: the mean of two
+        shares, of exciting parts that show a label and of other parts that do not; 0.5 is chance. `fuzzing` is left out
+        if half of the verdicts or more are unknown, and the result is empty without any parts: the layer has no maps, or
+        the unit is constant.
+    """
+    ranked: list[int] = np.argsort(-activations, kind="stable")[: count // 2].tolist()
+    bound = float(np.quantile(activations, ACTIVE))
+    active = [images[row] for row in ranked if activations[row] > bound]
+    if not active:
+        return {}
+    found = [both for image, answer in zip(active, probe(active), strict=True) if (both := parts(image, answer))]
+    if not found:
+        return {}
+    marks = union(judge.judge([each for both in found for each in both], labels))
+    exciting, other = ([mark for mark in half if mark is not None] for half in (marks[::2], marks[1::2]))
+    known = len(exciting) + len(other)
+    if known * 2 <= len(marks) or not exciting or not other:
+        return {"fuzzed": known}
+    return {"fuzzed": known, "fuzzing": float(np.mean([np.mean(exciting), 1 - np.mean(other)]))}
+
+
+def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, EncodedImage] | None:
+    """Returns the part of an image with the highest mean response of a unit, and another part of the same size.
+
+    The other part is drawn at random (by the image's digest) from those that overlap the first one by at most OVERLAP and
+    whose mean response is at most the median of all parts.
+
+    Args:
+        image: The image.
+        answer: The unit's activation map, and the part of the image that the network sees.
+
+    Returns:
+        Both parts, resized to the size of the image, whose digest is their only source. None if the layer has no maps,
+        or the map is constant.
+    """
+    if answer.map is None:
+        return None
+    cells = upsample(answer.map, CELLS, CELLS).astype(np.float64)
+    means: FloatArray = np.lib.stride_tricks.sliding_window_view(cells, (SIDE, SIDE)).mean(axis=(2, 3))
+    row, column = divmod(int(means.argmax()), means.shape[1])
+    bound = min(float(np.median(means)), float(np.nextafter(means.max(), -np.inf)))
+    quiet = [
+        (y, x)
+        for y, x in np.ndindex(CELLS - SIDE + 1, CELLS - SIDE + 1)
+        if means[y, x] <= bound and max(SIDE - abs(y - row), 0) * max(SIDE - abs(x - column), 0) <= OVERLAP * SIDE**2
+    ]
+    if not quiet:
+        return None
+    chosen = int(np.random.default_rng(int(image.digest[:16], 16)).integers(len(quiet)))
+    both = part(image, answer.box, row, column), part(image, answer.box, *quiet[chosen])
+    return EncodedImage.of(both[0], [image.digest]), EncodedImage.of(both[1], [image.digest])
+
+
+def part(image: EncodedImage, box: tuple[float, float, float, float], row: int, column: int) -> Pixels:
+    """Returns the pixels of one part of an image, resized to the size of the image.
+
+    Args:
+        image: The image.
+        box: The part of the image that the network sees: left, top, right, bottom in pixels.
+        row: The first row of the part, in cells from the top of the box.
+        column: The first column of the part, in cells from the left of the box.
+    """
+    left, top = max(box[0], 0.0), max(box[1], 0.0)
+    width, height = min(box[2], image.size[0]) - left, min(box[3], image.size[1]) - top
+    x1, x2 = (int(left + width * cell / CELLS) for cell in (column, column + SIDE))
+    y1, y2 = (int(top + height * cell / CELLS) for cell in (row, row + SIDE))
+    cropped = image.pil().crop((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1)))
+    return np.asarray(cropped.resize(image.size, Image.Resampling.BICUBIC))
