@@ -28,7 +28,14 @@ import ray
 from openmaia.cli.assembly import ConfigAssembly
 from openmaia.config.machine import POOLS, PoolConfig
 from openmaia.distributed.evaluation import EvaluationTasks
-from openmaia.distributed.pools.autoscaling import DOWN_AFTER, DOWN_AFTER_IF_WANTED, UP_AFTER, ScalingPolicy
+from openmaia.distributed.pools.autoscaling import (
+    DOWN_AFTER,
+    DOWN_AFTER_IF_WANTED,
+    UP_AFTER,
+    WINDOW,
+    OfferedLoad,
+    ScalingPolicy,
+)
 from openmaia.distributed.pools.handles import PoolAddress, Pools
 from openmaia.distributed.pools.manager import PoolManager, managed
 from openmaia.distributed.pools.replica import PoolSpec
@@ -99,10 +106,13 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         spec=PoolSpec(
             role=role,
             make=partial(ScaledSleeper, cost, 1 / size.factor),
-            config=PoolConfig(min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=1),
+            config=PoolConfig(
+                min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=1, num_cpus=0
+            ),
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
         policy=policy,
+        load=OfferedLoad(WINDOW / size.factor),
     )
 
 
@@ -139,7 +149,7 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
         sizes = fixed_pools(traces, size.replicas)
         config.ray.investigations = enough_at_once(workload(), sizes, size.units)
         config.ray.investigations_per_process = PER_PROCESS
-        ray.init(address="local", num_cpus=64, num_gpus=size.replicas, include_dashboard=False, log_to_driver=False)
+        ray.init(address="local", num_cpus=2, num_gpus=size.replicas, include_dashboard=False, log_to_driver=False)
         try:
             with _pools(size, sizes, elastic=elastic) as managers:
                 pools = Pools({role: PoolAddress(manager.dispatcher) for role, manager in managers.items()})

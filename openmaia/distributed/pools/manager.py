@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.distributed.cluster.placement import FreePlaces, Place
 from openmaia.distributed.cluster.resources import of_pool
-from openmaia.distributed.pools.autoscaling import ScalingPolicy
+from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, fair_shares
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
@@ -50,6 +50,10 @@ class PoolManager:
     """The last status of the dispatcher. None before the first one."""
     policy: ScalingPolicy | None = None
     """Determines the number of replicas. None selects a policy with the limits of the pool's config."""
+    load: OfferedLoad = field(default_factory=OfferedLoad)
+    """Measures how many replicas the requests would keep busy."""
+    autoscaled: bool = False
+    """Whether nodes are added to the cluster for replicas that wait for resources."""
     free_places: FreePlaces = field(default_factory=FreePlaces)
     """Reserved resources that the pools of the same run no longer use."""
     _actors: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -84,12 +88,13 @@ class PoolManager:
             self._add_replica(self.places[number] if number < len(self.places) else None)
         self._publish()
 
-    def step(self, now: float, *, others_wait: bool) -> Sequence[str]:
+    def step(self, now: float, *, others_wait: bool, fair: int | None) -> Sequence[str]:
         """Checks the status of the dispatcher and starts or ends replicas accordingly. Does not wait.
 
         Args:
             now: Time of a monotonic clock, in seconds.
             others_wait: Whether another pool waits for resources.
+            fair: The fair share of the pool, see `ScalingPolicy.desired`.
 
         Returns:
             Messages for the user.
@@ -108,7 +113,8 @@ class PoolManager:
             self._publish()
         self.status = status
         self._policy.is_released |= status.released
-        self._scale(status, now, others_wait)
+        self.load.update(status.statistics, now)
+        self._scale(status, now, others_wait, fair)
         return status.notes
 
     @property
@@ -120,6 +126,17 @@ class PoolManager:
     def is_loaded(self) -> bool:
         """Whether a replica of the pool is ready."""
         return self.status is not None and self.status.statistics.replicas > 0
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """The GPUs and CPUs of each replica."""
+        return self.spec.config.num_gpus, self.spec.config.num_cpus
+
+    def claim(self, size: float) -> PoolClaim:
+        """Returns what the fair share of the pool depends on. `size` is the size of each replica."""
+        unplaced = set(self.status.unplaced) if self.status is not None else set[int]()
+        smallest = 0 if self._policy.is_released else self._policy.min_replicas
+        return PoolClaim(load=self.load.value, placed=len(self._actors.keys() - unplaced), smallest=smallest, size=size)
 
     def end(self, seconds: float) -> list[str]:
         """Waits at most `seconds` until the dispatcher has handled earlier calls, then ends all processes of the pool.
@@ -136,15 +153,26 @@ class PoolManager:
             ray.kill(actor)
         return notes
 
-    def _scale(self, status: PoolStatus, now: float, others_wait: bool) -> None:
+    def _active(self) -> list[int]:
+        """Returns the indices of the replicas that get work or will get work."""
+        return [index for index in self._actors if index not in self._draining]
+
+    def _scale(self, status: PoolStatus, now: float, others_wait: bool, fair: int | None) -> None:
         ended = [index for index in status.drained if index in self._draining]
         for index in ended:
             ray.kill(self._actors.pop(index))
             self._draining.discard(index)
             if index in self._places:
                 self.free_places.give_back(self._places.pop(index))
-        active = [index for index in self._actors if index not in self._draining]
-        wanted = self._policy.desired(len(active), status.demand, now, others_wait=others_wait)
+        active = self._active()
+        wanted = self._policy.desired(
+            len(active),
+            status.demand,
+            now,
+            others_wait=others_wait,
+            fair=fair,
+            is_waiting=not self.autoscaled and any(index in active for index in status.unplaced),
+        )
         for _ in range(wanted - len(active)):
             self._add_replica(self._free_place())
         for index in sorted(active, reverse=True)[: max(len(active) - wanted, 0)]:
@@ -216,9 +244,9 @@ def managed(
 
     def look() -> None:
         while not over.wait(STEP_SECONDS):
-            for manager in managers:
+            for manager, fair in zip(managers, _fair(managers), strict=True):
                 others_wait = any(other.is_waiting for other in managers if other is not manager)
-                for line in manager.step(time.monotonic(), others_wait=others_wait):
+                for line in manager.step(time.monotonic(), others_wait=others_wait, fair=fair):
                     say(line)
             for number in [number for number, manager in loading.items() if manager.is_loaded]:
                 del loading[number]
@@ -237,3 +265,15 @@ def managed(
         for manager in managers:
             for line in manager.end(max(until - time.monotonic(), 0.0)):
                 say(line)
+
+
+def _fair(managers: Sequence[PoolManager]) -> Sequence[int | None]:
+    """Returns the fair share of each pool, as a number of replicas; None for each if no pool waits for resources."""
+    if not any(manager.is_waiting for manager in managers):
+        return [None] * len(managers)
+    resource = 0 if any(manager.size[0] for manager in managers) else 1
+    try:
+        free = ray.available_resources().get(("GPU", "CPU")[resource], 0.0)
+    except RayError:
+        free = 0.0  # the cluster does not answer now
+    return fair_shares([manager.claim(manager.size[resource]) for manager in managers], free)

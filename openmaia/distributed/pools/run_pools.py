@@ -125,7 +125,13 @@ def make_manager(
         concurrency=assembly.concurrency(role, config),
         run=config.name,
     )
-    return PoolManager(spec=spec, cache=cache_spec(role, config), places=places, free_places=free or FreePlaces())
+    return PoolManager(
+        spec=spec,
+        cache=cache_spec(role, config),
+        places=places,
+        free_places=free or FreePlaces(),
+        autoscaled=config.ray.autoscaling,
+    )
 
 
 def cache_spec(role: str, config: Config) -> CacheSpec | None:

@@ -1,13 +1,29 @@
-"""When a pool grows and shrinks."""
+"""When a pool grows and shrinks, and how pools share what does not suffice for all."""
 
-from openmaia.distributed.pools.autoscaling import DOWN_AFTER, DOWN_AFTER_IF_WANTED, UP_AFTER, ScalingPolicy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from openmaia.distributed.pools.autoscaling import (
+    ABOVE_SHARE,
+    DOWN_AFTER,
+    DOWN_AFTER_IF_WANTED,
+    UP_AFTER,
+    WINDOW,
+    OfferedLoad,
+    PoolClaim,
+    ScalingPolicy,
+    fair_shares,
+)
+from openmaia.distributed.pools.statistics import PoolStatistics
 
 
-def after(policy: ScalingPolicy, count: int, demand: float, seconds: float, *, others_wait: bool = False) -> int:
+def after(policy: ScalingPolicy, count: int, demand: float, seconds: float, **others: Any) -> int:
     """The decision after the demand has been the same for so long, looked at twice a second."""
     wanted = count
     for step in range(int(seconds * 2) + 1):
-        wanted = policy.desired(count, demand, 100 + step / 2, others_wait=others_wait)
+        wanted = policy.desired(count, demand, 100 + step / 2, **others)
         if wanted != count:
             return wanted
     return wanted
@@ -58,3 +74,113 @@ def test_scaling_of_a_released_pool_keeps_or_starts_a_replica_for_a_request_that
     assert after(ScalingPolicy(1, 0, is_released=True), 1, 0.1, 10 * DOWN_AFTER) == 1
     assert ScalingPolicy(1, 0, is_released=True).desired(0, 0.1, 1.0) == 1
     assert ScalingPolicy(1, 0, is_released=True).desired(0, 0.0, 1.0) == 0
+
+
+def test_scaling_down_of_a_large_pool_goes_by_an_eighth_but_not_below_its_demand():
+    assert after(ScalingPolicy(1, 64), 32, 1.0, DOWN_AFTER + 1) == 28
+    assert after(ScalingPolicy(1, 64), 32, 30.5, DOWN_AFTER + 1) == 31
+
+
+# -- shared resources ------------------------------------------------------------------------------------------------
+
+
+def test_scaling_up_waits_for_replicas_that_have_no_resources_yet():
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 60, is_waiting=True) == 4
+
+
+def test_a_pool_grows_to_its_share_while_another_waits():
+    waiting = {"others_wait": True, "fair": 5}
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, **waiting) == 5 + ABOVE_SHARE
+    assert after(ScalingPolicy(1, 16), 5 + ABOVE_SHARE, 50.0, UP_AFTER + 60, **waiting) == 5 + ABOVE_SHARE
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, fair=5) == 8, "nobody waits"
+
+
+def test_a_busy_pool_gives_what_it_has_above_its_share():
+    waiting = {"others_wait": True, "fair": 5}
+    assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER_IF_WANTED - 1, **waiting) == 9
+    assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER_IF_WANTED + 1, **waiting) == 8
+    assert after(ScalingPolicy(1, 32), 32, 50.0, DOWN_AFTER_IF_WANTED + 1, **waiting) == 28
+    assert after(ScalingPolicy(9, 32), 9, 50.0, DOWN_AFTER_IF_WANTED + 60, **waiting) == 9, "its minimum"
+    assert after(ScalingPolicy(1, 32), 9, 9.0, DOWN_AFTER_IF_WANTED + 60, fair=5) == 9, "nobody waits"
+
+
+def test_a_released_pool_keeps_a_replica_for_its_last_requests_while_another_waits():
+    policy = ScalingPolicy(3, 4, is_released=True)
+    assert after(policy, 4, 9.0, DOWN_AFTER_IF_WANTED + 1, others_wait=True, fair=0) == 3
+    assert after(policy, 1, 0.2, DOWN_AFTER_IF_WANTED + 60, others_wait=True, fair=0) == 1
+
+
+def claim(load: float | None, placed: int = 1, smallest: int = 1, size: float = 1.0) -> PoolClaim:
+    return PoolClaim(load=load, placed=placed, smallest=smallest, size=size)
+
+
+def test_shares_make_the_most_loaded_replica_as_little_loaded_as_possible():
+    """56, 14.6 and 3.4 on 7 GPUs: 5 and 1 would be 14.6 for the second pool, 4 and 2 are 14 for the first."""
+    assert fair_shares([claim(56), claim(14.6), claim(3.4)], free=4) == [4, 2, 1]
+    assert fair_shares([claim(3.0, 10), claim(1.0, 0, 0), claim(0.0)]) == [7, 3, 1]
+
+
+def test_shares_do_not_depend_on_who_has_what():
+    loads = (5.0, 2.0, 0.1)
+    kept = [
+        fair_shares([claim(load, n) for load, n in zip(loads, placed, strict=True)])
+        for placed in ((14, 1, 1), (1, 14, 1))
+    ]
+    assert kept[0] == kept[1] == [11, 4, 1]
+
+
+def test_shares_count_the_size_of_a_replica():
+    """20 GPUs: a language model on 4 with as much load for each replica as the two others together."""
+    assert fair_shares([claim(4.0, size=4.0), claim(4.0), claim(4.0)], free=14) == [3, 4, 4]
+
+
+def test_a_pool_whose_load_is_unknown_keeps_what_it_has():
+    assert fair_shares([claim(4.0, 2), claim(None, 5)], free=1) == [3, 5]
+    assert fair_shares([claim(4.0, 2), claim(9.0, 5, size=0.0)], free=1) == [3, 5], "it needs nothing of what is short"
+    assert fair_shares([claim(None, 2), claim(None, 5)], free=3) == [2, 5]
+
+
+def test_the_smallest_numbers_of_replicas_are_kept():
+    assert fair_shares([claim(9.0, 4, 4), claim(1.0, 4, 4)]) == [4, 4]
+    assert fair_shares([claim(9.0, 4, 1), claim(0.1, 4, 3)]) == [5, 3]
+
+
+# -- the offered load ------------------------------------------------------------------------------------------------
+
+
+def offered(load: OfferedLoad, rate: float, seconds: int, start: float, before: PoolStatistics) -> PoolStatistics:
+    """So many requests arrive per second, of which each takes 2 replica-seconds; half of them are answered."""
+    now = before
+    for second in range(1, seconds + 1):
+        arrived = before.batched + before.waiting + round(rate * second)
+        now = replace(before, batched=arrived // 2, waiting=arrived - arrived // 2, load_seconds=arrived // 2 * 2.0)
+        load.update(now, start + second)
+    return now
+
+
+def test_offered_load_is_what_arrives_and_not_what_is_answered():
+    load = OfferedLoad()
+    assert load.value is None
+    before = offered(load, 4, 60, 100.0, PoolStatistics())
+    assert load.value == pytest.approx(8.0, rel=0.05)
+    offered(load, 1, int(10 * WINDOW), 160.0, before)
+    assert load.value == pytest.approx(2.0, rel=0.05)
+
+
+def test_offered_load_is_unknown_until_something_was_answered():
+    load = OfferedLoad()
+    for second in range(10):
+        load.update(PoolStatistics(batched=8, under_way=8, waiting=100), 100.0 + second)
+    assert load.value is None
+    load.update(PoolStatistics(batched=16, under_way=8, waiting=92, load_seconds=10.0), 110.0)
+    assert load.value == pytest.approx(108 * 10 / 8 / 10), "all that arrived since the start"
+
+
+def test_offered_load_survives_a_dispatcher_that_begins_anew():
+    load = OfferedLoad()
+    load.update(PoolStatistics(), 100.0)
+    load.update(PoolStatistics(batched=50, load_seconds=50.0), 110.0)
+    load.update(PoolStatistics(batched=1, load_seconds=1.0), 111.0)
+    load.update(PoolStatistics(batched=6, load_seconds=6.0), 112.0)
+    assert load.value is not None
+    assert 0 < load.value <= 5.0
