@@ -20,6 +20,11 @@ LOWEST = -11
 """Base-2 logarithm of the smallest magnitude that is distinguished from zero, after the division by the scale. The
 largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
 
+QUIETEST = 2.0**-12
+"""Smallest scale of a unit, as a share of the largest magnitude in its layer. A class of a classifier may have a
+probability of 1e-9 on all images of the sample and of 1 on a later one, and sums hold values of at most 2**16 scales. The
+rest of them is room for values that are larger than all of the sample."""
+
 HALF = OCTAVES * STEPS
 """Number of bins of a histogram for values of one sign."""
 
@@ -48,13 +53,14 @@ def bins(values: torch.Tensor) -> torch.Tensor:
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
-    """Returns the histogram scale of each unit, shape (units,): the largest power of two not above `largest`.
+    """Returns the histogram scale of each unit of a layer, shape (units,): the largest power of two not above `largest`.
 
     Args:
         largest: Largest magnitude of each unit's activations on a sample of images, shape (units,). A unit with 0 gets
-            the scale 1.
+            the scale 1; no other unit gets a smaller scale than QUIETEST of the largest magnitude in the layer.
     """
-    exponent = np.floor(np.log2(np.where(largest > 0, largest, 1.0)))
+    raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
+    exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))
     return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
 
 

@@ -28,7 +28,7 @@ from openmaia.runs import tables
 from openmaia.runs.files import Files, safe, unsafe
 from openmaia.runs.records import dumps
 
-VERSION = 4
+VERSION = 5
 
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
 

@@ -22,7 +22,7 @@ from openmaia.core.services import QUANTILES
 from openmaia.core.units import Unit
 from openmaia.exemplars import histogram, passes
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.exemplars.summary import rounded
+from openmaia.exemplars.summary import CLAMP, rounded
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork, published
 from tests.conftest import REPOSITORY
@@ -139,6 +139,13 @@ def test_a_quantile_of_counted_values_is_off_by_at_most_a_bin():
         exact = np.quantile(values, q, axis=1)
         found = histogram.quantile(counts, scales, values.min(axis=1), values.max(axis=1), q)
         assert (np.abs(found - exact) <= histogram.width(exact, scales)).all()
+
+
+def test_scale_of_a_quiet_unit_leaves_room_for_what_comes_later():
+    """A class that no image of the sample shows, beside one that some show."""
+    found = histogram.scale(np.array([0.9, 1e-9, 1e-3, 0.0]))
+    assert found.tolist() == [2.0**-1, 2.0**-13, 2.0**-10, 1.0]
+    assert 7.0 / found[1] <= CLAMP
 
 
 def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():

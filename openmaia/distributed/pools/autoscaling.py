@@ -128,7 +128,7 @@ class OfferedLoad:
         if not answered or passed <= 0:
             return
         arrived = statistics.batched + statistics.waiting + statistics.outside
-        rate = max(arrived - self._arrived, 0) * statistics.load_seconds / answered / passed
+        rate = max(arrived - self._arrived, 0) * statistics.service_seconds / answered / passed
         self._arrived, self._updated = arrived, now
         share = 1 - exp(-passed / min(self.window, now - self._began))
         self.value = rate if self.value is None else self.value + share * (rate - self.value)

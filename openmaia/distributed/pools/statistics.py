@@ -28,7 +28,7 @@ class PoolStatistics:
     models, sum over chats of the share of its concurrency that the replica uses when the chat begins."""
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
-    load_seconds: float = 0.0
+    service_seconds: float = 0.0
     """Time that replicas spent on the batches that have ended. A chat counts with its share of what the replica can answer
     concurrently, so that divided by the number of requests it is what one takes of a replica that is used fully."""
     replica_seconds: float = 0.0

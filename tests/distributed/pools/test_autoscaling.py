@@ -153,7 +153,7 @@ def offered(load: OfferedLoad, rate: float, seconds: int, start: float, before: 
     now = before
     for second in range(1, seconds + 1):
         arrived = before.batched + before.waiting + round(rate * second)
-        now = replace(before, batched=arrived // 2, waiting=arrived - arrived // 2, load_seconds=arrived // 2 * 2.0)
+        now = replace(before, batched=arrived // 2, waiting=arrived - arrived // 2, service_seconds=arrived // 2 * 2.0)
         load.update(now, start + second)
     return now
 
@@ -172,15 +172,15 @@ def test_offered_load_is_unknown_until_something_was_answered():
     for second in range(10):
         load.update(PoolStatistics(batched=8, under_way=8, waiting=100), 100.0 + second)
     assert load.value is None
-    load.update(PoolStatistics(batched=16, under_way=8, waiting=92, load_seconds=10.0), 110.0)
+    load.update(PoolStatistics(batched=16, under_way=8, waiting=92, service_seconds=10.0), 110.0)
     assert load.value == pytest.approx(108 * 10 / 8 / 10), "all that arrived since the start"
 
 
 def test_offered_load_survives_a_dispatcher_that_begins_anew():
     load = OfferedLoad()
     load.update(PoolStatistics(), 100.0)
-    load.update(PoolStatistics(batched=50, load_seconds=50.0), 110.0)
-    load.update(PoolStatistics(batched=1, load_seconds=1.0), 111.0)
-    load.update(PoolStatistics(batched=6, load_seconds=6.0), 112.0)
+    load.update(PoolStatistics(batched=50, service_seconds=50.0), 110.0)
+    load.update(PoolStatistics(batched=1, service_seconds=1.0), 111.0)
+    load.update(PoolStatistics(batched=6, service_seconds=6.0), 112.0)
     assert load.value is not None
     assert 0 < load.value <= 5.0

@@ -248,7 +248,7 @@ class PoolCore:
         now = asyncio.get_running_loop().time()
         self._counts.under_way -= count
         self._counts.busy_seconds += handle.end(began, now)
-        self._counts.load_seconds += (now - began) / (self._spec.concurrency or handle.in_flight + 1)
+        self._counts.service_seconds += (now - began) / (self._spec.concurrency or handle.in_flight + 1)
 
     def _observe_latency(self, batch: list[QueuedRequest]) -> None:
         oldest = min(request.queued_at for request in batch)
