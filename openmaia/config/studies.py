@@ -23,8 +23,8 @@ class EvaluateConfig:
     `detect`). 0: neither is done."""
     detect: int = 24
     """Detection: number of photographs per description. A judge says of each whether it shows what the description
-    names, and this is compared with the unit's activations. Fuzzing: at most so many parts of photographs, of which half
-    excite the unit. 0: neither."""
+    names, and this is compared with the unit's activations. Fuzzing: at most so many parts of the fifth of the
+    photographs that excites the unit most; half of the parts are the most exciting ones. 0: neither."""
     random_words: int = 10
     """Number of descriptions that are made of random words. They are tested like those of units, once per run for all
     layers, and extend the null distribution of the p-values. 0: none."""

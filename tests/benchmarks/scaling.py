@@ -13,12 +13,13 @@ import itertools
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import simpy
 
 from openmaia.config.machine import POOLS
-from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, fair_shares
+from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.manager import STEP_SECONDS
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.reporting.costs.estimate import enough_at_once
@@ -94,7 +95,7 @@ class ElasticPool:
             self.environment.process(self._answer(replica, [self.queue.popleft() for _ in range(size)]))
 
     def _answer(self, replica: SimulatedReplica, batch: Sequence[list[Any]]) -> Events:
-        seconds = self.timed.fixed + len(batch) * self.timed.per_item
+        seconds = self.timed.fixed + (replica.work if self.chats else len(batch)) * self.timed.per_item
         yield self.environment.timeout(seconds)
         replica.work -= 1
         self.answered += len(batch)
@@ -128,8 +129,14 @@ class ElasticPool:
         )
 
     def claim(self) -> PoolClaim:
-        smallest = 0 if self.policy.is_released else self.policy.min_replicas
-        return PoolClaim(load=self.load.value, placed=len(self.replicas) - self.unplaced, smallest=smallest, size=1.0)
+        policy, placed = self.policy, len(self.replicas) - self.unplaced
+        return PoolClaim(
+            load=0.0 if policy.is_released else self.load.value,
+            placed=placed,
+            waits=self.unplaced > 0,
+            smallest=0 if policy.is_released else policy.min_replicas,
+            largest=max(min(policy.max_replicas, ceil(self.demand)), policy.min_replicas, placed),
+        )
 
 
 class ElasticCluster:
@@ -160,10 +167,10 @@ class ElasticCluster:
                 pool.measure(now)
                 self._end([one for one in pool.replicas if one.draining and not one.work], pool)
             waiting = [pool.unplaced > 0 for pool in pools]
-            shares = fair_shares([pool.claim() for pool in pools], self._free) if any(waiting) else [None] * len(pools)
+            shares = shares_if_short([pool.claim() for pool in pools], self._free)
             for number, pool in enumerate(pools):
                 others = any(waiting[:number] + waiting[number + 1 :])
-                self._change(pool, now, others_wait=others, fair=shares[number], is_waiting=waiting[number])
+                self._change(pool, now, others_wait=others, share=shares[number], is_starting=waiting[number])
             self._place()
 
     def _change(self, pool: ElasticPool, now: float, **situation: Any) -> None:
@@ -171,7 +178,7 @@ class ElasticCluster:
         wanted = pool.policy.desired(len(active), pool.demand, now, **situation)
         for _ in range(wanted - len(active)):
             pool.replicas.append(SimulatedReplica(next(self._numbers)))
-        latest = sorted(active, key=lambda one: one.number, reverse=True)
+        latest = sorted(active, key=lambda one: (one.has_gpu, -one.number))
         for replica in latest[: max(len(active) - wanted, 0)]:
             replica.draining = True
         self._end([one for one in pool.replicas if one.draining and not one.has_gpu], pool)
@@ -209,7 +216,8 @@ def simulate(sweep: Sweep, *, elastic: bool) -> dict[str, float]:
     def investigate(shared: Iterator[Trace]) -> Events:
         for trace in shared:
             for service, amount in trace:
-                yield pools[service].call(int(amount)) if service else environment.timeout(amount)
+                if amount:
+                    yield pools[service].call(int(amount)) if service else environment.timeout(amount)
             yield ended.put(None)
             left[0] -= 1
             if elastic and not left[0]:

@@ -1,6 +1,5 @@
 """Computes the number of replicas that a pool should have. Does not use Ray."""
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp
@@ -13,16 +12,11 @@ UP_AFTER = 2.0
 DOWN_AFTER = 30.0
 """Time in seconds for which the demand must be below the number of replicas before the pool shrinks."""
 
-DOWN_AFTER_IF_WANTED = 5.0
+DOWN_AFTER_IF_WANTED = 15.0
 """Replaces DOWN_AFTER while another pool waits for resources, and after the run has released the pool."""
-
 
 SHRINK_STEP = 8
 """A pool shrinks by at most one of this many replicas at once, but at least by one."""
-
-ABOVE_SHARE = 1
-"""A pool may have so many replicas more than its fair share. Shares are whole numbers, and where a pool has few replicas it
-would otherwise be too few or too many for good; this way pools take turns."""
 
 WINDOW = 300.0
 """Time in seconds over which the offered load of a pool is averaged."""
@@ -33,9 +27,9 @@ class ScalingPolicy:
     """Decides how many replicas a pool, which serves one model, should have, with hysteresis.
 
     The demand, the number of replicas that could be busy, must stay high or low for some time before anything changes.
-    Where the resources do not suffice for all pools, each gets about its fair share (`fair_shares`): it grows no further,
-    and gives up what it has above it, even if that is busy. Otherwise all investigations would wait for one pool, which
-    would take all resources, and then for the next one.
+    Where resources do not suffice for all pools, each has a share (`fair_shares`): it grows no further, and gives up what
+    it has above it, even if that is busy. Otherwise all investigations would wait for one pool, which would take all
+    resources, and then for the next one.
     """
 
     min_replicas: int
@@ -58,8 +52,8 @@ class ScalingPolicy:
         now: float,
         *,
         others_wait: bool = False,
-        fair: int | None = None,
-        is_waiting: bool = False,
+        share: int | None = None,
+        is_starting: bool = False,
     ) -> int:
         """Returns the number of replicas that the pool should have now.
 
@@ -69,16 +63,17 @@ class ScalingPolicy:
                 one fewer would do, so that the pool does not grow again at once.
             now: Time of a monotonic clock, in seconds.
             others_wait: Whether another pool waits for resources.
-            fair: The fair share of the pool in the resources of all pools, as a number of replicas; None if unknown.
-            is_waiting: Whether the pool waits for resources. It then asks for no more of them: Ray serves whoever asked
-                first, and would load models that are no longer needed.
+            share: The pool's share, as a number of replicas, while another pool waits for resources that it could take
+                over and has less than its share. Otherwise None.
+            is_starting: Whether the pool has replicas that Ray has not started. It then asks for no more of them: Ray
+                serves whoever asked first, and would load models that are no longer needed.
         """
         lowest, highest = self._bounds(demand)
         if count < lowest:
             return lowest
-        limit = highest if fair is None or not others_wait else min(fair + ABOVE_SHARE, highest)
+        limit = highest if share is None else min(max(share, 1), highest)
         is_idle, is_above = demand <= count - 1, limit < count <= highest
-        self._high_since = (self._high_since or now) if demand > count and count < limit and not is_waiting else None
+        self._high_since = (self._high_since or now) if demand > count and count < limit and not is_starting else None
         self._low_since = (self._low_since or now) if is_idle or is_above else None
         if self._high_since is not None and now - self._high_since >= self.up_after:
             self._high_since = None
@@ -99,79 +94,99 @@ class ScalingPolicy:
 
 @dataclass(slots=True)
 class OfferedLoad:
-    """Measures how many replicas of a pool the requests that arrive would keep busy, averaged over a window.
+    """Measures how many replicas of a pool the requests that arrive would keep busy: arrivals times the time of one.
 
-    Unlike the demand, it depends neither on the number of replicas nor on the queue. The average is exponential; while less
-    time than the window has passed, it is over the whole time.
+    Unlike the demand, it does not grow with a queue. What was measured counts less and less as time passes.
     """
 
     window: float = WINDOW
-    """The time in seconds over which it is averaged."""
-    value: float | None = None
-    """The load: replica-seconds of requests per second. None until the first request has been answered."""
-    _arrived: int = 0
-    """The number of requests that are part of the average."""
-    _began: float | None = None
+    """The time in seconds in which the weight of what was measured falls to 1/e."""
+    _passed: float = 0.0
+    _arrived: float = 0.0
+    _answered: float = 0.0
+    _seconds: float = 0.0
+    """Weighted sums: the time, the requests that arrived in it and those that were answered, and their service time."""
+    _before: PoolStatistics | None = None
     _updated: float = 0.0
 
+    @property
+    def value(self) -> float | None:
+        """The load; None until a request has been answered."""
+        if not self._answered or not self._passed:
+            return None
+        return self._arrived / self._passed * self._seconds / self._answered
+
     def update(self, statistics: PoolStatistics, now: float) -> None:
-        """Adds the requests that have arrived since the last update.
+        """Adds what has happened since the last update.
 
         Args:
-            statistics: The statistics of the pool.
+            statistics: The statistics of the pool. They begin anew if its dispatcher does.
             now: Time of a monotonic clock, in seconds.
         """
-        if self._began is None:
-            self._began = self._updated = now
-        answered = statistics.batched - statistics.under_way
-        passed = now - self._updated
-        if not answered or passed <= 0:
+        before, passed = self._before, now - self._updated
+        self._before, self._updated = statistics, now
+        if before is None or not _arrived(statistics) or passed <= 0:
             return
-        arrived = statistics.batched + statistics.waiting + statistics.outside
-        rate = max(arrived - self._arrived, 0) * statistics.service_seconds / answered / passed
-        self._arrived, self._updated = arrived, now
-        share = 1 - exp(-passed / min(self.window, now - self._began))
-        self.value = rate if self.value is None else self.value + share * (rate - self.value)
+        keep = exp(-passed / self.window)
+        self._passed = self._passed * keep + passed
+        self._arrived = self._arrived * keep + max(_arrived(statistics) - _arrived(before), 0)
+        self._answered = self._answered * keep + max(_answered(statistics) - _answered(before), 0)
+        self._seconds = self._seconds * keep + max(statistics.service_seconds - before.service_seconds, 0.0)
+
+
+def _arrived(statistics: PoolStatistics) -> int:
+    return statistics.batched + statistics.waiting + statistics.outside
+
+
+def _answered(statistics: PoolStatistics) -> int:
+    return statistics.batched - statistics.under_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClaim:
-    """What the fair share of a pool depends on."""
+    """What the share of a pool depends on."""
 
     load: float | None
     """The offered load (`OfferedLoad.value`)."""
     placed: int
     """Number of replicas that have resources."""
+    waits: bool
+    """Whether the pool has replicas without resources."""
     smallest: int
     """The smallest number of replicas."""
-    size: float
-    """The resources of each replica: its GPUs, or its CPUs if no pool has GPUs."""
+    largest: int
+    """The largest number of replicas that the pool may have or could use."""
 
 
-def fair_shares(claims: Sequence[PoolClaim], free: float = 0.0) -> list[int]:
-    """Divides the resources that pools have among them such that the most loaded replica has as little load as possible.
+def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
+    """Divides replicas among pools such that the most loaded replica has as little load as possible.
 
     Each pool first gets its smallest number of replicas. All others go one by one to the pool with the highest load for
-    each replica. A pool whose load is not known yet, or whose replicas have no size, keeps the replicas that it has.
+    each replica. A pool whose load is not known yet keeps the replicas that it has.
 
     Args:
-        claims: One claim for each pool.
-        free: The resources that no pool has.
+        claims: One claim for each pool. A replica of any of them needs the same resources.
+        free: The number of replicas for which no pool has taken the resources.
 
     Returns:
         The number of replicas of each pool.
     """
-    known = [claim.load is not None and claim.size > 0 for claim in claims]
-    counts = [claim.smallest if is_known else claim.placed for claim, is_known in zip(claims, known, strict=True)]
-    left = free + sum((claim.placed - count) * claim.size for claim, count in zip(claims, counts, strict=True))
-    order = [
-        (-(claim.load or 0.0) / max(counts[n], 1e-3), n) for n, claim in enumerate(claims) if known[n] and claim.load
-    ]
-    heapq.heapify(order)
-    while order:
-        _, n = heapq.heappop(order)
-        if claims[n].size <= left:
-            counts[n] += 1
-            left -= claims[n].size
-            heapq.heappush(order, (-(claims[n].load or 0.0) / counts[n], n))
+    counts = [claim.placed if claim.load is None else claim.smallest for claim in claims]
+    for _ in range(free + sum(claim.placed for claim in claims) - sum(counts)):
+        growing = [n for n, claim in enumerate(claims) if claim.load and counts[n] < claim.largest]
+        if not growing:
+            break
+        counts[max(growing, key=lambda n: (claims[n].load or 0.0) / max(counts[n], 0.5))] += 1
     return counts
+
+
+def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | None]:
+    """Returns for each pool the argument `share` of `ScalingPolicy.desired`.
+
+    Args:
+        claims: One claim for each pool. A replica of any of them needs the same resources.
+        free: The number of replicas for which no pool has taken the resources.
+    """
+    shares = fair_shares(claims, free)
+    lacks = [claim.waits and claim.placed < share and not free for claim, share in zip(claims, shares, strict=True)]
+    return [share if any(lacks[:n] + lacks[n + 1 :]) else None for n, share in enumerate(shares)]

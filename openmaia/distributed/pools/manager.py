@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import ray
@@ -13,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.distributed.cluster.placement import FreePlaces, Place
 from openmaia.distributed.cluster.resources import of_pool
-from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, fair_shares
+from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
@@ -88,13 +89,13 @@ class PoolManager:
             self._add_replica(self.places[number] if number < len(self.places) else None)
         self._publish()
 
-    def step(self, now: float, *, others_wait: bool, fair: int | None) -> Sequence[str]:
+    def step(self, now: float, *, others_wait: bool, share: int | None) -> Sequence[str]:
         """Checks the status of the dispatcher and starts or ends replicas accordingly. Does not wait.
 
         Args:
             now: Time of a monotonic clock, in seconds.
             others_wait: Whether another pool waits for resources.
-            fair: The fair share of the pool, see `ScalingPolicy.desired`.
+            share: The share of the pool, see `ScalingPolicy.desired`.
 
         Returns:
             Messages for the user.
@@ -114,7 +115,7 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
-        self._scale(status, now, others_wait, fair)
+        self._scale(status, now, others_wait, share)
         return status.notes
 
     @property
@@ -128,15 +129,24 @@ class PoolManager:
         return self.status is not None and self.status.statistics.replicas > 0
 
     @property
-    def size(self) -> tuple[float, float]:
-        """The GPUs and CPUs of each replica."""
-        return self.spec.config.num_gpus, self.spec.config.num_cpus
+    def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
+        """What a replica needs: GPUs, CPUs and labels of its node. Pools of one kind can take over each other's room."""
+        config = self.spec.config
+        return config.num_gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
 
-    def claim(self, size: float) -> PoolClaim:
-        """Returns what the fair share of the pool depends on. `size` is the size of each replica."""
-        unplaced = set(self.status.unplaced) if self.status is not None else set[int]()
-        smallest = 0 if self._policy.is_released else self._policy.min_replicas
-        return PoolClaim(load=self.load.value, placed=len(self._actors.keys() - unplaced), smallest=smallest, size=size)
+    @property
+    def claim(self) -> PoolClaim:
+        """What the share of the pool depends on."""
+        demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
+        placed = len(self._actors.keys() - set(unplaced))
+        released = self._policy.is_released
+        return PoolClaim(
+            load=0.0 if released else self.load.value,
+            placed=placed,
+            waits=self.is_waiting,
+            smallest=0 if released else self._policy.min_replicas,
+            largest=max(min(self._policy.max_replicas, ceil(demand)), self._policy.min_replicas, placed),
+        )
 
     def end(self, seconds: float) -> list[str]:
         """Waits at most `seconds` until the dispatcher has handled earlier calls, then ends all processes of the pool.
@@ -153,29 +163,26 @@ class PoolManager:
             ray.kill(actor)
         return notes
 
-    def _active(self) -> list[int]:
-        """Returns the indices of the replicas that get work or will get work."""
-        return [index for index in self._actors if index not in self._draining]
-
-    def _scale(self, status: PoolStatus, now: float, others_wait: bool, fair: int | None) -> None:
+    def _scale(self, status: PoolStatus, now: float, others_wait: bool, share: int | None) -> None:
         ended = [index for index in status.drained if index in self._draining]
         for index in ended:
             ray.kill(self._actors.pop(index))
             self._draining.discard(index)
             if index in self._places:
                 self.free_places.give_back(self._places.pop(index))
-        active = self._active()
+        # Those that Ray has not started are ended first, then the latest.
+        active = sorted(set(self._actors) - self._draining, key=lambda index: (index not in status.unplaced, -index))
         wanted = self._policy.desired(
             len(active),
             status.demand,
             now,
             others_wait=others_wait,
-            fair=fair,
-            is_waiting=not self.autoscaled and any(index in active for index in status.unplaced),
+            share=share,
+            is_starting=not self.autoscaled and bool(set(active) & set(status.unplaced)),
         )
         for _ in range(wanted - len(active)):
             self._add_replica(self._free_place())
-        for index in sorted(active, reverse=True)[: max(len(active) - wanted, 0)]:
+        for index in active[: max(len(active) - wanted, 0)]:
             self._drain(index)
         moved = self._move_unplaced(status) if wanted == len(active) else False
         if ended or wanted > len(active) or moved:
@@ -244,9 +251,9 @@ def managed(
 
     def look() -> None:
         while not over.wait(STEP_SECONDS):
-            for manager, fair in zip(managers, _fair(managers), strict=True):
+            for manager, share in zip(managers, _shares(managers), strict=True):
                 others_wait = any(other.is_waiting for other in managers if other is not manager)
-                for line in manager.step(time.monotonic(), others_wait=others_wait, fair=fair):
+                for line in manager.step(time.monotonic(), others_wait=others_wait, share=share):
                     say(line)
             for number in [number for number, manager in loading.items() if manager.is_loaded]:
                 del loading[number]
@@ -260,20 +267,27 @@ def managed(
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(END_SECONDS)
         until = time.monotonic() + END_SECONDS
         for manager in managers:
             for line in manager.end(max(until - time.monotonic(), 0.0)):
                 say(line)
 
 
-def _fair(managers: Sequence[PoolManager]) -> Sequence[int | None]:
-    """Returns the fair share of each pool, as a number of replicas; None for each if no pool waits for resources."""
-    if not any(manager.is_waiting for manager in managers):
-        return [None] * len(managers)
-    resource = 0 if any(manager.size[0] for manager in managers) else 1
-    try:
-        free = ray.available_resources().get(("GPU", "CPU")[resource], 0.0)
-    except RayError:
-        free = 0.0  # the cluster does not answer now
-    return fair_shares([manager.claim(manager.size[resource]) for manager in managers], free)
+def _shares(managers: Sequence[PoolManager]) -> list[int | None]:
+    """Returns the share of each pool for `PoolManager.step`.
+
+    Pools share if they are of one kind, and where no nodes are added for whoever waits.
+    """
+    shares: list[int | None] = [None] * len(managers)
+    waiting = {manager.kind for manager in managers if manager.is_waiting and not manager.autoscaled}
+    kinds = [kind for kind in waiting if any(kind[:2])]
+    available = ray.available_resources() if kinds else {}
+    for kind in kinds:
+        gpus, cpus, _ = kind
+        free = int(available.get("GPU", 0.0) / gpus) if gpus else int(available.get("CPU", 0.0) / cpus)
+        members = [number for number, manager in enumerate(managers) if manager.kind == kind]
+        found = shares_if_short([managers[number].claim for number in members], free)
+        for number, share in zip(members, found, strict=True):
+            shares[number] = share
+    return shares

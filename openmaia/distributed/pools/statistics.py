@@ -29,8 +29,8 @@ class PoolStatistics:
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on the batches that have ended. A chat counts with its share of what the replica can answer
-    concurrently, so that divided by the number of requests it is what one takes of a replica that is used fully."""
+    """Time that replicas spent on the batches that have ended. A chat counts as the share of a replica that answers as many
+    chats as it can concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0

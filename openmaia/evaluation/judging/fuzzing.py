@@ -14,7 +14,7 @@ from PIL import Image
 from openmaia.core.images import EncodedImage, Pixels, upsample
 from openmaia.core.services import UnitActivation
 from openmaia.evaluation.analysis.statistics import FloatArray
-from openmaia.evaluation.judging.detection import ACTIVE, union
+from openmaia.evaluation.judging.detection import balanced_accuracy, union
 from openmaia.evaluation.judging.judges import Judge
 
 CELLS = 20
@@ -22,6 +22,9 @@ CELLS = 20
 
 SIDE = 8
 """Side of a part in cells, so that a part is 16 % of the view."""
+
+ACTIVE = 0.8
+"""A unit counts as excited by photographs above this quantile of its activations."""
 
 OVERLAP = 0.25
 """The two parts of a photograph share at most this share of their area, because an exciting part in the very middle of a
@@ -49,25 +52,28 @@ def fuzz(
         probe: Returns the unit's activation and activation map for each given image.
 
     Returns:
-        `fuzzed`: the number of parts that were judged and have a verdict other than None. `fuzzing`: the mean of two
-        shares, of exciting parts that show a label and of other parts that do not; 0.5 is chance. `fuzzing` is left out
-        if half of the verdicts or more are unknown, and the result is empty without any parts: the layer has no maps, or
-        the unit is constant.
+        `fuzzed`: the number of parts that have a verdict other than None. `fuzzing`: the mean of two shares, of exciting
+        parts that show a label and of other parts that do not; 0.5 is chance. `fuzzing` is left out if half of the
+        verdicts or more are unknown, or all on parts of one kind. The result is empty if there are no parts: no photograph
+        excites the unit more than others, or its maps are constant or missing.
     """
     ranked: list[int] = np.argsort(-activations, kind="stable")[: count // 2].tolist()
     bound = float(np.quantile(activations, ACTIVE))
-    active = [images[row] for row in ranked if activations[row] > bound]
-    if not active:
+    chosen = [images[row] for row in ranked if activations[row] > bound]
+    if not chosen:
         return {}
-    found = [both for image, answer in zip(active, probe(active), strict=True) if (both := parts(image, answer))]
-    if not found:
+    pairs = [pair for image, answer in zip(chosen, probe(chosen), strict=True) if (pair := parts(image, answer))]
+    if not pairs:
         return {}
-    marks = union(judge.judge([each for both in found for each in both], labels))
-    exciting, other = ([mark for mark in half if mark is not None] for half in (marks[::2], marks[1::2]))
-    known = len(exciting) + len(other)
-    if known * 2 <= len(marks) or not exciting or not other:
-        return {"fuzzed": known}
-    return {"fuzzed": known, "fuzzing": float(np.mean([np.mean(exciting), 1 - np.mean(other)]))}
+    verdicts = union(judge.judge([each for pair in pairs for each in pair], labels))
+    is_known = np.array([verdict is not None for verdict in verdicts])
+    result: dict[str, Any] = {"fuzzed": int(is_known.sum())}
+    if result["fuzzed"] * 2 <= len(verdicts):
+        return result
+    marks = np.array([verdict is True for verdict in verdicts])[is_known]
+    is_exciting = np.tile([True, False], len(pairs))[is_known]
+    accuracy = balanced_accuracy(marks, is_exciting, np.ones(len(marks)))
+    return result if accuracy is None else result | {"fuzzing": accuracy}
 
 
 def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, EncodedImage] | None:
@@ -81,7 +87,7 @@ def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, En
         answer: The unit's activation map, and the part of the image that the network sees.
 
     Returns:
-        Both parts, resized to the size of the image, whose digest is their only source. None if the layer has no maps,
+        Both parts, of which the digest of the image is the only source. None if the layer has no maps,
         or the map is constant.
     """
     if answer.map is None:
@@ -103,7 +109,7 @@ def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, En
 
 
 def part(image: EncodedImage, box: tuple[float, float, float, float], row: int, column: int) -> Pixels:
-    """Returns the pixels of one part of an image, resized to the size of the image.
+    """Returns the pixels of one part of an image, enlarged until its longer side is that of the image.
 
     Args:
         image: The image.
@@ -116,4 +122,6 @@ def part(image: EncodedImage, box: tuple[float, float, float, float], row: int, 
     x1, x2 = (int(left + width * cell / CELLS) for cell in (column, column + SIDE))
     y1, y2 = (int(top + height * cell / CELLS) for cell in (row, row + SIDE))
     cropped = image.pil().crop((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1)))
-    return np.asarray(cropped.resize(image.size, Image.Resampling.BICUBIC))
+    factor = max(image.size) / max(cropped.size)
+    width, height = (max(round(side * factor), 1) for side in cropped.size)
+    return np.asarray(cropped.resize((width, height), Image.Resampling.BICUBIC))

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from openmaia.distributed.pools.autoscaling import (
-    ABOVE_SHARE,
     DOWN_AFTER,
     DOWN_AFTER_IF_WANTED,
     UP_AFTER,
@@ -15,6 +14,7 @@ from openmaia.distributed.pools.autoscaling import (
     PoolClaim,
     ScalingPolicy,
     fair_shares,
+    shares_if_short,
 )
 from openmaia.distributed.pools.statistics import PoolStatistics
 
@@ -84,34 +84,35 @@ def test_scaling_down_of_a_large_pool_goes_by_an_eighth_but_not_below_its_demand
 # -- shared resources ------------------------------------------------------------------------------------------------
 
 
-def test_scaling_up_waits_for_replicas_that_have_no_resources_yet():
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 60, is_waiting=True) == 4
+def test_scaling_up_waits_for_replicas_that_have_not_started():
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 60, is_starting=True) == 4
 
 
-def test_a_pool_grows_to_its_share_while_another_waits():
-    waiting = {"others_wait": True, "fair": 5}
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, **waiting) == 5 + ABOVE_SHARE
-    assert after(ScalingPolicy(1, 16), 5 + ABOVE_SHARE, 50.0, UP_AFTER + 60, **waiting) == 5 + ABOVE_SHARE
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, fair=5) == 8, "nobody waits"
+def test_a_pool_grows_to_its_share_while_another_lacks_replicas():
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, others_wait=True, share=5) == 5
+    assert after(ScalingPolicy(1, 16), 5, 50.0, UP_AFTER + 60, others_wait=True, share=5) == 5
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, others_wait=True) == 8, "no other has less than its share"
 
 
 def test_a_busy_pool_gives_what_it_has_above_its_share():
-    waiting = {"others_wait": True, "fair": 5}
+    waiting = {"others_wait": True, "share": 5}
     assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER_IF_WANTED - 1, **waiting) == 9
     assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER_IF_WANTED + 1, **waiting) == 8
     assert after(ScalingPolicy(1, 32), 32, 50.0, DOWN_AFTER_IF_WANTED + 1, **waiting) == 28
     assert after(ScalingPolicy(9, 32), 9, 50.0, DOWN_AFTER_IF_WANTED + 60, **waiting) == 9, "its minimum"
-    assert after(ScalingPolicy(1, 32), 9, 9.0, DOWN_AFTER_IF_WANTED + 60, fair=5) == 9, "nobody waits"
+    assert after(ScalingPolicy(0, 32), 1, 50.0, DOWN_AFTER_IF_WANTED + 60, others_wait=True, share=0) == 1, "its last"
 
 
 def test_a_released_pool_keeps_a_replica_for_its_last_requests_while_another_waits():
     policy = ScalingPolicy(3, 4, is_released=True)
-    assert after(policy, 4, 9.0, DOWN_AFTER_IF_WANTED + 1, others_wait=True, fair=0) == 3
-    assert after(policy, 1, 0.2, DOWN_AFTER_IF_WANTED + 60, others_wait=True, fair=0) == 1
+    assert after(policy, 4, 9.0, DOWN_AFTER_IF_WANTED + 1, others_wait=True, share=0) == 3
+    assert after(policy, 1, 0.2, DOWN_AFTER_IF_WANTED + 60, others_wait=True, share=0) == 1
 
 
-def claim(load: float | None, placed: int = 1, smallest: int = 1, size: float = 1.0) -> PoolClaim:
-    return PoolClaim(load=load, placed=placed, smallest=smallest, size=size)
+def claim(
+    load: float | None, placed: int = 1, smallest: int = 1, largest: int = 99, *, waits: bool = False
+) -> PoolClaim:
+    return PoolClaim(load=load, placed=placed, smallest=smallest, largest=largest, waits=waits)
 
 
 def test_shares_make_the_most_loaded_replica_as_little_loaded_as_possible():
@@ -121,28 +122,32 @@ def test_shares_make_the_most_loaded_replica_as_little_loaded_as_possible():
 
 
 def test_shares_do_not_depend_on_who_has_what():
-    loads = (5.0, 2.0, 0.1)
-    kept = [
-        fair_shares([claim(load, n) for load, n in zip(loads, placed, strict=True)])
-        for placed in ((14, 1, 1), (1, 14, 1))
-    ]
-    assert kept[0] == kept[1] == [11, 4, 1]
-
-
-def test_shares_count_the_size_of_a_replica():
-    """20 GPUs: a language model on 4 with as much load for each replica as the two others together."""
-    assert fair_shares([claim(4.0, size=4.0), claim(4.0), claim(4.0)], free=14) == [3, 4, 4]
+    loads, held = (5.0, 2.0, 0.1), ((14, 1, 1), (1, 14, 1))
+    shares = [fair_shares([claim(load, n) for load, n in zip(loads, placed, strict=True)]) for placed in held]
+    assert shares == [[11, 4, 1]] * 2
 
 
 def test_a_pool_whose_load_is_unknown_keeps_what_it_has():
     assert fair_shares([claim(4.0, 2), claim(None, 5)], free=1) == [3, 5]
-    assert fair_shares([claim(4.0, 2), claim(9.0, 5, size=0.0)], free=1) == [3, 5], "it needs nothing of what is short"
     assert fair_shares([claim(None, 2), claim(None, 5)], free=3) == [2, 5]
 
 
-def test_the_smallest_numbers_of_replicas_are_kept():
+def test_shares_keep_to_the_smallest_and_largest_numbers_of_replicas():
     assert fair_shares([claim(9.0, 4, 4), claim(1.0, 4, 4)]) == [4, 4]
     assert fair_shares([claim(9.0, 4, 1), claim(0.1, 4, 3)]) == [5, 3]
+    assert fair_shares([claim(6.0, 2, 1, 2), claim(4.0, 7), claim(2.0, 7)]) == [2, 9, 5]
+    assert fair_shares([claim(6.0, 2, 1, 2), claim(4.0, 2, 1, 2)], free=9) == [2, 2], "more than all can use"
+
+
+def test_pools_share_only_if_one_of_them_lacks_replicas():
+    having, lacking = claim(1.0, 7), claim(1.0, 1, waits=True)
+    assert shares_if_short([having, lacking]) == [4, None]
+    assert shares_if_short([having, lacking], free=1) == [None, None], "there is room for it"
+    assert shares_if_short([having, replace(lacking, waits=False)]) == [None, None]
+    assert shares_if_short([replace(having, waits=True), replace(lacking, waits=False)]) == [None, None], (
+        "it has enough"
+    )
+    assert shares_if_short([having, lacking, lacking]) == [3, 3, 3]
 
 
 # -- the offered load ------------------------------------------------------------------------------------------------
@@ -151,7 +156,7 @@ def test_the_smallest_numbers_of_replicas_are_kept():
 def offered(load: OfferedLoad, rate: float, seconds: int, start: float, before: PoolStatistics) -> PoolStatistics:
     """So many requests arrive per second, of which each takes 2 replica-seconds; half of them are answered."""
     now = before
-    for second in range(1, seconds + 1):
+    for second in range(seconds + 1):
         arrived = before.batched + before.waiting + round(rate * second)
         now = replace(before, batched=arrived // 2, waiting=arrived - arrived // 2, service_seconds=arrived // 2 * 2.0)
         load.update(now, start + second)
@@ -169,11 +174,19 @@ def test_offered_load_is_what_arrives_and_not_what_is_answered():
 
 def test_offered_load_is_unknown_until_something_was_answered():
     load = OfferedLoad()
-    for second in range(10):
-        load.update(PoolStatistics(batched=8, under_way=8, waiting=100), 100.0 + second)
+    for second in range(11):
+        load.update(PoolStatistics(batched=8 * second, under_way=8 * second, waiting=2 * second), 100.0 + second)
     assert load.value is None
-    load.update(PoolStatistics(batched=16, under_way=8, waiting=92, service_seconds=10.0), 110.0)
-    assert load.value == pytest.approx(108 * 10 / 8 / 10), "all that arrived since the start"
+    load.update(PoolStatistics(batched=88, under_way=80, waiting=22, service_seconds=10.0), 111.0)
+    assert load.value == pytest.approx(10 * 10 / 8, rel=0.03), "all that arrived since the start"
+
+
+def test_offered_load_of_a_pool_that_is_used_late_is_not_thinned_by_the_time_before():
+    load = OfferedLoad()
+    for minute in range(60):
+        load.update(PoolStatistics(), 60.0 * minute)
+    offered(load, 4, 60, 3600.0, PoolStatistics())
+    assert load.value == pytest.approx(8.0, rel=0.05)
 
 
 def test_offered_load_survives_a_dispatcher_that_begins_anew():
@@ -182,5 +195,4 @@ def test_offered_load_survives_a_dispatcher_that_begins_anew():
     load.update(PoolStatistics(batched=50, service_seconds=50.0), 110.0)
     load.update(PoolStatistics(batched=1, service_seconds=1.0), 111.0)
     load.update(PoolStatistics(batched=6, service_seconds=6.0), 112.0)
-    assert load.value is not None
-    assert 0 < load.value <= 5.0
+    assert load.value == pytest.approx(55 / 12, rel=0.03)
