@@ -101,7 +101,7 @@ def main(folder: Path, address: str) -> None:
     policy = ScalingPolicy(1, 3, up_after=0.5, down_after=60.0)
     config = PoolConfig(max_replicas=3, max_batch=4, num_gpus=1)
     with (
-        pool(Counted(str(asked.log), seconds=0.3), config, policy=policy) as made,
+        pool(Counted(str(asked.log), seconds=0.3), config, policy=policy, autoscaled=True) as made,
         asked.on(made.address, callers=12, size=4),
     ):
         made.wait_for(lambda now: now.replicas == 3, seconds=120)

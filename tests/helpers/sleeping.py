@@ -118,12 +118,13 @@ def pool(
     ready: bool = True,
     say: Callable[[str], None] = lambda line: None,
     policy: ScalingPolicy | None = None,
+    autoscaled: bool = False,
     run: str = "sleeping",
 ) -> Iterator[SleepingPool]:
     """A pool of such hosts; `host` is the host, or a function that makes one."""
     make = host if callable(host) else partial(same, host)
     spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run)
-    manager = PoolManager(spec=spec, cache=cache, policy=policy)
+    manager = PoolManager(spec=spec, cache=cache, policy=policy, autoscaled=autoscaled)
     address = PoolAddress(
         dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "", deadline=config.deadline
     )
