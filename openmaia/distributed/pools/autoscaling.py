@@ -53,6 +53,7 @@ class ScalingPolicy:
         *,
         others_wait: bool = False,
         share: int | None = None,
+        room: int | None = None,
         is_starting: bool = False,
     ) -> int:
         """Returns the number of replicas that the pool should have now.
@@ -65,6 +66,8 @@ class ScalingPolicy:
             others_wait: Whether another pool waits for resources.
             share: The pool's share, as a number of replicas, while another pool waits for resources that it could take
                 over and has less than its share. Otherwise None.
+            room: The number of replicas for which there are resources that nobody has. The pool grows by no more at once, or
+                by one, which then waits. None if that is unknown, or if nodes are added for whoever waits.
             is_starting: Whether the pool has replicas that Ray has not started. It then asks for no more of them: Ray
                 serves whoever asked first, and would load models that are no longer needed.
         """
@@ -77,7 +80,8 @@ class ScalingPolicy:
         self._low_since = (self._low_since or now) if is_idle or is_above else None
         if self._high_since is not None and now - self._high_since >= self.up_after:
             self._high_since = None
-            return min(limit, max(count + 1, min(ceil(demand), 2 * count)))
+            added = max(min(ceil(demand) - count, count), 1)
+            return min(limit, count + (added if room is None else min(added, max(room, 1))))
         patience = self.down_after_if_wanted if others_wait or self.is_released else self.down_after
         if self._low_since is not None and now - self._low_since >= patience and count > lowest:
             self._low_since = now

@@ -32,6 +32,14 @@ _RemoteDispatcher: Any = ray.remote(Dispatcher)
 _RemoteReplica: Any = ray.remote(Replica)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The resources that a pool may take, in replicas. See the arguments of `ScalingPolicy.desired`."""
+
+    share: int | None = None
+    free: int | None = None
+
+
 @dataclass(slots=True)
 class PoolManager:
     """Owns the replicas of one pool and the dispatcher, which distributes requests to them.
@@ -89,13 +97,13 @@ class PoolManager:
             self._add_replica(self.places[number] if number < len(self.places) else None)
         self._publish()
 
-    def step(self, now: float, *, others_wait: bool, share: int | None) -> Sequence[str]:
+    def step(self, now: float, *, others_wait: bool, room: Room) -> Sequence[str]:
         """Checks the status of the dispatcher and starts or ends replicas accordingly. Does not wait.
 
         Args:
             now: Time of a monotonic clock, in seconds.
             others_wait: Whether another pool waits for resources.
-            share: The share of the pool, see `ScalingPolicy.desired`.
+            room: The resources that the pool may take.
 
         Returns:
             Messages for the user.
@@ -115,13 +123,18 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
-        self._scale(status, now, others_wait, share)
+        self._scale(status, now, others_wait, room)
         return status.notes
 
     @property
     def is_waiting(self) -> bool:
         """Whether a replica of the pool waits for resources."""
         return self.status is not None and len(self.status.unplaced) > 0
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether more replicas would be busy than the pool has, or some of those that it has wait for resources."""
+        return self.is_waiting or (self.status is not None and self.status.demand > len(self._actors))
 
     @property
     def is_loaded(self) -> bool:
@@ -163,7 +176,7 @@ class PoolManager:
             ray.kill(actor)
         return notes
 
-    def _scale(self, status: PoolStatus, now: float, others_wait: bool, share: int | None) -> None:
+    def _scale(self, status: PoolStatus, now: float, others_wait: bool, room: Room) -> None:
         ended = [index for index in status.drained if index in self._draining]
         for index in ended:
             ray.kill(self._actors.pop(index))
@@ -177,7 +190,8 @@ class PoolManager:
             status.demand,
             now,
             others_wait=others_wait,
-            share=share,
+            share=room.share,
+            room=room.free,
             is_starting=not self.autoscaled and bool(set(active) & set(status.unplaced)),
         )
         for _ in range(wanted - len(active)):
@@ -251,9 +265,9 @@ def managed(
 
     def look() -> None:
         while not over.wait(STEP_SECONDS):
-            for manager, share in zip(managers, _shares(managers), strict=True):
+            for manager, room in zip(managers, _room(managers), strict=True):
                 others_wait = any(other.is_waiting for other in managers if other is not manager)
-                for line in manager.step(time.monotonic(), others_wait=others_wait, share=share):
+                for line in manager.step(time.monotonic(), others_wait=others_wait, room=room):
                     say(line)
             for number in [number for number, manager in loading.items() if manager.is_loaded]:
                 del loading[number]
@@ -274,20 +288,17 @@ def managed(
                 say(line)
 
 
-def _shares(managers: Sequence[PoolManager]) -> list[int | None]:
-    """Returns the share of each pool for `PoolManager.step`.
-
-    Pools share if they are of one kind, and where no nodes are added for whoever waits.
-    """
-    shares: list[int | None] = [None] * len(managers)
-    waiting = {manager.kind for manager in managers if manager.is_waiting and not manager.autoscaled}
-    kinds = [kind for kind in waiting if any(kind[:2])]
+def _room(managers: Sequence[PoolManager]) -> list[Room]:
+    """Returns the resources that each pool may take. Pools share if they are of one kind."""
+    rooms = [Room()] * len(managers)
+    growing = {manager.kind for manager in managers if manager.wants_more and not manager.autoscaled}
+    kinds = [kind for kind in growing if any(kind[:2])]
     available = ray.available_resources() if kinds else {}
     for kind in kinds:
         gpus, cpus, _ = kind
         free = int(available.get("GPU", 0.0) / gpus) if gpus else int(available.get("CPU", 0.0) / cpus)
         members = [number for number, manager in enumerate(managers) if manager.kind == kind]
-        found = shares_if_short([managers[number].claim for number in members], free)
-        for number, share in zip(members, found, strict=True):
-            shares[number] = share
-    return shares
+        shares = shares_if_short([managers[number].claim for number in members], free)
+        for number, share in zip(members, shares, strict=True):
+            rooms[number] = Room(share, free)
+    return rooms

@@ -88,6 +88,12 @@ def test_scaling_up_waits_for_replicas_that_have_not_started():
     assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 60, is_starting=True) == 4
 
 
+def test_scaling_up_asks_for_what_there_is_or_for_one_more():
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, room=3) == 7
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, room=9) == 8
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, room=0) == 5
+
+
 def test_a_pool_grows_to_its_share_while_another_lacks_replicas():
     assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, others_wait=True, share=5) == 5
     assert after(ScalingPolicy(1, 16), 5, 50.0, UP_AFTER + 60, others_wait=True, share=5) == 5
