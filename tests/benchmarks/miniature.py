@@ -30,7 +30,6 @@ from openmaia.config.machine import POOLS, PoolConfig
 from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.pools.autoscaling import (
     DOWN_AFTER,
-    DOWN_AFTER_IF_WANTED,
     UP_AFTER,
     WINDOW,
     OfferedLoad,
@@ -100,7 +99,6 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         largest,
         up_after=UP_AFTER / size.factor,
         down_after=DOWN_AFTER / size.factor,
-        down_after_if_wanted=DOWN_AFTER_IF_WANTED / size.factor,
     )
     return PoolManager(
         spec=PoolSpec(

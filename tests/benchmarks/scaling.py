@@ -169,10 +169,7 @@ class ElasticCluster:
             waiting = [pool.unplaced > 0 for pool in pools]
             shares = shares_if_short([pool.claim() for pool in pools], self._free)
             for number, pool in enumerate(pools):
-                others = any(waiting[:number] + waiting[number + 1 :])
-                self._change(
-                    pool, now, others_wait=others, share=shares[number], room=self._free, is_starting=waiting[number]
-                )
+                self._change(pool, now, share=shares[number], room=self._free, is_starting=waiting[number])
             self._place()
 
     def _change(self, pool: ElasticPool, now: float, **situation: Any) -> None:

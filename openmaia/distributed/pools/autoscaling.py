@@ -10,10 +10,8 @@ UP_AFTER = 2.0
 """Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
 
 DOWN_AFTER = 30.0
-"""Time in seconds for which the demand must be below the number of replicas before the pool shrinks."""
-
-DOWN_AFTER_IF_WANTED = 15.0
-"""Replaces DOWN_AFTER while another pool waits for resources, and after the run has released the pool."""
+"""Time in seconds for which the pool must have too many replicas before it shrinks. Loading a model for another pool takes
+about as long."""
 
 SHRINK_STEP = 8
 """A pool shrinks by at most one of this many replicas at once, but at least by one."""
@@ -37,9 +35,8 @@ class ScalingPolicy:
     up_after: float = UP_AFTER
     """Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
     down_after: float = DOWN_AFTER
-    """Time in seconds for which one replica fewer must satisfy the demand before the pool shrinks."""
-    down_after_if_wanted: float = DOWN_AFTER_IF_WANTED
-    """Replaces `down_after` while another pool waits for resources, and after the run has released the pool."""
+    """Time in seconds for which one replica fewer must satisfy the demand, or the pool have more than its share, before the
+    pool shrinks."""
     is_released: bool = False
     """Whether the run no longer needs the pool. All idle replicas then end together, even below `min_replicas`."""
     _high_since: float | None = None
@@ -51,7 +48,6 @@ class ScalingPolicy:
         demand: float,
         now: float,
         *,
-        others_wait: bool = False,
         share: int | None = None,
         room: int | None = None,
         is_starting: bool = False,
@@ -63,7 +59,6 @@ class ScalingPolicy:
             demand: Number of replicas that would be busy now if there were enough of them. An idle replica ends only if
                 one fewer would do, so that the pool does not grow again at once.
             now: Time of a monotonic clock, in seconds.
-            others_wait: Whether another pool waits for resources.
             share: The pool's share, as a number of replicas, while another pool waits for resources that it could take
                 over and has less than its share. Otherwise None.
             room: The number of replicas for which there are resources that nobody has. The pool grows by no more at once, or
@@ -82,8 +77,7 @@ class ScalingPolicy:
             self._high_since = None
             added = max(min(ceil(demand) - count, count), 1)
             return min(limit, count + (added if room is None else min(added, max(room, 1))))
-        patience = self.down_after_if_wanted if others_wait or self.is_released else self.down_after
-        if self._low_since is not None and now - self._low_since >= patience and count > lowest:
+        if self._low_since is not None and now - self._low_since >= self.down_after and count > lowest:
             self._low_since = now
             needed = max(min(ceil(demand), limit if is_above else count), lowest)
             at_once = count if self.is_released and is_idle else max(count // SHRINK_STEP, 1)

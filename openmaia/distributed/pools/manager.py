@@ -97,12 +97,11 @@ class PoolManager:
             self._add_replica(self.places[number] if number < len(self.places) else None)
         self._publish()
 
-    def step(self, now: float, *, others_wait: bool, room: Room) -> Sequence[str]:
+    def step(self, now: float, room: Room) -> Sequence[str]:
         """Checks the status of the dispatcher and starts or ends replicas accordingly. Does not wait.
 
         Args:
             now: Time of a monotonic clock, in seconds.
-            others_wait: Whether another pool waits for resources.
             room: The resources that the pool may take.
 
         Returns:
@@ -123,7 +122,7 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
-        self._scale(status, now, others_wait, room)
+        self._scale(status, now, room)
         return status.notes
 
     @property
@@ -176,7 +175,7 @@ class PoolManager:
             ray.kill(actor)
         return notes
 
-    def _scale(self, status: PoolStatus, now: float, others_wait: bool, room: Room) -> None:
+    def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
         ended = [index for index in status.drained if index in self._draining]
         for index in ended:
             ray.kill(self._actors.pop(index))
@@ -189,7 +188,6 @@ class PoolManager:
             len(active),
             status.demand,
             now,
-            others_wait=others_wait,
             share=room.share,
             room=room.free,
             is_starting=not self.autoscaled and bool(set(active) & set(status.unplaced)),
@@ -266,8 +264,7 @@ def managed(
     def look() -> None:
         while not over.wait(STEP_SECONDS):
             for manager, room in zip(managers, _room(managers), strict=True):
-                others_wait = any(other.is_waiting for other in managers if other is not manager)
-                for line in manager.step(time.monotonic(), others_wait=others_wait, room=room):
+                for line in manager.step(time.monotonic(), room):
                     say(line)
             for number in [number for number, manager in loading.items() if manager.is_loaded]:
                 del loading[number]

@@ -7,7 +7,6 @@ import pytest
 
 from openmaia.distributed.pools.autoscaling import (
     DOWN_AFTER,
-    DOWN_AFTER_IF_WANTED,
     UP_AFTER,
     WINDOW,
     OfferedLoad,
@@ -50,10 +49,6 @@ def test_scaling_down_goes_by_one_after_a_lasting_lull():
     assert after(ScalingPolicy(4, 4), 4, 0.0, DOWN_AFTER + 60) == 4
 
 
-def test_scaling_down_is_quicker_if_another_pool_waits():
-    assert after(ScalingPolicy(1, 4), 4, 1.0, DOWN_AFTER_IF_WANTED + 1, others_wait=True) == 3
-
-
 def test_scaling_rests_where_demand_meets_supply():
     assert after(ScalingPolicy(1, 4), 2, 1.8, 10 * DOWN_AFTER) == 2
     assert after(ScalingPolicy(1, 4), 2, 1.1, 10 * DOWN_AFTER) == 2, "one replica would be too few"
@@ -65,9 +60,9 @@ def test_scaling_of_a_pool_that_may_not_grow_keeps_its_minimum():
 
 
 def test_scaling_of_a_released_pool_ends_all_idle_replicas_together():
-    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, DOWN_AFTER_IF_WANTED - 1) == 4
-    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, DOWN_AFTER_IF_WANTED + 1) == 0
-    assert after(ScalingPolicy(3, 4, is_released=True), 4, 1.5, DOWN_AFTER_IF_WANTED + 1) == 2
+    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, DOWN_AFTER - 1) == 4
+    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, DOWN_AFTER + 1) == 0
+    assert after(ScalingPolicy(3, 4, is_released=True), 4, 1.5, DOWN_AFTER + 1) == 2
 
 
 def test_scaling_of_a_released_pool_keeps_or_starts_a_replica_for_a_request_that_waits():
@@ -95,24 +90,23 @@ def test_scaling_up_asks_for_what_there_is_or_for_one_more():
 
 
 def test_a_pool_grows_to_its_share_while_another_lacks_replicas():
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, others_wait=True, share=5) == 5
-    assert after(ScalingPolicy(1, 16), 5, 50.0, UP_AFTER + 60, others_wait=True, share=5) == 5
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, others_wait=True) == 8, "no other has less than its share"
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, share=5) == 5
+    assert after(ScalingPolicy(1, 16), 5, 50.0, UP_AFTER + 60, share=5) == 5
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1) == 8, "no other has less than its share"
 
 
 def test_a_busy_pool_gives_what_it_has_above_its_share():
-    waiting = {"others_wait": True, "share": 5}
-    assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER_IF_WANTED - 1, **waiting) == 9
-    assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER_IF_WANTED + 1, **waiting) == 8
-    assert after(ScalingPolicy(1, 32), 32, 50.0, DOWN_AFTER_IF_WANTED + 1, **waiting) == 28
-    assert after(ScalingPolicy(9, 32), 9, 50.0, DOWN_AFTER_IF_WANTED + 60, **waiting) == 9, "its minimum"
-    assert after(ScalingPolicy(0, 32), 1, 50.0, DOWN_AFTER_IF_WANTED + 60, others_wait=True, share=0) == 1, "its last"
+    assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER - 1, share=5) == 9
+    assert after(ScalingPolicy(1, 32), 9, 50.0, DOWN_AFTER + 1, share=5) == 8
+    assert after(ScalingPolicy(1, 32), 32, 50.0, DOWN_AFTER + 1, share=5) == 28
+    assert after(ScalingPolicy(9, 32), 9, 50.0, DOWN_AFTER + 60, share=5) == 9, "its minimum"
+    assert after(ScalingPolicy(0, 32), 1, 50.0, DOWN_AFTER + 60, share=0) == 1, "its last"
 
 
 def test_a_released_pool_keeps_a_replica_for_its_last_requests_while_another_waits():
     policy = ScalingPolicy(3, 4, is_released=True)
-    assert after(policy, 4, 9.0, DOWN_AFTER_IF_WANTED + 1, others_wait=True, share=0) == 3
-    assert after(policy, 1, 0.2, DOWN_AFTER_IF_WANTED + 60, others_wait=True, share=0) == 1
+    assert after(policy, 4, 9.0, DOWN_AFTER + 1, share=0) == 3
+    assert after(policy, 1, 0.2, DOWN_AFTER + 60, share=0) == 1
 
 
 def claim(
