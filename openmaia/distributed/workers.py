@@ -136,7 +136,9 @@ class WorkerPool:
         for _ in range(min(suspects - len(isolated), self._left)):
             self._start(1, isolated=True)
         while (missing := min(running + waiting + suspects - self._total(), self._left)) > 0:
-            self._start(min(self._limits.per_process, missing), isolated=False)
+            # Work that reserves nothing comes one by one, and each process loads data of its own.
+            wanted = missing if self._limits.cpus or self._limits.memory_mb else self._left
+            self._start(min(self._limits.per_process, wanted), isolated=False)
 
     def most_free(self, *, isolated: bool) -> Worker | None:
         """Returns the worker that can take the most work, or None if none can take any.

@@ -50,7 +50,6 @@ def main(folder: Path) -> None:
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     ray.init(address=cluster.address, log_to_driver=False)
     found = {"short": one_gpu_fewer(folder / "short"), "released": release(folder / "released")}
-    found["shared"] = share(folder / "shared")
     found["joined"] = join(cluster, folder / "joined")
     (folder / "found.json").write_text(json.dumps(found))  # Ray prints about its nodes
     ray.shutdown()
@@ -88,20 +87,6 @@ def release(folder: Path) -> dict[str, Any]:
             after = _until(made, lambda up: up["generator"] == 4)
         late = Handle(made.addresses["backbone"], "late").ask("double", [10**6])
     return {"before": before, "after": after, "late": late, "counted": asked.counted()}
-
-
-def share(folder: Path) -> dict[str, Any]:
-    """Seven GPUs; a busy generator has four of them, and as much work comes for the editor."""
-    both = [f"pools.{role}.{each}" for role in ("generator", "editor") for each in ("max_replicas=5", "max_batch=4")]
-    config = short(folder, *GPUS, *both)
-    asked = Load(folder / "log")
-    with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
-        _until(made, lambda up: min(up.values()) == 1)
-        with asked.on(made.addresses["generator"], callers=12, size=4):
-            before = _until(made, lambda up: up["generator"] == 4)
-            with asked.on(made.addresses["editor"], callers=12, size=4):
-                after = _until(made, lambda up: up["editor"] >= 2)
-    return {"before": before, "after": after, "counted": asked.counted()}
 
 
 def join(cluster: Any, folder: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.distributed.cluster.placement import FreePlaces, Place
-from openmaia.distributed.cluster.resources import of_pool
+from openmaia.distributed.cluster.resources import ROUNDING, of_pool
 from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
@@ -293,7 +293,7 @@ def _room(managers: Sequence[PoolManager]) -> list[Room]:
     available = ray.available_resources() if kinds else {}
     for kind in kinds:
         gpus, cpus, _ = kind
-        free = int(available.get("GPU", 0.0) / gpus) if gpus else int(available.get("CPU", 0.0) / cpus)
+        free = int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
         members = [number for number, manager in enumerate(managers) if manager.kind == kind]
         shares = shares_if_short([managers[number].claim for number in members], free)
         for number, share in zip(members, shares, strict=True):

@@ -1,0 +1,41 @@
+"""How many processes a worker pool starts."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from openmaia.distributed.workers import WorkerLimits, WorkerPool
+
+
+class Idle:
+    def __init__(self, sweeps: Sequence[Any]):
+        pass
+
+    def start(self) -> None:
+        pass
+
+
+@contextmanager
+def workers(limits: WorkerLimits) -> Iterator[WorkerPool]:
+    pool = WorkerPool(limits, [], Idle)
+    try:
+        yield pool
+    finally:
+        pool.stop()
+
+
+def one_by_one(pool: WorkerPool, count: int) -> list[int]:
+    """The capacities of the processes after so many pieces of work came, each while the earlier ones run."""
+    for number in range(count):
+        pool.scale(number, 1, 0)
+    return [worker.capacity for worker in pool._workers]
+
+
+def test_work_that_reserves_nothing_shares_processes_although_it_comes_one_by_one(ray_cluster: None):
+    with workers(WorkerLimits(total=40, per_process=32)) as pool:
+        assert one_by_one(pool, 33) == [32, 8]
+
+
+def test_processes_reserve_no_more_than_their_work_needs(ray_cluster: None):
+    with workers(WorkerLimits(total=40, per_process=32, memory_mb=1)) as pool:
+        assert one_by_one(pool, 2) == [1, 1]
