@@ -13,7 +13,7 @@ from openmaia.agent.patience import PatientBackbone
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.distributed.failures import DEAD, last_line, resolve
 from openmaia.distributed.worker import SweepContext
-from openmaia.distributed.workers import FinishedWork, WorkerLimits, WorkerPool
+from openmaia.distributed.workers import FinishedWork, Worker, WorkerLimits, WorkerPool
 from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.controls import ReferenceData
@@ -24,6 +24,9 @@ from openmaia.runs.run import TRIALS, InvestigationId
 
 PER_PROCESS = 32
 """Largest number of concurrent evaluations in one process. They mostly wait for answers of the models."""
+
+ISOLATED = 4
+"""Largest number of evaluations that are repeated alone at the same time. Each process loads data of its own."""
 
 CALLER = "evaluation"
 """The name that identifies calls of the evaluation to the pools and in Ray's dashboard."""
@@ -143,7 +146,9 @@ class _Evaluation:
     sweep: int
     investigation: InvestigationId
     tries: int = 0
-    """The number of processes of this evaluation that have died."""
+    """The number of processes of this evaluation that have died. A death during other evaluations does not count."""
+    isolated: bool = False
+    """Whether it gets a process of its own, because its last process died while it ran other evaluations, too."""
     reference: Any = None
     """The Ray object reference to the reference data that it was started with."""
 
@@ -174,6 +179,8 @@ class EvaluationTasks:
         limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS))
         self._workers = WorkerPool(limits, sweeps, worker_class)
         self._waiting: deque[_Evaluation] = deque()
+        self._suspects: deque[_Evaluation] = deque()
+        """Evaluations that are isolated."""
         self._running: dict[str, _Evaluation] = {}
         self._failed: list[tuple[int, OpenMaiaError]] = []
         """For each failed evaluation the index of its sweep and the error."""
@@ -194,22 +201,24 @@ class EvaluationTasks:
             OpenMaiaError: If it concerns all evaluations: the config does not permit them, a server cannot be reached, or
                 the reference data could not be computed. Other errors are raised by `finish`.
         """
-        self._workers.scale(len(self._running), len(self._waiting), 0)
+        self._workers.scale(len(self._running), len(self._waiting), min(len(self._suspects), ISOLATED))
+        while self._suspects and (worker := self._workers.most_free(isolated=True)):
+            self._assign(worker, self._suspects.popleft())
         while self._waiting and (worker := self._workers.most_free(isolated=False)):
-            evaluation = self._waiting.popleft()
-            if evaluation.sweep not in self._references:
-                self._references[evaluation.sweep] = worker.actor.prepare.remote(evaluation.sweep)
-            reference = self._references[evaluation.sweep]
-            unit = evaluation.investigation.unit
-            caller = f"{self._sweeps[evaluation.sweep].run.name}/{CALLER}/{unit}/{uuid4().hex[:12]}"
-            evaluation = replace(evaluation, reference=reference)
-            self._running[caller] = evaluation
-            name = f"{CALLER} {unit.layer}/{unit.index}"
-            self._workers.assign(
-                worker, evaluation, name, caller, evaluation.sweep, evaluation.investigation, reference
-            )
+            self._assign(worker, self._waiting.popleft())
         for finished in self._workers.finished(timeout):
             self._settle(finished)
+
+    def _assign(self, worker: Worker, evaluation: _Evaluation) -> None:
+        if evaluation.sweep not in self._references:
+            self._references[evaluation.sweep] = worker.actor.prepare.remote(evaluation.sweep)
+        reference = self._references[evaluation.sweep]
+        unit = evaluation.investigation.unit
+        caller = f"{self._sweeps[evaluation.sweep].run.name}/{CALLER}/{unit}/{uuid4().hex[:12]}"
+        evaluation = replace(evaluation, reference=reference)
+        self._running[caller] = evaluation
+        name = f"{CALLER} {unit.layer}/{unit.index}"
+        self._workers.assign(worker, evaluation, name, caller, evaluation.sweep, evaluation.investigation, reference)
 
     def finish(self, numbers: Sequence[int]) -> None:
         """Waits for all evaluations, then computes the scores of the descriptions of the sweeps with these indices.
@@ -219,7 +228,7 @@ class EvaluationTasks:
         Raises:
             OpenMaiaError: If an evaluation failed. Finished evaluations are kept in the run.
         """
-        while self._waiting or self._running:
+        while self._waiting or self._suspects or self._running:
             self.poll(timeout=1.0)
         for number in numbers:
             if all(failed != number for failed, _ in self._failed):
@@ -255,14 +264,15 @@ class EvaluationTasks:
                 return self._fail(evaluation, error.cause, for_all)
             if not isinstance(error, DEAD):
                 return self._fail(evaluation, ServiceError(f"{unit} could not be evaluated: {last_line(error)}"))
-            tries = evaluation.tries + (not isinstance(error, RayTaskError))
+            evaluation = replace(evaluation, isolated=evaluation.isolated or finished.died_with_others)
+            tries = evaluation.tries + (not isinstance(error, RayTaskError) and not finished.died_with_others)
             if tries > self._retries:
                 text = f"{unit} could not be evaluated: its process died {tries} times"
                 return self._fail(evaluation, ServiceError(text))
             # The process may have died while it computed the reference data.
             if self._references.get(evaluation.sweep) is evaluation.reference:
                 del self._references[evaluation.sweep]
-            self._waiting.append(replace(evaluation, tries=tries))
+            (self._suspects if evaluation.isolated else self._waiting).append(replace(evaluation, tries=tries))
             return None
         return self._on_done(evaluation.sweep, "")
 

@@ -136,7 +136,7 @@ class WorkerPool:
         for _ in range(min(suspects - len(isolated), self._left)):
             self._start(1, isolated=True)
         while (missing := min(running + waiting + suspects - self._total(), self._left)) > 0:
-            # Work that reserves nothing comes one by one, and each process loads data of its own.
+            # Evaluations reserve nothing. They come one by one, and each process loads data of its own.
             wanted = missing if self._limits.cpus or self._limits.memory_mb else self._left
             self._start(min(self._limits.per_process, wanted), isolated=False)
 

@@ -57,7 +57,7 @@ def scale(largest: Values) -> npt.NDArray[np.float32]:
 
     Args:
         largest: Largest magnitude of each unit's activations on a sample of images, shape (units,). A unit with 0 gets
-            the scale 1; no other unit gets a smaller scale than QUIETEST of the largest magnitude in the layer.
+            the scale 1; that of others is computed from at least QUIETEST of the largest magnitude in the layer.
     """
     raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
     exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))

@@ -160,3 +160,42 @@ def test_evaluations_that_wait_for_a_dead_process_are_repeated_and_their_own_pro
     evaluating = {process for process, what in notes if what.startswith("run ")}
     assert first not in evaluating
     assert second in evaluating
+
+
+@dataclass
+class Poisoned:
+    """One evaluation ends its process each time; the others take longer than it needs for that."""
+
+    sweeps: Sequence[SweepContext]
+
+    def start(self) -> None:
+        pass
+
+    def prepare(self, number: int) -> int:
+        return 0
+
+    def run(self, number: int, investigation: InvestigationId, reference: int, caller: str) -> None:
+        if investigation.unit.index == 3:
+            os._exit(1)
+        time.sleep(2)
+
+    def score(self, number: int) -> None:
+        raise AssertionError("not all descriptions were tested")
+
+
+def test_an_evaluation_that_ends_its_process_fails_alone(tmp_path: Path):
+    config = short(tmp_path, "name=poisoned", "ray.memory_mb=1", "ray.cpus_per_investigation=0")
+    run = planned(config, 8)
+    store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
+    context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
+    problems: list[str] = []
+    tasks = EvaluationTasks([context], 8, 1, lambda number, problem: problems.append(problem), Poisoned)
+    try:
+        for investigation in run.plan():
+            tasks.submit(0, investigation)
+        with pytest.raises(ServiceError, match="its process died 2 times"):
+            tasks.finish([0])
+    finally:
+        tasks.stop()
+    assert len(problems) == 8
+    assert len([problem for problem in problems if problem]) == 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import Any
 
 from ray.util.placement_group import (
@@ -57,6 +58,16 @@ class FreePlaces:
         """Adds the resources of a replica that has ended to the free ones."""
         self._add(place, 1)
 
+    def count(self, request: ResourceRequest) -> int:
+        """Returns for how many replicas of the request the free resources suffice."""
+        if not _bundle(request):
+            return 0
+        return sum(
+            int(min(_times(place.room.gpus, request.gpus), _times(place.room.cpus, request.cpus)) + ROUNDING)
+            for place in self._places.values()
+            if request.labels.items() <= place.room.labels.items()
+        )
+
     def take(self, request: ResourceRequest) -> Place | None:
         """Removes free resources that suffice for one replica of the request, and returns them.
 
@@ -74,6 +85,10 @@ class FreePlaces:
         before = self._places.get(key, replace(place, room=replace(place.room, gpus=0.0, cpus=0.0))).room
         gpus, cpus = before.gpus + sign * place.room.gpus, before.cpus + sign * place.room.cpus
         self._places[key] = replace(place, room=replace(before, gpus=gpus, cpus=cpus))
+
+
+def _times(room: float, wanted: float) -> float:
+    return room / wanted if wanted else inf
 
 
 def _holds(room: ResourceRequest, request: ResourceRequest) -> bool:

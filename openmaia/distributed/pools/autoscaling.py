@@ -13,6 +13,10 @@ DOWN_AFTER = 30.0
 """Time in seconds for which the pool must have too many replicas before it shrinks. Loading a model for another pool takes
 about as long."""
 
+WAITS_AFTER = 10.0
+"""Time in seconds after which a pool whose replicas have not started counts as waiting for resources. Until then, their
+processes may be starting. After it, what is free on the cluster does not fit them, for example because it is in parts."""
+
 SHRINK_STEP = 8
 """A pool shrinks by at most one of this many replicas at once, but at least by one."""
 
@@ -25,7 +29,7 @@ class ScalingPolicy:
     """Decides how many replicas a pool, which serves one model, should have, with hysteresis.
 
     The demand, the number of replicas that could be busy, must stay high or low for some time before anything changes.
-    Where resources do not suffice for all pools, each has a share (`fair_shares`): it grows no further, and gives up what
+    Where resources do not suffice for all pools of a kind, each has a share (`fair_shares`): it grows no further, and gives up what
     it has above it, even if that is busy. Otherwise all investigations would wait for one pool, which would take all
     resources, and then for the next one.
     """
@@ -149,7 +153,7 @@ class PoolClaim:
     placed: int
     """Number of replicas that have resources."""
     waits: bool
-    """Whether the pool has replicas without resources."""
+    """Whether the pool waits for resources (WAITS_AFTER)."""
     smallest: int
     """The smallest number of replicas."""
     largest: int
@@ -186,5 +190,5 @@ def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | No
         free: The number of replicas for which no pool has taken the resources.
     """
     shares = fair_shares(claims, free)
-    lacks = [claim.waits and claim.placed < share and not free for claim, share in zip(claims, shares, strict=True)]
+    lacks = [claim.waits and claim.placed < share for claim, share in zip(claims, shares, strict=True)]
     return [share if any(lacks[:n] + lacks[n + 1 :]) else None for n, share in enumerate(shares)]

@@ -13,8 +13,8 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.distributed.cluster.placement import FreePlaces, Place
-from openmaia.distributed.cluster.resources import ROUNDING, of_pool
-from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
+from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest, of_pool
+from openmaia.distributed.pools.autoscaling import WAITS_AFTER, OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
@@ -75,6 +75,8 @@ class PoolManager:
     """The policy that is used: `policy`, or the one that None selects."""
     _pending: Any = None
     """The Ray object reference of the status that was requested from the dispatcher; None if none was."""
+    _unplaced_since: float | None = None
+    """Time since which some replicas have not started; None if all have."""
     _next_index: int = 0
     """The index of the next replica that is started."""
 
@@ -122,17 +124,18 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
+        self._unplaced_since = (self._unplaced_since or now) if self.is_waiting else None
         self._scale(status, now, room)
         return status.notes
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a replica of the pool waits for resources."""
+        """Whether a replica of the pool has not started."""
         return self.status is not None and len(self.status.unplaced) > 0
 
     @property
     def wants_more(self) -> bool:
-        """Whether more replicas would be busy than the pool has, or some of those that it has wait for resources."""
+        """Whether more replicas would be busy than the pool has, or some of them have not started."""
         return self.is_waiting or (self.status is not None and self.status.demand > len(self._actors))
 
     @property
@@ -146,19 +149,23 @@ class PoolManager:
         config = self.spec.config
         return config.num_gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
 
-    @property
-    def claim(self) -> PoolClaim:
-        """What the share of the pool depends on."""
+    def claim(self, now: float) -> PoolClaim:
+        """Returns what the share of the pool depends on. `now` is the time of a monotonic clock, in seconds."""
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
-        placed = len(self._actors.keys() - set(unplaced))
-        released = self._policy.is_released
+        placed, policy = len(self._actors.keys() - set(unplaced)), self._policy
+        load = 0.0 if policy.is_released else self.load.value
         return PoolClaim(
-            load=0.0 if released else self.load.value,
+            load=load,
             placed=placed,
-            waits=self.is_waiting,
-            smallest=0 if released else self._policy.min_replicas,
-            largest=max(min(self._policy.max_replicas, ceil(demand)), self._policy.min_replicas, placed),
+            waits=self._unplaced_since is not None and now - self._unplaced_since > WAITS_AFTER,
+            smallest=(1 if demand else 0) if policy.is_released else policy.min_replicas,
+            largest=max(min(policy.max_replicas, ceil(max(demand, load or 0.0))), policy.min_replicas, placed),
         )
+
+    @property
+    def request(self) -> ResourceRequest:
+        """The resources of the pool."""
+        return of_pool(self.spec.role, self.spec.config)
 
     def end(self, seconds: float) -> list[str]:
         """Waits at most `seconds` until the dispatcher has handled earlier calls, then ends all processes of the pool.
@@ -190,12 +197,15 @@ class PoolManager:
             now,
             share=room.share,
             room=room.free,
-            is_starting=not self.autoscaled and bool(set(active) & set(status.unplaced)),
+            is_starting=not (self.autoscaled or self.free_places.count(self.request))
+            and bool(set(active) & set(status.unplaced)),
         )
         for _ in range(wanted - len(active)):
             self._add_replica(self._free_place())
         for index in active[: max(len(active) - wanted, 0)]:
             self._drain(index)
+            if index in status.unplaced:
+                self._places.pop(index, None)  # nobody should get it: its node may be lost
         moved = self._move_unplaced(status) if wanted == len(active) else False
         if ended or wanted > len(active) or moved:
             self._publish()
@@ -212,7 +222,7 @@ class PoolManager:
         return moved
 
     def _free_place(self) -> Place | None:
-        return self.free_places.take(of_pool(self.spec.role, self.spec.config))
+        return self.free_places.take(self.request)
 
     def _drain(self, index: int) -> None:
         self._draining.add(index)
@@ -263,8 +273,9 @@ def managed(
 
     def look() -> None:
         while not over.wait(STEP_SECONDS):
-            for manager, room in zip(managers, _room(managers), strict=True):
-                for line in manager.step(time.monotonic(), room):
+            now = time.monotonic()
+            for manager, room in zip(managers, _room(managers, now), strict=True):
+                for line in manager.step(now, room):
                     say(line)
             for number in [number for number, manager in loading.items() if manager.is_loaded]:
                 del loading[number]
@@ -285,17 +296,22 @@ def managed(
                 say(line)
 
 
-def _room(managers: Sequence[PoolManager]) -> list[Room]:
+def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
     """Returns the resources that each pool may take. Pools share if they are of one kind."""
     rooms = [Room()] * len(managers)
     growing = {manager.kind for manager in managers if manager.wants_more and not manager.autoscaled}
     kinds = [kind for kind in growing if any(kind[:2])]
-    available = ray.available_resources() if kinds else {}
+    try:
+        available = ray.available_resources() if kinds else {}
+    except RayError:
+        return rooms  # the cluster does not answer now
     for kind in kinds:
         gpus, cpus, _ = kind
-        free = int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
         members = [number for number, manager in enumerate(managers) if manager.kind == kind]
-        shares = shares_if_short([managers[number].claim for number in members], free)
-        for number, share in zip(members, shares, strict=True):
+        claims = [managers[number].claim(now) for number in members]
+        free = managers[members[0]].free_places.count(managers[members[0]].request)
+        if not any(claim.waits for claim in claims):
+            free += int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
+        for number, share in zip(members, shares_if_short(claims, free), strict=True):
             rooms[number] = Room(share, free)
     return rooms

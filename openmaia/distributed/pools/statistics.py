@@ -29,7 +29,7 @@ class PoolStatistics:
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on the batches that have ended. A chat counts as the share of a replica that answers as many
+    """Time that replicas spent on the batches that they answered. A chat counts as the share of a replica that answers as many
     chats as it can concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""

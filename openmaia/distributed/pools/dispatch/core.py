@@ -108,7 +108,7 @@ class PoolCore:
         if lease is None:
             return  # the dispatcher was restarted meanwhile, or `leave` was called for the caller
         self.requests.affinity.close(lease.request)
-        self._end_batch(lease.handle, lease.began, 1)
+        self._end_batch(lease.handle, lease.began, 1, is_answered=result.reply is not None)
         if result.failure in ("died", "late"):
             self._lose(lease.handle, lease.life, kill=result.failure == "late")
         if result.failure:
@@ -244,18 +244,19 @@ class PoolCore:
         else:
             self.replicas.spawn(self._send(handle, batch, now))
 
-    def _end_batch(self, handle: ReplicaHandle, began: float, count: int) -> None:
+    def _end_batch(self, handle: ReplicaHandle, began: float, count: int, *, is_answered: bool) -> None:
         now = asyncio.get_running_loop().time()
         self._counts.under_way -= count
         self._counts.busy_seconds += handle.end(began, now)
-        self._counts.service_seconds += (now - began) / (self._spec.concurrency or handle.in_flight + 1)
+        if is_answered:
+            self._counts.service_seconds += (now - began) / (self._spec.concurrency or handle.in_flight + 1)
 
     def _observe_latency(self, batch: list[QueuedRequest]) -> None:
         oldest = min(request.queued_at for request in batch)
         self._metrics.batch_answered(asyncio.get_running_loop().time() - oldest)
 
     async def _send(self, handle: ReplicaHandle, batch: list[QueuedRequest], began: float) -> None:
-        life, deadline = handle.life, self._spec.config.deadline
+        life, deadline, is_answered = handle.life, self._spec.config.deadline, False
         try:
             if batch[0].alone and not await self._is_alive(handle, life, batch):
                 return
@@ -266,6 +267,7 @@ class PoolCore:
                 request.seconds += result.seconds / len(batch)
                 self.requests.take_answer(request, value)
             self._observe_latency(batch)
+            is_answered = True
         except RayTaskError as error:
             self._on_error(handle, life, batch, error)
         except (*DEAD, TimeoutError) as error:
@@ -274,7 +276,7 @@ class PoolCore:
             _log.exception("a replica of the %s is given up", self._spec.role)
             self._on_death(handle, life, batch, is_late=False, kill=True)
         finally:
-            self._end_batch(handle, began, len(batch))
+            self._end_batch(handle, began, len(batch), is_answered=is_answered)
             self._dispatch_soon()
 
     async def _is_alive(self, handle: ReplicaHandle, life: int, batch: list[QueuedRequest]) -> bool:
