@@ -120,6 +120,8 @@ class WorkerPool:
     def scale(self, running: int, waiting: int, suspects: int) -> None:
         """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
 
+        A worker that reserves no resources has room for as much work as one process may run.
+
         A suspect is a piece of work that may have caused the death of its process, so that it is repeated alone. Idle
         isolated workers end if no suspects are queued. Other idle workers end if only suspects are queued.
 
