@@ -19,7 +19,7 @@ from typing import Any
 import simpy
 
 from openmaia.config.machine import POOLS
-from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
+from openmaia.distributed.pools.autoscaling import WAITS_AFTER, OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.manager import STEP_SECONDS
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.reporting.costs.estimate import enough_at_once
@@ -71,6 +71,7 @@ class ElasticPool:
     arrived: int = 0
     answered: int = 0
     queue: deque[list[Any]] = field(default_factory=deque)
+    unplaced_since: float | None = None
 
     def call(self, requests: int) -> simpy.Event:
         """Returns an event that is triggered when all requests of a call are answered."""
@@ -122,7 +123,12 @@ class ElasticPool:
         busy = sum(min(one.work / at_once, 1.0) for one in self.replicas)
         return busy + len(self.queue) / (self.chats or self.timed.max_batch)
 
+    @property
+    def waits(self) -> bool:
+        return self.unplaced_since is not None and self.environment.now - self.unplaced_since > WAITS_AFTER
+
     def measure(self, now: float) -> None:
+        self.unplaced_since = (self.unplaced_since or now) if self.unplaced else None
         waiting = self.arrived - self.answered
         self.load.update(
             PoolStatistics(batched=self.answered, waiting=waiting, service_seconds=self.service_seconds), now
@@ -130,12 +136,13 @@ class ElasticPool:
 
     def claim(self) -> PoolClaim:
         policy, placed = self.policy, len(self.replicas) - self.unplaced
+        load = 0.0 if policy.is_released else self.load.value
         return PoolClaim(
-            load=0.0 if policy.is_released else self.load.value,
+            load=load,
             placed=placed,
-            waits=self.unplaced > 0,
-            smallest=0 if policy.is_released else policy.min_replicas,
-            largest=max(min(policy.max_replicas, ceil(self.demand)), policy.min_replicas, placed),
+            waits=self.waits,
+            smallest=(1 if self.demand else 0) if policy.is_released else policy.min_replicas,
+            largest=max(min(policy.max_replicas, ceil(max(self.demand, load or 0.0))), policy.min_replicas, placed),
         )
 
 
