@@ -106,9 +106,7 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         spec=PoolSpec(
             role=role,
             make=partial(ScaledSleeper, cost, 1 / size.factor),
-            config=PoolConfig(
-                min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=1, num_cpus=0
-            ),
+            config=PoolConfig(min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=1),
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
         policy=policy,

@@ -13,13 +13,12 @@ import itertools
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 import simpy
 
 from openmaia.config.machine import POOLS
-from openmaia.distributed.pools.autoscaling import WAITS_AFTER, OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
+from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.manager import STEP_SECONDS
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.reporting.costs.estimate import enough_at_once
@@ -123,10 +122,6 @@ class ElasticPool:
         busy = sum(min(one.work / at_once, 1.0) for one in self.replicas)
         return busy + len(self.queue) / (self.chats or self.timed.max_batch)
 
-    @property
-    def waits(self) -> bool:
-        return self.unplaced_since is not None and self.environment.now - self.unplaced_since > WAITS_AFTER
-
     def measure(self, now: float) -> None:
         self.unplaced_since = (self.unplaced_since or now) if self.unplaced else None
         waiting = self.arrived - self.answered
@@ -135,15 +130,8 @@ class ElasticPool:
         )
 
     def claim(self) -> PoolClaim:
-        policy, placed = self.policy, len(self.replicas) - self.unplaced
-        load = 0.0 if policy.is_released else self.load.value
-        return PoolClaim(
-            load=load,
-            placed=placed,
-            waits=self.waits,
-            smallest=(1 if self.demand else 0) if policy.is_released else policy.min_replicas,
-            largest=max(min(policy.max_replicas, ceil(max(self.demand, load or 0.0))), policy.min_replicas, placed),
-        )
+        waited = 0.0 if self.unplaced_since is None else self.environment.now - self.unplaced_since
+        return self.policy.claim(self.load.value, self.demand, len(self.replicas) - self.unplaced, waited)
 
 
 class ElasticCluster:

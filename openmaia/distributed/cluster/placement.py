@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import inf
 from typing import Any
 
 from ray.util.placement_group import (
@@ -60,13 +59,7 @@ class FreePlaces:
 
     def count(self, request: ResourceRequest) -> int:
         """Returns for how many replicas of the request the free resources suffice."""
-        if not _bundle(request):
-            return 0
-        return sum(
-            int(min(_times(place.room.gpus, request.gpus), _times(place.room.cpus, request.cpus)) + ROUNDING)
-            for place in self._places.values()
-            if request.labels.items() <= place.room.labels.items()
-        )
+        return sum(_fits(place.room, request) for place in self._places.values())
 
     def take(self, request: ResourceRequest) -> Place | None:
         """Removes free resources that suffice for one replica of the request, and returns them.
@@ -74,7 +67,7 @@ class FreePlaces:
         Returns None if no free resources suffice, or if the replica needs neither GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
-            if _bundle(request) and _holds(place.room, request):
+            if _fits(place.room, request):
                 taken = replace(place, room=replace(request, count=1, labels=place.room.labels))
                 self._add(taken, -1)
                 return taken
@@ -87,13 +80,12 @@ class FreePlaces:
         self._places[key] = replace(place, room=replace(before, gpus=gpus, cpus=cpus))
 
 
-def _times(room: float, wanted: float) -> float:
-    return room / wanted if wanted else inf
-
-
-def _holds(room: ResourceRequest, request: ResourceRequest) -> bool:
-    is_labelled = request.labels.items() <= room.labels.items()
-    return is_labelled and room.gpus >= request.gpus - ROUNDING and room.cpus >= request.cpus - ROUNDING
+def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
+    """Returns how many replicas of a request fit; 0 if they need neither GPUs nor CPUs, or other labels."""
+    parts = [(room.gpus, request.gpus), (room.cpus, request.cpus)]
+    if not _bundle(request) or not request.labels.items() <= room.labels.items():
+        return 0
+    return min(int(free / wanted + ROUNDING) for free, wanted in parts if wanted)
 
 
 @contextmanager

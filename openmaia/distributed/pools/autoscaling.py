@@ -88,6 +88,25 @@ class ScalingPolicy:
             return max(count - at_once, needed)
         return min(count, highest)
 
+    def claim(self, load: float | None, demand: float, placed: int, waited: float) -> "PoolClaim":
+        """Returns what the share of the pool depends on.
+
+        Args:
+            load: The offered load (`OfferedLoad.value`).
+            demand: See `desired`.
+            placed: Number of replicas that have resources.
+            waited: Time in seconds for which some replicas have not started; 0 if all have.
+        """
+        lowest, highest = self._bounds(demand)
+        load = 0.0 if self.is_released else load
+        return PoolClaim(
+            load=load,
+            placed=placed,
+            waits=waited > WAITS_AFTER,
+            smallest=lowest,
+            largest=max(min(highest, ceil(max(demand, load or 0.0))), lowest, placed),
+        )
+
     def _bounds(self, demand: float) -> tuple[int, int]:
         """Returns the smallest and the largest number of replicas. A released pool keeps one while it has requests."""
         lowest = (1 if demand else 0) if self.is_released else self.min_replicas

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 import ray
@@ -14,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.distributed.cluster.placement import FreePlaces, Place
 from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest, of_pool
-from openmaia.distributed.pools.autoscaling import WAITS_AFTER, OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
+from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
@@ -152,15 +151,8 @@ class PoolManager:
     def claim(self, now: float) -> PoolClaim:
         """Returns what the share of the pool depends on. `now` is the time of a monotonic clock, in seconds."""
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
-        placed, policy = len(self._actors.keys() - set(unplaced)), self._policy
-        load = 0.0 if policy.is_released else self.load.value
-        return PoolClaim(
-            load=load,
-            placed=placed,
-            waits=self._unplaced_since is not None and now - self._unplaced_since > WAITS_AFTER,
-            smallest=(1 if demand else 0) if policy.is_released else policy.min_replicas,
-            largest=max(min(policy.max_replicas, ceil(max(demand, load or 0.0))), policy.min_replicas, placed),
-        )
+        waited = 0.0 if self._unplaced_since is None else now - self._unplaced_since
+        return self._policy.claim(self.load.value, demand, len(self._actors.keys() - set(unplaced)), waited)
 
     @property
     def request(self) -> ResourceRequest:
