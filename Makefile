@@ -62,7 +62,7 @@ bench: setup
 
 # Kills parts of running sweeps at random moments: writes tests/faults/trials.csv and RESULTS.md. Hours; root for the full disk.
 faults: setup
-	@$(BIN)/python -m tests.faults $(if $(only),only="$(only)") $(if $(trials),trials=$(trials))
+	@$(BIN)/python -m tests.faults $(if $(only),only="$(only)") $(if $(times),times=$(times))
 
 # Whether descriptions are true: writes science.json, in more than an hour on two cores. `make science only=real` runs one part.
 science: setup

@@ -18,7 +18,8 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
-from openmaia.distributed.workers import FinishedWork, Worker, WorkerLimits, WorkerPool
+from openmaia.distributed.worker_limits import WorkerLimits
+from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
 
 LOOK_SECONDS = 1.0
@@ -34,9 +35,6 @@ class Attempt:
     investigation: InvestigationId
     tries: int = 0
     """Number of earlier attempts that failed."""
-    isolated: bool = False
-    """Whether it must run alone in a process. This is so after a process died in which it ran beside other
-    investigations, because any of them may have caused the death."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +73,6 @@ class Scheduler:
         self._retries, self._width = config.retries, config.ray.investigations
         self._sweeps, self._observer = sweeps, observer
         self._fresh = _take_turns(sweeps)
-        self._waiting: deque[Attempt] = deque()
-        self._suspects: deque[Attempt] = deque()
         self._running: dict[str, ActiveInvestigation] = {}
         self._observed = 0.0
         self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
@@ -92,8 +88,8 @@ class Scheduler:
         """
         try:
             while self._fill():
-                self._workers.scale(len(self._running), len(self._waiting), len(self._suspects))
-                self._assign_all()
+                for worker, attempt in self._workers.assignable():
+                    self._assign(worker, attempt)
                 self._observe()
                 for finished in self._workers.finished():
                     yield from self._settle(finished)
@@ -104,15 +100,10 @@ class Scheduler:
 
     def _fill(self) -> bool:
         """Queues pending investigations up to the limit of running ones. Returns whether any is queued or running."""
-        room = self._width - len(self._running) - len(self._waiting)
-        self._waiting.extend(islice(self._fresh, max(room, 0)))
-        return bool(self._running or self._waiting or self._suspects)
-
-    def _assign_all(self) -> None:
-        while self._suspects and (worker := self._workers.most_free(isolated=True)):
-            self._assign(worker, self._suspects.popleft())
-        while self._waiting and (worker := self._workers.most_free(isolated=False)):
-            self._assign(worker, self._waiting.popleft())
+        room = self._width - len(self._running) - self._workers.queued
+        for attempt in islice(self._fresh, max(room, 0)):
+            self._workers.submit(attempt)
+        return bool(self._running or self._workers.queued)
 
     def _assign(self, worker: Worker, attempt: Attempt) -> None:
         unit, replicate = attempt.investigation.unit, attempt.investigation.replicate
@@ -134,10 +125,9 @@ class Scheduler:
         result = _result(sweep, attempt, finished)
         sweep.pools.leave(finished.caller)
         if result is None:
-            self._suspects.append(replace(attempt, isolated=True))
+            self._workers.submit(attempt, is_suspect=True)
         elif result.summary is None and attempt.tries < self._retries:
-            again = replace(attempt, tries=attempt.tries + 1)
-            (self._suspects if attempt.isolated else self._waiting).append(again)
+            self._workers.submit(replace(attempt, tries=attempt.tries + 1), is_suspect=finished.is_suspect)
         else:
             yield attempt.sweep, result
 

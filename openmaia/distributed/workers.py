@@ -1,4 +1,4 @@
-"""Manages the worker processes of a run: starts and ends them, assigns work, and detects that a process has died.
+"""Manages the worker processes of a run: queues work, starts and ends processes, and detects that one has died.
 
 The processes are spread over the nodes. A process for which the cluster has no room starts as soon as a node is added.
 Processes of a removed node are replaced on other nodes.
@@ -6,6 +6,7 @@ Processes of a removed node are replaced on other nodes.
 
 import queue
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,12 +15,11 @@ from typing import Any
 import ray
 from ray.exceptions import RayTaskError
 
-from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.cluster.nodes import OwnNode
-from openmaia.distributed.cluster.placement import held
 from openmaia.distributed.failures import DEAD, last_line, resolve
 from openmaia.distributed.worker import SweepContext
+from openmaia.distributed.worker_limits import WorkerLimits
 
 MAX_FAILED_STARTS = 5
 """The run fails when this number of workers in a row have died while they started."""
@@ -37,8 +37,8 @@ class Worker:
     capacity: int
     """Largest number of concurrent pieces of work."""
     isolated: bool
-    """Whether it runs suspects, one at a time. A suspect is an investigation that may have caused the death of
-    the process in which it ran before."""
+    """Whether it runs suspects, one at a time. A suspect is a piece of work that may have caused the death of the process
+    in which it ran beside others."""
     is_up: bool = False
     """Whether it has started and may get work."""
     is_gone: bool = False
@@ -64,6 +64,8 @@ class FinishedWork:
     """Holds the result or the exception that Ray raised."""
     died_with_others: bool
     """Whether the process died while it ran several pieces of work."""
+    is_suspect: bool
+    """Whether it has to run alone if it is repeated, see `Worker.isolated`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +75,6 @@ class _Event:
     """The piece of work that has ended. None if the event is that the worker's `start` has ended."""
     caller: str
     future: Future[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLimits:
-    """Limits of concurrent work, and the resources of one piece of work: an investigation or an evaluation."""
-
-    total: int
-    """Largest number of concurrent pieces of work."""
-    per_process: int
-    """Largest number of concurrent pieces of work in one process."""
-    cpus: float = 0.0
-    """CPUs that one piece of work reserves."""
-    memory_mb: int = 0
-    """Memory in MiB that one piece of work reserves."""
-
-    @classmethod
-    def of_investigations(cls, config: Config) -> "WorkerLimits":
-        """Returns the limits that a config sets for investigations."""
-        return cls(
-            total=config.ray.investigations,
-            per_process=min(config.ray.investigations_per_process, largest_capacity(config)),
-            cpus=config.ray.cpus_per_investigation,
-            memory_mb=config.ray.memory_mb,
-        )
 
 
 class WorkerPool:
@@ -112,44 +90,32 @@ class WorkerPool:
         self._limits, self._sweeps = limits, list(sweeps)
         self._remote_class: Any = ray.remote(worker_class)
         self._workers: list[Worker] = []
+        self._waiting: deque[Any] = deque()
+        self._suspects: deque[Any] = deque()
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._failed_starts = 0
         self._checked = time.monotonic()
         self._own_node = OwnNode()
 
-    def scale(self, running: int, waiting: int, suspects: int) -> None:
-        """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
+    @property
+    def queued(self) -> int:
+        """Number of pieces of work that no worker has."""
+        return len(self._waiting) + len(self._suspects)
 
-        A worker that reserves no resources has room for as much work as one process may run.
+    def submit(self, work: Any, *, is_suspect: bool = False) -> None:
+        """Queues a piece of work. A suspect runs alone in a process, see `Worker.isolated`."""
+        (self._suspects if is_suspect else self._waiting).append(work)
 
-        A suspect is a piece of work that may have caused the death of its process, so that it is repeated alone. Idle
-        isolated workers end if no suspects are queued. Other idle workers end if only suspects are queued.
+    def assignable(self) -> Iterator[tuple[Worker, Any]]:
+        """Scales the workers to the queue, then takes from it as much work as they have room for.
 
-        Args:
-            running: Number of pieces of work that are running.
-            waiting: Number of queued pieces of work, without the suspects.
-            suspects: Number of queued suspects, see `Worker.isolated`.
+        Yields:
+            A worker and the piece of work that it can take. It has to be given to `assign` before the next one is taken.
         """
-        if not suspects:
-            self._end_idle(isolated=True)
-        elif not waiting:
-            self._end_idle(isolated=False)
-        isolated = [worker for worker in self._workers if worker.isolated]
-        for _ in range(min(suspects - len(isolated), self._left)):
-            self._start(1, isolated=True)
-        while (missing := min(running + waiting + suspects - self._total(), self._left)) > 0:
-            # Evaluations reserve nothing. They come one by one, and each process loads data of its own.
-            wanted = missing if self._limits.cpus or self._limits.memory_mb else self._left
-            self._start(min(self._limits.per_process, wanted), isolated=False)
-
-    def most_free(self, *, isolated: bool) -> Worker | None:
-        """Returns the worker that can take the most work, or None if none can take any.
-
-        If `isolated`, only workers that run one piece of work at a time are considered, otherwise only the others.
-        """
-        candidates = [worker for worker in self._workers if worker.isolated is isolated]
-        worker = max(candidates, key=lambda one: one.free, default=None)
-        return worker if worker is not None and worker.free > 0 else None
+        self._scale()
+        for queued, isolated in ((self._suspects, True), (self._waiting, False)):
+            while queued and (worker := self._most_free(isolated=isolated)):
+                yield worker, queued.popleft()
 
     def assign(self, worker: Worker, work: Any, name: str, caller: str, *arguments: Any) -> None:
         """Starts a piece of work: calls `run(*arguments, caller)` of a worker.
@@ -199,6 +165,34 @@ class WorkerPool:
         for worker in self._workers:
             ray.kill(worker.actor)
         self._workers.clear()
+
+    def _scale(self) -> None:
+        """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
+
+        A worker that reserves no resources has room for as much work as one process may run. Idle isolated workers end if no
+        suspects are queued. Other idle workers end if only suspects are queued.
+        """
+        if not self._suspects:
+            self._end_idle(isolated=True)
+        elif not self._waiting:
+            self._end_idle(isolated=False)
+        suspects = min(
+            len(self._suspects), self._limits.total if self._limits.isolated is None else self._limits.isolated
+        )
+        isolated = sum(worker.isolated for worker in self._workers)
+        for _ in range(min(suspects - isolated, self._left)):
+            self._start(1, isolated=True)
+        needed = sum(len(worker.running) for worker in self._workers) + len(self._waiting) + suspects
+        while (missing := min(needed - self._total(), self._left)) > 0:
+            # Evaluations reserve nothing. They come one by one, and each process loads data of its own.
+            wanted = missing if self._limits.cpus or self._limits.memory_mb else self._left
+            self._start(min(self._limits.per_process, wanted), isolated=False)
+
+    def _most_free(self, *, isolated: bool) -> Worker | None:
+        """Returns the worker that can take the most work, or None if none can take any."""
+        candidates = [worker for worker in self._workers if worker.isolated is isolated]
+        worker = max(candidates, key=lambda one: one.free, default=None)
+        return worker if worker is not None and worker.free > 0 else None
 
     @property
     def _left(self) -> int:
@@ -258,7 +252,8 @@ class WorkerPool:
             worker.died_with_others = len(worker.running) > 1
             self._end(worker)
         worker.running.discard(event.caller)
-        return FinishedWork(event.work, event.caller, event.future, worker.died_with_others)
+        is_suspect = worker.isolated or worker.died_with_others
+        return FinishedWork(event.work, event.caller, event.future, worker.died_with_others, is_suspect)
 
     def _end_idle(self, *, isolated: bool) -> None:
         for worker in [one for one in self._workers if one.isolated is isolated and not one.running]:
@@ -268,22 +263,3 @@ class WorkerPool:
         worker.is_gone = True
         self._workers.remove(worker)
         ray.kill(worker.actor)
-
-
-def largest_capacity(config: Config) -> int:
-    """Returns the largest number of investigations that fit on one node, from 1 to `ray.investigations`.
-
-    Only the resources that placement groups have reserved, for example for pools, count as used. Resources that other
-    tasks and actors use count as free.
-    """
-    taken = held()
-
-    def room(resources: dict[str, float]) -> int:
-        cpus, memory = config.ray.cpus_per_investigation, config.ray.memory_mb * 2**20
-        by_cpus = resources.get("CPU", 0) / cpus if cpus else float("inf")
-        return int(min(by_cpus, resources.get("memory", 0) / memory, config.ray.investigations))
-
-    def free(node: dict[str, Any]) -> dict[str, float]:
-        return {name: amount - taken[node["NodeID"]][name] for name, amount in node["Resources"].items()}
-
-    return max([1, *(room(free(node)) for node in ray.nodes() if node["Alive"])])

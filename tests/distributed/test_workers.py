@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from openmaia.distributed.workers import WorkerLimits, WorkerPool
+from openmaia.distributed.worker_limits import WorkerLimits
+from openmaia.distributed.workers import WorkerPool
 
 
 class Idle:
@@ -25,9 +26,10 @@ def workers(limits: WorkerLimits) -> Iterator[WorkerPool]:
 
 
 def one_by_one(pool: WorkerPool, count: int) -> list[int]:
-    """The capacities of the processes after so many pieces of work came, each while the earlier ones run."""
+    """The capacities of the processes after so many pieces of work came, each while the earlier ones wait."""
     for number in range(count):
-        pool.scale(number, 1, 0)
+        pool.submit(number)
+        assert not list(pool.assignable())  # as long as the processes start
     return [worker.capacity for worker in pool._workers]
 
 

@@ -1,10 +1,11 @@
-"""One trial: a sweep, a disturbance at a random moment, the same command until the run is complete, and what is left."""
+"""One trial: a sweep, disturbances at random moments, the same command until the run is complete, and what is left."""
 
 import random
 import subprocess
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,20 @@ from openmaia.runs.run import Run
 from tests.faults import sweep
 from tests.faults.disturbances import Disturbance, Disturbed
 
-COMMANDS = 4
-"""Number of commands after which a run has to be complete."""
 PATIENCE = 420.0
 """Seconds after which a command has hung."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What came of one disturbance. `problem` is empty if nothing was lost and nothing but the turn in progress repeated."""
+    """What came of one disturbed sweep. `problem` is empty if nothing was lost and only turns in progress were repeated."""
 
     disturbance: str
     seed: int
-    after_turns: int
-    """Number of turns after which the disturbance came."""
-    was_there: bool
-    """Whether there was anything to disturb at that moment."""
+    after_turns: str
+    """Numbers of turns after which the disturbances came."""
+    hit: int
+    """Number of disturbances that found what they disturb."""
     commands: int
     """Number of commands until the run was complete."""
     codes: str
@@ -53,50 +52,93 @@ def undisturbed() -> list[dict[str, Any]]:
 
 
 def trial(name: str, disturbance: Disturbance, seed: int, expected: list[dict[str, Any]]) -> Trial:
-    """Carries out one trial. The moment is drawn from the seed and the name."""
+    """Carries out one trial. The moments are drawn from the seed and the name."""
     chance = random.Random(seed * 1_000_003 + zlib.crc32(name.encode()))
-    after = chance.randrange(sweep.UNITS * sweep.EXPERIMENTS)
+    moments = _moments(disturbance.times, chance)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary, disturbance.place(Path(temporary)) as place:
         folder, overrides = Path(temporary), [f"paths.runs={place.runs}"]
-        process = sweep.start(folder, *overrides, environment=place.environment)
-        was_there, problem, codes = False, "", []
+        commands = _Commands(folder, overrides, place.environment, len(moments) + 3)
+        hit, problem = 0, ""
         try:
-            if _waited(folder, process, after):
-                time.sleep(chance.uniform(0, 1))
-                disturbed = Disturbed(
-                    driver=process, folder=folder, environment=place.environment, overrides=overrides, chance=chance
-                )
-                was_there = disturbance.act(disturbed)
-            codes = [process.wait(PATIENCE)]
-            while codes[-1] != 0 and len(codes) < COMMANDS:
-                process = sweep.start(folder, *overrides, environment=place.environment)
-                codes.append(process.wait(PATIENCE))
+            for moment in moments:
+                if commands.run_until(moment):
+                    time.sleep(chance.uniform(0, 1))
+                    hit += disturbance.act(
+                        Disturbed(
+                            driver=commands.process,
+                            folder=folder,
+                            environment=place.environment,
+                            overrides=overrides,
+                            chance=chance,
+                        )
+                    )
+            commands.finish()
         except subprocess.TimeoutExpired:
             problem = f"a command hung for {PATIENCE:.0f} s"
-            process.kill()
         except AssertionError as error:
             problem = str(error)
-        problem = problem or _problem(place.runs, folder, codes, expected, int(disturbance.is_observed))
+        finally:
+            commands.process.kill()
+        differing = hit if disturbance.is_observed else 0
+        problem = problem or _problem(place.runs, folder, commands.codes, expected, differing)
+        turns = sweep.carried_out(folder)
         return Trial(
             disturbance=name,
             seed=seed,
-            after_turns=after,
-            was_there=was_there,
-            commands=len(codes),
-            codes=" ".join(map(str, codes)),
-            repeated=sum(count - 1 for count in sweep.carried_out(folder).values()),
+            after_turns=" ".join(map(str, moments)),
+            hit=hit,
+            commands=len(commands.codes),
+            codes=" ".join(map(str, commands.codes)),
+            repeated=len(turns) - len(set(turns)),
             seconds=round(time.monotonic() - began, 1),
-            problem=problem,
+            problem=problem or over_repeated(turns, hit),
         )
 
 
-def _waited(folder: Path, process: subprocess.Popen[bytes], turns: int) -> bool:
-    """Waits until more than so many turns have begun. Returns whether the command still runs."""
-    until = time.monotonic() + PATIENCE
-    while sweep.carried_out(folder).total() <= turns and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.05)
-    return process.poll() is None
+def _moments(times: int, chance: random.Random) -> list[int]:
+    """Numbers of turns, one from each of as many equal parts of the sweep."""
+    turns = sweep.UNITS * sweep.EXPERIMENTS
+    return [chance.randrange(part * turns // times, (part + 1) * turns // times) for part in range(times)]
+
+
+class _Commands:
+    """Gives the same command again and again until the run is complete, at most `most` times."""
+
+    def __init__(self, folder: Path, overrides: Sequence[str], environment: dict[str, str], most: int):
+        self._folder, self._overrides, self._environment, self._most = folder, overrides, environment, most
+        self.codes: list[int] = []
+        self.process = self._start()
+
+    def run_until(self, turns: int) -> bool:
+        """Waits until more than so many turns were carried out, each counted once. Returns whether a command still runs."""
+        until = time.monotonic() + PATIENCE
+        while len(set(sweep.carried_out(self._folder))) <= turns:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("openmaia run", PATIENCE)
+            if self.process.poll() is not None and not self._goes_on():
+                return False
+            time.sleep(0.05)
+        return self.process.poll() is None or self._goes_on()
+
+    def finish(self) -> None:
+        """Waits until the run is complete."""
+        self.process.wait(PATIENCE)
+        while self._goes_on():
+            self.process.wait(PATIENCE)
+
+    def _goes_on(self) -> bool:
+        """Notes the exit code of a command that has ended. Returns whether the next one was given."""
+        if len(self.codes) == self._most or (self.codes and self.codes[-1] == 0):
+            return False
+        self.codes.append(self.process.wait(0))
+        if self.codes[-1] == 0 or len(self.codes) == self._most:
+            return False
+        self.process = self._start()
+        return True
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return sweep.start(self._folder, *self._overrides, environment=self._environment)
 
 
 def _problem(runs: str, folder: Path, codes: list[int], expected: list[dict[str, Any]], differing: int) -> str:
@@ -111,18 +153,21 @@ def _problem(runs: str, folder: Path, codes: list[int], expected: list[dict[str,
         return f"{len(run.done() - run.evaluated())} descriptions without evaluation"
     if sum(bool(run.record(investigation).notes) for investigation in run.done()) > differing:
         return "a replayed conversation diverged"
-    return over_repeated(sweep.carried_out(folder))
+    return ""
 
 
-def over_repeated(counts: dict[str, int]) -> str:
-    """Says which unit repeated more than its turn in progress; empty if none did.
+def over_repeated(turns: Sequence[tuple[str, int]], disturbances: int) -> str:
+    """Says which unit repeated another turn than the one in progress, or repeated it too often; empty if none did.
 
     Args:
-        counts: How often each turn was carried out, by "unit turn".
+        turns: The unit and the turn of each experiment that was carried out, in this order.
+        disturbances: How many there were. Each may cost each unit one turn.
     """
-    repeated = [name for name, count in counts.items() if count > 1]
-    units = [name.rsplit(" ", 1)[0] for name in repeated]
-    wrong = [name for name in repeated if counts[name] > 2 or units.count(name.rsplit(" ", 1)[0]) > 1]
+    wrong = []
+    for unit in dict.fromkeys(unit for unit, _ in turns):
+        own = [turn for other, turn in turns if other == unit]
+        if own != sorted(own) or len(own) - len(set(own)) > disturbances:
+            wrong.append(f"{unit}: {' '.join(map(str, own))}")
     return f"more than the turn in progress was repeated: {', '.join(wrong)}" if wrong else ""
 
 

@@ -91,15 +91,17 @@ def _with_a_clock(folder: Path) -> Iterator[Place]:
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance:
-    """act: returns whether there was anything to disturb. place: where the run lies.
-
-    is_observed: The agent is told that its experiment died, as if its code had ended the process, so that the record of one
-    unit may differ.
-    """
+    """What is done to a sweep, and how often."""
 
     act: Callable[[Disturbed], bool]
+    """Returns whether there was anything to disturb."""
+    times: int = 5
+    """How often it comes in one sweep."""
     is_observed: bool = False
+    """Whether the agent is told that its experiment died, as if its code had ended the process, so that the record of one
+    unit may differ."""
     place: Callable[[Path], contextlib.AbstractContextManager[Place]] = _beside
+    """Makes the place where the run lies."""
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -213,7 +215,11 @@ def _fill_disk(disturbed: Disturbed) -> bool:
 
 DISTURBANCES: dict[str, Disturbance] = {
     **{
-        f"{name} killed": Disturbance(act=partial(_kill, victims), is_observed=name == "sandbox")
+        f"{name} killed": Disturbance(
+            act=partial(_kill, victims),
+            times=1 if name == "wandb" else 5,  # a sweep goes on without it
+            is_observed=name == "sandbox",
+        )
         for name, victims in VICTIMS.items()
     },
     **{
@@ -223,7 +229,7 @@ DISTURBANCES: dict[str, Disturbance] = {
         for name, seconds in (("dispatcher", 8), ("replica", 8), ("worker", 15), ("sandbox", 15), ("wandb", 8))
     },
     "second driver": Disturbance(act=_second_driver),
-    "driver stopped, taken over, woken": Disturbance(act=_take_over),
+    "driver stopped, taken over, woken": Disturbance(act=_take_over, times=1),
     "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
     "driver killed, run on S3": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),

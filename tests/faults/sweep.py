@@ -1,20 +1,19 @@
-"""The sweep that is disturbed: four investigations of four turns, two at once, as the command line runs it."""
+"""The sweep that is disturbed: twelve investigations of four turns, two at once, as the command line runs it."""
 
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from openmaia.runs.run import Run
 from tests.helpers.samples import comparable
-from tests.helpers.sweeping import ANSWER, sources, unit_under_investigation
+from tests.helpers.sweeping import ANSWER, LAYERS, sources, unit_under_investigation
 
 LOG = "OPENMAIA_FAULTS_LOG"
 """Environment variable with the file in which each experiment notes its unit and turn."""
 NAME = "disturbed"
-UNITS, EXPERIMENTS = 4, 3
+UNITS, EXPERIMENTS = sum(LAYERS.values()), 3
 
 
 def note(turn: int) -> None:
@@ -38,7 +37,6 @@ print(values, tools.wait(0.7))
         *(sys.executable, "-m", "openmaia.cli.main", "run"),
         *sources(folder, [*replies, ANSWER]),
         f"name={NAME}",
-        f"units=mono=0-{UNITS - 1}",
         "tools=[tests.helpers.sweeping:wait,tests.faults.sweep:note]",
         "ray.num_cpus=2",
         "ray.investigations=2",
@@ -61,10 +59,11 @@ def start(folder: Path, *overrides: str, environment: dict[str, str] | None = No
         )
 
 
-def carried_out(folder: Path) -> Counter[str]:
-    """How often each turn of each unit was carried out so far."""
+def carried_out(folder: Path) -> list[tuple[str, int]]:
+    """The unit and the turn of each experiment that was carried out so far, in this order."""
     log = folder / "turns.log"
-    return Counter(log.read_text().splitlines() if log.exists() else [])
+    lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return [(unit, int(turn)) for unit, turn in lines]
 
 
 def records(runs: str) -> list[dict[str, Any]]:

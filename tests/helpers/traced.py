@@ -12,7 +12,7 @@ from typing import Any
 from openmaia.agent.loop import InvestigationResult
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
-from openmaia.distributed.evaluation import EvaluationWorker
+from openmaia.distributed.evaluation_worker import EvaluationWorker
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
 from openmaia.reporting.costs.simulation import Trace
 from openmaia.reporting.costs.workload import Workload, from_rates
