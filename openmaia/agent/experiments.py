@@ -27,6 +27,8 @@ LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
 raise a MemoryError."""
 REPLAYED = ("ok", "error", "memory")
 """Statuses of experiments that a replay repeats, because their variables were kept."""
+REBUILDS = 3
+"""Largest number of replays, each in a new process. Another one is made only if the process was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +109,25 @@ class ExperimentRunner:
 
     def _rebuild(self) -> None:
         """Replays the completed experiments in a new process. Their calls get the recorded results."""
-        self.sandbox.restart()
+        for _ in range(REBUILDS):
+            self.sandbox.restart()
+            if self._replay_completed():
+                self._lost = False
+                return
+        raise ReplayDiverged(f"the process was lost in {REBUILDS} replays of the completed experiments")
+
+    def _replay_completed(self) -> bool:
+        """Replays the completed experiments. Returns False if the process was lost meanwhile."""
         for turn in self._completed:
             if turn.status not in REPLAYED:
                 continue
             session = _ReplaySession(turn, self._images, self.toolbox)
             result = self.sandbox.run(turn.code, session.serve, session.write)
-            if result.replaced or _digest(session.observation(result)) != turn.output_digest:
+            if result.replaced:
+                return False
+            if _digest(session.observation(result)) != turn.output_digest:
                 raise ReplayDiverged(f"experiment {turn.index + 1} gave another output when it was replayed")
-        self._lost = False
+        return True
 
     def _effect(self, call: ToolCall) -> ToolEffect:
         entries = [_registered(entry, self._images[entry.original]) for entry in call.entries]

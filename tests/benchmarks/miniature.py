@@ -1,15 +1,15 @@
 """A cluster in miniature: a whole sweep, evaluation included, on elastic pools and on pools of fixed sizes.
 
 Replicas sleep for the service times of `assumed.yaml` divided by a factor. Everything else is the product's: scheduler, investigating
-and evaluating processes, dispatchers, scaling. Each replica holds one pretended GPU, or shares one as in eight-gpus.yaml. With
-`replicas` = GPUs / factor, the dispatchers get as many calls a second as on the full cluster. The times after which pools grow
-and shrink are divided by the same factor; how long Ray takes to start a replica is not, and stands for loading a model.
+and evaluating processes, dispatchers, scaling. Each replica holds one pretended GPU. With `replicas` = GPUs / factor, the dispatchers
+get as many calls a second as on the full cluster. The times after which pools grow and shrink are divided by the same
+factor; how long Ray takes to start a replica is not, and stands for loading a model.
 
-busy: the share of the GPUs' time, from the first investigation to the last evaluation, in which they had work (a language model that
-answers a single chat counts as busy; a target that shares a card does not count). over_one_by_one: the time of as many GPUs that
-each hold all models and take one unit after the other, over ours; computed from the same table. cores: what the busiest dispatcher,
-the driver and the whole machine used. If `machine` is near the number of cores, the CPU was the bottleneck, and the figures are
-those of the machine. The fixed sizes are the best split by `openmaia run … --estimate --gpus`.
+busy: the share of the replicas' time, from the first investigation to the last evaluation, in which they had work (a language model
+that answers a single chat counts as busy). over_one_by_one: the time of as many GPUs that each hold all models and take one unit
+after the other, over ours; computed from the same table. cores: what the busiest dispatcher, the driver and the whole machine used. If
+`machine` is near the number of cores, the CPU was the bottleneck, and the figures are those of the machine. The fixed sizes are the
+best split by `openmaia run … --estimate --gpus`.
 """
 
 import tempfile
@@ -54,35 +54,18 @@ PER_PROCESS = 64
 
 @dataclass(frozen=True)
 class Miniature:
-    """gpus: of the cluster that it stands for. factor: by which all times are divided. target_shares_card: the only replica of the
-    network under study is on the card of another replica, as in eight-gpus.yaml."""
+    """gpus: of the cluster that it stands for. factor: by which all times are divided."""
 
     gpus: int
     replicas: int
     factor: float
     units: int
-    target_shares_card: bool = False
-
-    def gpus_of(self, role: str) -> float:
-        if not self.target_shares_card or role == "backbone":
-            return 1.0
-        return 0.05 if role == "target" else 0.95
-
-    def split(self, traces: Sequence[Trace]) -> dict[str, SimulatedPool]:
-        """The best fixed pools."""
-        return fixed_pools(traces, self.replicas + self.target_shares_card)
-
-    def limits(self, role: str, fixed: SimulatedPools | None) -> tuple[int, int]:
-        """The smallest and the largest number of replicas of an elastic pool, or of a fixed one."""
-        if fixed is not None:
-            return fixed[role].replicas, fixed[role].replicas
-        return 1, 1 if role == "target" and self.target_shares_card else self.replicas
 
 
-SIZES = (Miniature(8, 8, 8, 300, target_shares_card=True), Miniature(64, 16, 8, 600))
+SIZES = (Miniature(8, 8, 8, 300), Miniature(64, 16, 8, 600))
 """512 GPUs are more than a few cores can play; the benchmark `scaling` simulates them."""
 
-SMOKE = (Miniature(8, 5, 60, 12, target_shares_card=True),)
+SMOKE = (Miniature(8, 5, 60, 12),)
 
 # -- the pools ---------------------------------------------------------------------------------------------------------
 
@@ -123,9 +106,7 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         spec=PoolSpec(
             role=role,
             make=partial(ScaledSleeper, cost, 1 / size.factor),
-            config=PoolConfig(
-                min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=size.gpus_of(role)
-            ),
+            config=PoolConfig(min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=1),
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
         policy=policy,
@@ -135,7 +116,12 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
 
 @contextmanager
 def _pools(size: Miniature, sizes: SimulatedPools, *, elastic: bool) -> Iterator[dict[str, PoolManager]]:
-    managers = {role: _manager(role, size, *size.limits(role, None if elastic else sizes)) for role in POOLS}
+    managers = {
+        role: _manager(
+            role, size, 1 if elastic else sizes[role].replicas, size.replicas if elastic else sizes[role].replicas
+        )
+        for role in POOLS
+    }
     with managed(list(managers.values())):
         for manager in managers.values():
             while _statistics(manager).replicas < manager.spec.config.min_replicas:
@@ -158,7 +144,7 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
         )
         run = planned(config, size.units)
         traces = [trace(investigation) for investigation in run.plan()]
-        sizes = size.split(traces)
+        sizes = fixed_pools(traces, size.replicas)
         config.ray.investigations = enough_at_once(workload(), sizes, size.units)
         config.ray.investigations_per_process = PER_PROCESS
         ray.init(address="local", num_cpus=2, num_gpus=size.replicas, include_dashboard=False, log_to_driver=False)
@@ -198,8 +184,7 @@ def _measured(managers: Mapping[str, PoolManager], size: Miniature) -> Iterator[
     driver, machine, began = _cpu(psutil.Process()), _machine(), time.monotonic()
     yield figures
     took = time.monotonic() - began
-    cards = [manager for role, manager in managers.items() if size.gpus_of(role) > 0.5]
-    busy = sum(_statistics(manager).busy_seconds for manager in cards)
+    busy = sum(_statistics(manager).busy_seconds for manager in managers.values())
     figures["took_s"], figures["busy"] = took, busy / size.replicas / took
     figures["cores_dispatcher"] = max(_cpu(process) - before[role] for role, process in processes.items()) / took
     figures["cores_driver"] = (_cpu(psutil.Process()) - driver) / took

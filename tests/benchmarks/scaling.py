@@ -5,8 +5,7 @@ with the service times of `assumed.yaml`. Every investigation is tested as soon 
 simulated: messages, failures, conversations that stay with their replica. The benchmark `miniature` plays 8 and 64 GPUs with
 real actors, so that the two can be compared.
 
-busy: the share of the GPUs' time, from the first investigation to the last test, in which a replica had work (a target that shares a
-card does not count). over_one_by_one:
+busy: the share of the GPUs' time, from the first investigation to the last test, in which a replica had work. over_one_by_one:
 see `miniature`. hours: of the simulated sweep.
 """
 
@@ -35,19 +34,12 @@ Events = Generator[simpy.Event, Any, None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """target_shares_card: the only replica of the network under study is on the card of another replica, as in
-    eight-gpus.yaml."""
-
     gpus: int
     units: int
-    target_shares_card: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.gpus}_gpus" + ("_target_shares_card" if self.target_shares_card else "")
 
 
-SIZES = (Sweep(8, 800), Sweep(8, 800, target_shares_card=True), Sweep(64, 6_400), Sweep(512, 40_000))
-SMOKE = (Sweep(8, 40, target_shares_card=True),)
+SIZES = (Sweep(8, 800), Sweep(64, 6_400), Sweep(512, 40_000))
+SMOKE = (Sweep(8, 40),)
 
 
 @dataclass(eq=False)
@@ -145,10 +137,9 @@ class ElasticPool:
 class ElasticCluster:
     """GPUs, of which each holds one replica, and what `PoolManager` does every half second."""
 
-    def __init__(self, sweep: Sweep, sizes: Mapping[str, SimulatedPool], *, elastic: bool):
-        gpus = sweep.gpus
+    def __init__(self, gpus: int, sizes: Mapping[str, SimulatedPool], *, elastic: bool):
         self.environment = simpy.Environment()
-        self._free, self._numbers = gpus + sweep.target_shares_card, itertools.count()
+        self._free, self._numbers = gpus, itertools.count()
         self.pools = {
             role: ElasticPool(
                 environment=self.environment,
@@ -158,8 +149,6 @@ class ElasticCluster:
             )
             for role in POOLS
         }
-        if sweep.target_shares_card:
-            self.pools["target"].policy = ScalingPolicy(1, 1)
         for pool in self.pools.values():
             for _ in range(pool.policy.min_replicas):
                 pool.replicas.append(SimulatedReplica(next(self._numbers), has_gpu=True, ready=True))
@@ -212,8 +201,8 @@ class ElasticCluster:
 def simulate(sweep: Sweep, *, elastic: bool) -> dict[str, float]:
     """Simulates a sweep with its tests, on elastic pools or on the best fixed ones."""
     traces = list(itertools.islice(itertools.cycle(workload().traces), sweep.units))
-    sizes = fixed_pools(traces, sweep.gpus + sweep.target_shares_card)
-    cluster = ElasticCluster(sweep, sizes, elastic=elastic)
+    sizes = fixed_pools(traces, sweep.gpus)
+    cluster = ElasticCluster(sweep.gpus, sizes, elastic=elastic)
     environment, pools = cluster.environment, cluster.pools
     ended, left = simpy.Store(environment), [sweep.units, sweep.units]
     finished = environment.event()
@@ -244,8 +233,7 @@ def simulate(sweep: Sweep, *, elastic: bool) -> dict[str, float]:
     if elastic:
         environment.process(cluster.scale())
     environment.run(until=finished)
-    roles = [role for role in pools if role != "target" or not sweep.target_shares_card]
-    busy = sum(pools[role].busy_seconds for role in roles)
+    busy = sum(pool.busy_seconds for pool in pools.values())
     return {
         "busy": round(busy / sweep.gpus / environment.now, 3),
         "over_one_by_one": round(one_by_one(traces, sweep.gpus) / environment.now, 3),
@@ -255,7 +243,7 @@ def simulate(sweep: Sweep, *, elastic: bool) -> dict[str, float]:
 
 def measure(smoke: bool) -> dict[str, Any]:
     return {
-        str(sweep): {
+        f"{sweep.gpus}_gpus": {
             "units": sweep.units,
             "elastic": simulate(sweep, elastic=True),
             "fixed": simulate(sweep, elastic=False),

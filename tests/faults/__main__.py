@@ -7,7 +7,6 @@ run side by side. Disturbances that were not asked for keep their trials. The cl
 sweep see one that jumps), and so are networks: hosts that are cut off or switched off are in tests/cluster.
 """
 
-import csv
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
@@ -16,7 +15,6 @@ from itertools import repeat
 from math import ceil
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -38,12 +36,14 @@ def main() -> None:
     unknown = [*given, *(set(names) - set(DISTURBANCES))]
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; expected times=25 and only= with some of: {', '.join(DISTURBANCES)}")
+    if times < 1:
+        sys.exit(f"times={times}; expected 1 or more")
     kept = pd.read_csv(TRIALS, keep_default_na=False) if TRIALS.exists() else pd.DataFrame()
     rows = [] if kept.empty else kept[~kept["disturbance"].isin(names)].to_dict("records")
     expected = undisturbed()
     with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
         wanted = [(name, seed) for name in names for seed in range(ceil(times / DISTURBANCES[name].times))]
-        for done in processes.map(_trial, wanted, repeat(expected)):
+        for done in processes.map(trial, *zip(*wanted, strict=True), repeat(expected)):
             print(
                 f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)",
                 flush=True,
@@ -52,16 +52,8 @@ def main() -> None:
             _write(rows)
 
 
-def _trial(wanted: tuple[str, int], expected: list[dict[str, Any]]) -> Trial:
-    name, seed = wanted
-    return trial(name, DISTURBANCES[name], seed, expected)
-
-
 def _write(rows: list[dict[str, object]]) -> None:
-    with TRIALS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Trial)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    pd.DataFrame(rows, columns=[field.name for field in fields(Trial)]).to_csv(TRIALS, index=False)
     RESULTS.write_text(summary(pd.read_csv(TRIALS, keep_default_na=False)))
 
 
@@ -77,8 +69,8 @@ then the same command, until it ends with exit code 0. Two sweeps ran side by si
 {date.today().isoformat()}.
 
 *hit*: there was such a process at that moment. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
-without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. A sandbox that
-dies is told to the agent, so that one record may differ for each. *one command*: the disturbed command itself ended with exit code 0.
+without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
+told that its sandbox died, so that this turn may differ. *one command*: the disturbed command itself ended with exit code 0.
 
 | disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most |
 |---|---|---|---|---|---|---|
@@ -90,8 +82,8 @@ dies is told to the agent, so that one record may differ for each. *one command*
 
 def _line(name: object, group: pd.DataFrame) -> str:
     times = group["after_turns"].astype(str).str.split().str.len().sum()
-    complete, undisturbed = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
-    return f"| {name} | {times} | {group['hit'].sum()} | {len(group)} | {complete} | {undisturbed} | {group['repeated'].max()} |\n"
+    complete, at_once = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
+    return f"| {name} | {times} | {group['hit'].sum()} | {len(group)} | {complete} | {at_once} | {group['repeated'].max()} |\n"
 
 
 if __name__ == "__main__":

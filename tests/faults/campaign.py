@@ -5,14 +5,16 @@ import subprocess
 import tempfile
 import time
 import zlib
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from openmaia.runs.run import Run
 from tests.faults import sweep
-from tests.faults.disturbances import Disturbance, Disturbed
+from tests.faults.disturbances import DISTURBANCES, Disturbed
 
 PATIENCE = 420.0
 """Seconds after which a command has hung."""
@@ -20,7 +22,7 @@ PATIENCE = 420.0
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What came of one disturbed sweep. `problem` is empty if nothing was lost and only turns in progress were repeated."""
+    """The outcome of one disturbed sweep."""
 
     disturbance: str
     seed: int
@@ -33,9 +35,10 @@ class Trial:
     codes: str
     """Their exit codes."""
     repeated: int
-    """Number of turns that were carried out twice."""
+    """Number of times that a turn was carried out again."""
     seconds: float
     problem: str
+    """What was lost, or repeated without need; empty if nothing was."""
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
@@ -51,48 +54,52 @@ def undisturbed() -> list[dict[str, Any]]:
         return sweep.records(str(folder / "runs"))
 
 
-def trial(name: str, disturbance: Disturbance, seed: int, expected: list[dict[str, Any]]) -> Trial:
-    """Carries out one trial. The moments are drawn from the seed and the name."""
+def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
+    """Carries out one trial of a disturbance. The moments are drawn from the seed and the name."""
+    disturbance = DISTURBANCES[name]
     chance = random.Random(seed * 1_000_003 + zlib.crc32(name.encode()))
     moments = _moments(disturbance.times, chance)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as temporary, disturbance.place(Path(temporary)) as place:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
+        disturbance.place(Path(temporary)) as place,
+    ):
         folder, overrides = Path(temporary), [f"paths.runs={place.runs}"]
         commands = _Commands(folder, overrides, place.environment, len(moments) + 3)
-        hit, problem = 0, ""
+        hits, problem = list[int](), ""
         try:
             for moment in moments:
                 if commands.run_until(moment):
                     time.sleep(chance.uniform(0, 1))
-                    hit += disturbance.act(
-                        Disturbed(
-                            driver=commands.process,
-                            folder=folder,
-                            environment=place.environment,
-                            overrides=overrides,
-                            chance=chance,
-                        )
+                    disturbed = Disturbed(
+                        driver=commands.process,
+                        folder=folder,
+                        environment=place.environment,
+                        overrides=overrides,
+                        chance=chance,
                     )
+                    begun = len(sweep.carried_out(folder))
+                    hits += [begun] if disturbance.act(disturbed) else []
             commands.finish()
-        except subprocess.TimeoutExpired:
-            problem = f"a command hung for {PATIENCE:.0f} s"
+        except subprocess.TimeoutExpired as error:
+            problem = f"a command hung for {error.timeout:.0f} s"
         except AssertionError as error:
             problem = str(error)
         finally:
             commands.process.kill()
-        differing = hit if disturbance.is_observed else 0
-        problem = problem or _problem(place.runs, folder, commands.codes, expected, differing)
+            commands.process.wait()
         turns = sweep.carried_out(folder)
+        problem = problem or _problem(place.runs, folder, commands.codes, expected, disturbance.is_observed)
         return Trial(
             disturbance=name,
             seed=seed,
             after_turns=" ".join(map(str, moments)),
-            hit=hit,
+            hit=len(hits),
             commands=len(commands.codes),
             codes=" ".join(map(str, commands.codes)),
             repeated=len(turns) - len(set(turns)),
             seconds=round(time.monotonic() - began, 1),
-            problem=problem or over_repeated(turns, hit),
+            problem=problem or over_repeated(turns, hits),
         )
 
 
@@ -141,33 +148,61 @@ class _Commands:
         return sweep.start(self._folder, *self._overrides, environment=self._environment)
 
 
-def _problem(runs: str, folder: Path, codes: list[int], expected: list[dict[str, Any]], differing: int) -> str:
-    """What is wrong with a run after its last command; empty if nothing is. So many records may differ."""
+def _problem(
+    runs: str, folder: Path, codes: Sequence[int], expected: Sequence[dict[str, Any]], is_observed: bool
+) -> str:
+    """Returns what is wrong with a run after its last command; empty if nothing is.
+
+    Args:
+        runs: The folder of the runs.
+        folder: The folder with the output of the commands.
+        codes: The exit codes of the commands.
+        expected: The records of an undisturbed run.
+        is_observed: Whether a turn may differ in which the agent was told that its process was lost.
+    """
     if codes[-1] != 0:
         return f"not complete after {len(codes)} commands: {_said(folder)}"
     run, found = Run.open(f"{runs}/{sweep.NAME}"), sweep.records(runs)
-    differ = [new["unit"] for new, old in zip(found, expected, strict=False) if new != old]
-    if len(found) != len(expected) or len(differ) > differing:
-        return f"{len(found)} records for {len(expected)}, other ones for {', '.join(differ) or 'none'}"
+    if len(found) != len(expected):
+        return f"{len(found)} records for {len(expected)}"
+    differ = [
+        new["unit"]
+        for new, old in zip(found, expected, strict=True)
+        if new != old and not (is_observed and _differs_by_lost_turns(new, old))
+    ]
+    if differ:
+        return f"other records for {', '.join(differ)}"
     if run.evaluated() != run.done():
         return f"{len(run.done() - run.evaluated())} descriptions without evaluation"
-    if sum(bool(run.record(investigation).notes) for investigation in run.done()) > differing:
+    if any(run.record(investigation).notes for investigation in run.done()):
         return "a replayed conversation diverged"
     return ""
 
 
-def over_repeated(turns: Sequence[tuple[str, int]], disturbances: int) -> str:
-    """Says which unit repeated another turn than the one in progress, or repeated it too often; empty if none did.
+def _differs_by_lost_turns(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Returns whether two records of a unit are equal but for turns of the first whose process was lost."""
+    turns = list(zip(new["turns"], old["turns"], strict=False))
+    return (
+        len(new["turns"]) == len(old["turns"])
+        and new["answer"] == old["answer"]
+        and all(turn == before or turn["status"] in ("died", "timeout") for turn, before in turns)
+    )
+
+
+def over_repeated(turns: Sequence[tuple[str, int]], hits: Sequence[int]) -> str:
+    """Returns which units repeated more than a turn in progress for each disturbance; empty if none did.
 
     Args:
         turns: The unit and the turn of each experiment that was carried out, in this order.
-        disturbances: How many there were. Each may cost each unit one turn.
+        hits: How many experiments had been carried out when each disturbance came.
     """
     wrong = []
     for unit in dict.fromkeys(unit for unit, _ in turns):
-        own = [turn for other, turn in turns if other == unit]
-        if own != sorted(own) or len(own) - len(set(own)) > disturbances:
-            wrong.append(f"{unit}: {' '.join(map(str, own))}")
+        own = [(at, turn) for at, (other, turn) in enumerate(turns) if other == unit]
+        # A repetition is due to the last disturbance before it, and the only one of this unit that is.
+        causes = [bisect_right(hits, at) for (_, before), (at, turn) in pairwise(own) if turn == before]
+        if 0 in causes or len(causes) > len(set(causes)) or any(b[1] < a[1] for a, b in pairwise(own)):
+            wrong.append(f"{unit}: {' '.join(str(turn) for _, turn in own)}")
     return f"more than the turn in progress was repeated: {', '.join(wrong)}" if wrong else ""
 
 

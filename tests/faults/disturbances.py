@@ -91,7 +91,7 @@ def _with_a_clock(folder: Path) -> Iterator[Place]:
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance:
-    """What is done to a sweep, and how often."""
+    """A kind of disturbance of a sweep."""
 
     act: Callable[[Disturbed], bool]
     """Returns whether there was anything to disturb."""
@@ -136,6 +136,8 @@ VICTIMS: dict[str, Victims] = {
 
 
 def _one_of(victims: Victims, disturbed: Disturbed) -> psutil.Process | None:
+    if disturbed.driver.poll() is not None:
+        return None
     try:
         found = victims(psutil.Process(disturbed.driver.pid))
     except psutil.NoSuchProcess:
@@ -149,6 +151,8 @@ def _kill(victims: Victims, disturbed: Disturbed) -> bool:
         return False
     with contextlib.suppress(psutil.NoSuchProcess):
         victim.kill()
+        if victim.pid == disturbed.driver.pid:
+            disturbed.driver.wait(30)  # or the next disturbance would find it
         return True
     return False
 
@@ -158,9 +162,12 @@ def _stop(victims: Victims, seconds: float, disturbed: Disturbed) -> bool:
     victim = _one_of(victims, disturbed)
     if victim is None:
         return False
-    with contextlib.suppress(psutil.NoSuchProcess):
+    try:
         victim.suspend()
-        time.sleep(seconds)
+    except psutil.NoSuchProcess:
+        return False
+    time.sleep(seconds)
+    with contextlib.suppress(psutil.NoSuchProcess):
         victim.resume()
     return True
 
@@ -168,10 +175,20 @@ def _stop(victims: Victims, seconds: float, disturbed: Disturbed) -> bool:
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 
+def _second(disturbed: Disturbed, timeout: float, wake_after: float = 0.0) -> int:
+    """Gives the same command a second time and returns its exit code. Wakes the first one up after some seconds."""
+    second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
+    try:
+        time.sleep(wake_after)
+        disturbed.driver.send_signal(signal.SIGCONT)
+        return second.wait(timeout)
+    finally:
+        second.kill()
+
+
 def _second_driver(disturbed: Disturbed) -> bool:
     """Gives the same command a second time. It has to be refused, with exit code 2, while the first one goes on."""
-    second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
-    code = second.wait(120)
+    code = _second(disturbed, 120)
     if disturbed.driver.poll() is None and code != 2:
         raise AssertionError(f"the second command ended with exit code {code} while the first one ran; expected 2")
     return code == 2
@@ -181,10 +198,7 @@ def _take_over(disturbed: Disturbed) -> bool:
     """Stops the driver until its lease has expired, lets a second one take over, and wakes the first one up."""
     disturbed.driver.send_signal(signal.SIGSTOP)
     time.sleep(LEASE_SECONDS + 2)
-    second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
-    time.sleep(disturbed.chance.uniform(5, 20))
-    disturbed.driver.send_signal(signal.SIGCONT)
-    code = second.wait(300)
+    code = _second(disturbed, 300, wake_after=disturbed.chance.uniform(5, 20))
     if code != 0:
         raise AssertionError(f"the second driver ended with exit code {code}; expected 0")
     return True
@@ -229,9 +243,9 @@ DISTURBANCES: dict[str, Disturbance] = {
         for name, seconds in (("dispatcher", 8), ("replica", 8), ("worker", 15), ("sandbox", 15), ("wandb", 8))
     },
     "second driver": Disturbance(act=_second_driver),
-    "driver stopped, taken over, woken": Disturbance(act=_take_over, times=1),
+    "driver stopped until another takes over": Disturbance(act=_take_over, times=1),
     "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
-    "driver killed, run on S3": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),
-    "worker killed, run on S3": Disturbance(act=partial(_kill, WORKERS), place=_on_object_store),
+    "driver killed (run on S3)": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),
+    "worker killed (run on S3)": Disturbance(act=partial(_kill, WORKERS), place=_on_object_store),
 }

@@ -8,12 +8,12 @@ from typing import Any
 
 from openmaia.runs.run import Run
 from tests.helpers.samples import comparable
-from tests.helpers.sweeping import ANSWER, LAYERS, sources, unit_under_investigation
+from tests.helpers.sweeping import ANSWER, sources, unit_under_investigation
 
 LOG = "OPENMAIA_FAULTS_LOG"
 """Environment variable with the file in which each experiment notes its unit and turn."""
 NAME = "disturbed"
-UNITS, EXPERIMENTS = LAYERS["mono"], 3
+UNITS, EXPERIMENTS = 6, 3
 
 
 def note(turn: int) -> None:
@@ -37,7 +37,7 @@ print(values, tools.wait(0.7))
         *(sys.executable, "-m", "openmaia.cli.main", "run"),
         *sources(folder, [*replies, ANSWER]),
         f"name={NAME}",
-        "units=mono",
+        f"units=mono=0-{UNITS - 1}",
         "tools=[tests.helpers.sweeping:wait,tests.faults.sweep:note]",
         "ray.num_cpus=2",
         "ray.investigations=2",

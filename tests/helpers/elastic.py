@@ -73,14 +73,12 @@ def one_gpu_fewer(folder: Path) -> dict[str, Any]:
 
 
 def release(folder: Path) -> dict[str, Any]:
-    """Seven GPUs; a generator that wants four, beside backbones and an editor that are no longer needed. The target is on the
-    card of another replica."""
-    more = ["pools.generator.max_replicas=4", "pools.generator.max_batch=4", "pools.backbone.min_replicas=5"]
-    shares = ["pools.target.num_gpus=0.05", "pools.generator.num_gpus=0.95", "pools.editor.num_gpus=0.95"]
-    config = short(folder, *GPUS, *more, *shares)
+    """Seven GPUs; a generator that wants four, beside a backbone and an editor that are no longer needed."""
+    more = ["pools.generator.max_replicas=4", "pools.generator.max_batch=4", "pools.backbone.min_replicas=2"]
+    config = short(folder, *GPUS, *more, "pools.target.num_gpus=3")
     asked = Load(folder / "log")
     with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
-        before = _until(made, lambda up: up["backbone"] == 5 and min(up.values()) == 1)
+        before = _until(made, lambda up: up["backbone"] == 2 and min(up.values()) == 1)
         with asked.on(made.addresses["generator"], callers=12, size=4):
             time.sleep(4)  # it wants to grow and cannot
             before = {role: counts.replicas for role, counts in made.statistics().items()}

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 import ray
@@ -145,13 +144,9 @@ class PoolManager:
 
     @property
     def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
-        """What a replica needs: GPUs, CPUs and labels of its node. Pools of one kind can take over each other's room.
-
-        More than half of a GPU counts as a whole one: it goes to one replica at a time.
-        """
+        """What a replica needs: GPUs, CPUs and labels of its node. Pools of one kind can take over each other's room."""
         config = self.spec.config
-        gpus = ceil(config.num_gpus) if config.num_gpus > 0.5 else config.num_gpus
-        return gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
+        return config.num_gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
         """Returns what the share of the pool depends on. `now` is the time of a monotonic clock, in seconds."""
@@ -306,7 +301,7 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
         gpus, cpus, _ = kind
         members = [number for number, manager in enumerate(managers) if manager.kind == kind]
         claims = [managers[number].claim(now) for number in members]
-        free = min(managers[number].free_places.count(managers[number].request) for number in members)
+        free = managers[members[0]].free_places.count(managers[members[0]].request)
         if not any(claim.waits for claim in claims):
             free += int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
         for number, share in zip(members, shares_if_short(claims, free), strict=True):
