@@ -55,7 +55,7 @@ class EvaluationTasks:
         worker_class: type = EvaluationWorker,
     ):
         self._sweeps, self._retries, self._on_done = sweeps, retries, on_done
-        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS), isolated=ISOLATED)
+        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS), max_isolated=ISOLATED)
         self._workers = WorkerPool(limits, sweeps, worker_class)
         self._running: dict[str, _Evaluation] = {}
         self._failed: list[tuple[int, OpenMaiaError]] = []

@@ -21,8 +21,8 @@ class WorkerLimits:
     """CPUs that one piece of work reserves."""
     memory_mb: int = 0
     """Memory in MiB that one piece of work reserves."""
-    isolated: int | None = None
-    """Largest number of processes that run suspects, see `Worker.isolated`. None: only `total` limits them."""
+    max_isolated: int = 0
+    """Largest number of processes that run suspects, see `Worker.isolated`. 0: only `total` limits them."""
 
     @classmethod
     def of_investigations(cls, config: Config) -> "WorkerLimits":

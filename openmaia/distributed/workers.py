@@ -176,9 +176,7 @@ class WorkerPool:
             self._end_idle(isolated=True)
         elif not self._waiting:
             self._end_idle(isolated=False)
-        suspects = min(
-            len(self._suspects), self._limits.total if self._limits.isolated is None else self._limits.isolated
-        )
+        suspects = min(len(self._suspects), self._limits.max_isolated or self._limits.total)
         isolated = sum(worker.isolated for worker in self._workers)
         for _ in range(min(suspects - isolated, self._left)):
             self._start(1, isolated=True)

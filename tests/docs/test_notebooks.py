@@ -20,7 +20,7 @@ def notebooks() -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["first-investigation", "analysing-a-run"])
+@pytest.mark.parametrize("name", ["first-investigation", pytest.param("analysing-a-run", marks=pytest.mark.nightly)])
 def test_notebook_runs_to_its_last_cell(
     notebooks: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

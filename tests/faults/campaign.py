@@ -180,12 +180,18 @@ def _problem(
 
 
 def _differs_by_lost_turns(new: dict[str, Any], old: dict[str, Any]) -> bool:
-    """Returns whether two records of a unit are equal but for turns of the first whose process was lost."""
-    turns = list(zip(new["turns"], old["turns"], strict=False))
+    """Returns whether two records of a unit are equal but for turns of the first whose process was lost.
+
+    The numbers of tokens of the prompts differ too: the message about the loss is in them.
+    """
+    new_turns, old_turns = ([{**turn, "tokens": None} for turn in record["turns"]] for record in (new, old))
     return (
-        len(new["turns"]) == len(old["turns"])
+        len(new_turns) == len(old_turns)
         and new["answer"] == old["answer"]
-        and all(turn == before or turn["status"] in ("died", "timeout") for turn, before in turns)
+        and all(
+            turn == before or turn["status"] in ("died", "timeout")
+            for turn, before in zip(new_turns, old_turns, strict=True)
+        )
     )
 
 

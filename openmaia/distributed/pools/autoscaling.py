@@ -42,7 +42,8 @@ class ScalingPolicy:
     """Time in seconds for which one replica fewer must satisfy the demand, or the pool have more than its share, before the
     pool shrinks."""
     is_released: bool = False
-    """Whether the run no longer needs the pool. All idle replicas then end together, even below `min_replicas`."""
+    """Whether the run no longer needs the pool. All idle replicas then end together after `up_after`, even below
+    `min_replicas`."""
     _high_since: float | None = None
     _low_since: float | None = None
 
@@ -81,7 +82,8 @@ class ScalingPolicy:
             self._high_since = None
             added = max(min(ceil(demand) - count, count), 1)
             return min(limit, count + (added if room is None else min(added, max(room, 1))))
-        if self._low_since is not None and now - self._low_since >= self.down_after and count > lowest:
+        patience = self.up_after if self.is_released and is_idle else self.down_after
+        if self._low_since is not None and now - self._low_since >= patience and count > lowest:
             self._low_since = now
             needed = max(min(ceil(demand), limit if is_above else count), lowest)
             at_once = count if self.is_released and is_idle else max(count // SHRINK_STEP, 1)

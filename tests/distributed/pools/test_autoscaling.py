@@ -59,10 +59,10 @@ def test_scaling_of_a_pool_that_may_not_grow_keeps_its_minimum():
     assert after(ScalingPolicy(2, 0), 2, 9.0, UP_AFTER + 60) == 2
 
 
-def test_scaling_of_a_released_pool_ends_all_idle_replicas_together():
-    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, DOWN_AFTER - 1) == 4
-    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, DOWN_AFTER + 1) == 0
-    assert after(ScalingPolicy(3, 4, is_released=True), 4, 1.5, DOWN_AFTER + 1) == 2
+def test_scaling_of_a_released_pool_ends_all_idle_replicas_together_and_soon():
+    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, UP_AFTER - 1) == 4
+    assert after(ScalingPolicy(3, 4, is_released=True), 4, 0.0, UP_AFTER + 1) == 0
+    assert after(ScalingPolicy(3, 4, is_released=True), 4, 1.5, UP_AFTER + 1) == 2
 
 
 def test_scaling_of_a_released_pool_keeps_or_starts_a_replica_for_a_request_that_waits():
