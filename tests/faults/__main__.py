@@ -65,7 +65,7 @@ def summary(trials: pd.DataFrame) -> str:
     return f"""# What `make faults` found
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
-then the same command, until it ends with exit code 0. Two sweeps ran side by side. Each is in trials.csv.
+then the same command, until it ends with exit code 0. Several sweeps ran side by side. Each is in trials.csv.
 On {machine()}, {date.today().isoformat()}.
 
 *hit*: there was such a process at that moment. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
