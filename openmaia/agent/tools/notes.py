@@ -42,5 +42,5 @@ def _read(quoted: str) -> str:
     """Returns the text of which `quoted` is the `repr`, or what is between the quotes if it is none."""
     try:
         return str(ast.literal_eval(quoted))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the text may be the agent's own
         return quoted[1:-1]
