@@ -15,6 +15,7 @@ from itertools import repeat
 from math import ceil
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,7 +31,7 @@ SIDE_BY_SIDE = 2
 
 
 def main() -> None:
-    given = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+    given: dict[str, str] = {name: value for name, _, value in (text.partition("=") for text in sys.argv[1:])}
     times = int(given.pop("times", "25"))
     names = [name for name in given.pop("only", "").split(",") if name] or list(DISTURBANCES)
     unknown = [*given, *(set(names) - set(DISTURBANCES))]
@@ -39,7 +40,7 @@ def main() -> None:
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
     kept = pd.read_csv(TRIALS, keep_default_na=False) if TRIALS.exists() else pd.DataFrame()
-    rows = [] if kept.empty else kept[~kept["disturbance"].isin(names)].to_dict("records")
+    rows: list[Any] = [] if kept.empty else kept[~kept["disturbance"].isin(names)].to_dict("records")
     expected = undisturbed()
     with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
         wanted = [(name, seed) for name in names for seed in range(ceil(times / DISTURBANCES[name].times))]
@@ -52,7 +53,7 @@ def main() -> None:
             _write(rows)
 
 
-def _write(rows: list[dict[str, object]]) -> None:
+def _write(rows: list[Any]) -> None:
     pd.DataFrame(rows, columns=[field.name for field in fields(Trial)]).to_csv(TRIALS, index=False)
     RESULTS.write_text(summary(pd.read_csv(TRIALS, keep_default_na=False)))
 
@@ -81,7 +82,7 @@ told that its sandbox died, so that this turn may differ. *one command*: the dis
 
 
 def _line(name: object, group: pd.DataFrame) -> str:
-    times = group["after_turns"].astype(str).str.split().str.len().sum()
+    times = sum(len(str(moments).split()) for moments in group["after_turns"])
     complete, at_once = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
     return f"| {name} | {times} | {group['hit'].sum()} | {len(group)} | {complete} | {at_once} | {group['repeated'].max()} |\n"
 
