@@ -1,9 +1,14 @@
 """The loop on a closed-form unit, driven by recorded replies: limits, errors of the agent, stopped experiments."""
 
+import contextlib
+import os
+import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
 import pytest
 
 from openmaia.agent.evidence import experiments_that_measured, repetitions
@@ -348,6 +353,44 @@ def test_timeout_replays_completed_experiments(run: Investigate):
     assert said(record, 2).startswith("7 [1.0, 0.0] False")
     assert len(record.turns[2].calls) == 1, "the replay asked no service again"
     assert not record.notes
+
+
+class KillsInReplay:
+    """The same backbone. With its third reply, it begins to wait for a replayed experiment, and kills that one's process."""
+
+    def __init__(self, backbone: Backbone):
+        self._backbone, self._replies, self._thread = backbone, 0, threading.Thread(target=self._kill_once)
+        self.has_killed = False
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        self._replies += 1
+        if self._replies == 3:
+            self._thread.start()
+        return self._backbone.reply(chats)
+
+    def _kill_once(self) -> None:
+        until = time.monotonic() + 60
+        while not self.has_killed and time.monotonic() < until:
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if os.path.exists(f"/proc/{process.pid}/cwd/in-progress") and not process.children():
+                        process.kill()
+                        self.has_killed = True
+            time.sleep(0.02)
+
+
+def test_process_that_dies_in_a_replay_is_no_divergence(run: Investigate):
+    killers: list[KillsInReplay] = []
+    record = run(
+        code("import os, time\nopen('in-progress', 'w').close()\ntime.sleep(1)\nos.unlink('in-progress')\nkept = 7"),
+        code("import os\nos._exit(1)"),
+        code("print(kept)"),
+        ANSWER,
+        backbone=lambda own: killers.append(KillsInReplay(own)) or killers[0],
+    )
+    assert killers[0].has_killed
+    assert [turn.status for turn in record.turns[:3]] == ["ok", "died", "ok"]
+    assert said(record, 2) == "7\n" and not record.notes
 
 
 def test_variables_are_kept_after_a_memory_error(run: Investigate):

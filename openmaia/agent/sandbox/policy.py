@@ -40,6 +40,8 @@ DENIED_CALLS = (
     *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "setpriority", "ioprio_set"),
     *("sched_getscheduler", "sched_getparam", "sched_getattr", "getpriority", "ioprio_get", "getpgid", "getsid"),
     *("get_robust_list", "migrate_pages", "move_pages", "mincore", "modify_ldt", "sysfs", "ustat", "io_setup"),
+    # A timer could resume the process while it is suspended. Memory in pipes and allocated files grow past their limits.
+    *("timer_create", "vmsplice", "splice", "tee", "fallocate"),
     *("fsopen", "fsmount", "fsconfig", "fspick", "open_tree", "move_mount", "mount_setattr", "quotactl_fd"),
 )
 

@@ -25,14 +25,6 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     **{"recvfrom": (45, 207), "recvmsg": (47, 212), "recvmmsg": (299, 243)},
     # Leaving the process group that is killed as one; limits, also of another process of the same user.
     **{"setpgid": (109, 154), "setsid": (112, 157), "setrlimit": (160, 164), "prlimit64": (302, 261)},
-    # A timer could resume the process while it is suspended. Memory in pipes and allocated files grow past their limits.
-    **{
-        "timer_create": (222, 107),
-        "vmsplice": (278, 75),
-        "splice": (275, 76),
-        "tee": (276, 77),
-        "fallocate": (285, 47),
-    },
     # Calls that are too new for sandlock's names, or that `confine` needs before.
     **{"setxattrat": (463, 463), "getxattrat": (464, 464), "listxattrat": (465, 465), "removexattrat": (466, 466)},
     **{"file_getattr": (468, 468), "file_setattr": (469, 469), "open_tree_attr": (467, 467), "cachestat": (451, 451)},

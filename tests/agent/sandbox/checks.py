@@ -263,6 +263,14 @@ PROCESSES = [
 
 KERNEL = [
     *_calls(
+        "Ways past the limits",
+        timer_create=(222, 107),
+        vmsplice=(278, 75),
+        splice=(275, 76),
+        tee=(276, 77),
+        fallocate=(285, 47),
+    ),
+    *_calls(
         "Kernel",
         mount=(165, 40),
         umount2=(166, 39),

@@ -82,13 +82,3 @@ def test_oversized_result_is_an_error(agent: Agent):
         and "can be sent at once" in outcome.error
         and not outcome.replaced
     )
-
-
-@pytest.mark.parametrize("numbers", [(222, 107), (278, 75), (275, 76), (276, 77), (285, 47)])
-def test_timers_spliced_pages_and_allocated_files_are_refused(agent: Agent, numbers: tuple[int, int]):
-    code = f"""
-import ctypes, platform
-libc = ctypes.CDLL(None, use_errno=True)
-print(libc.syscall({numbers}[platform.machine() != "x86_64"], -1, 0, 0, 0, 0, 0), ctypes.get_errno())
-"""
-    assert agent.text(code) == "-1 1"
