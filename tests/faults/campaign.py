@@ -110,7 +110,7 @@ def _moments(times: int, chance: random.Random) -> list[int]:
 
 
 class _Commands:
-    """Gives the same command again and again until the run is complete, at most `most` times."""
+    """Repeats the same command until the run is complete, at most `most` times."""
 
     def __init__(self, folder: Path, overrides: Sequence[str], environment: dict[str, str], most: int):
         self._folder, self._overrides, self._environment, self._most = folder, overrides, environment, most
@@ -118,7 +118,7 @@ class _Commands:
         self.process = self._start()
 
     def run_until(self, turns: int) -> bool:
-        """Waits until more than so many turns were carried out, each counted once. Returns whether a command still runs."""
+        """Waits until more than this number of different turns were carried out. Returns whether a command is running."""
         until = time.monotonic() + PATIENCE
         while len(set(sweep.carried_out(self._folder))) <= turns:
             if time.monotonic() > until:
@@ -135,7 +135,7 @@ class _Commands:
             self.process.wait(PATIENCE)
 
     def _goes_on(self) -> bool:
-        """Notes the exit code of a command that has ended. Returns whether the next one was given."""
+        """Records the exit code of a command that has ended, and repeats the command if it failed. Returns whether it did so."""
         if len(self.codes) == self._most or (self.codes and self.codes[-1] == 0):
             return False
         self.codes.append(self.process.wait(0))
