@@ -141,15 +141,27 @@ def decode(data: bytes) -> Image.Image:
         raise ValueError(f"not a readable image: {error}") from error
 
 
+def has_unknown_range(image: Image.Image) -> bool:
+    """Returns whether the pixels are integers or floating-point numbers of 32 bits, of which no value means white.
+
+    Pillow reads PGM files of 16 bits as integers of 32 bits; their range is known.
+    """
+    return image.mode == "F" or (image.mode == "I" and image.format != "PPM")
+
+
 def flatten(image: Image.Image, background: tuple[int, int, int] = (255, 255, 255)) -> Image.Image:
     """Converts an image of any mode to RGB.
 
     Transparent areas show the background, 16-bit values are scaled to 8 bits, and an animation is reduced to one frame.
+
+    Raises:
+        ValueError: The pixels have 32 bits (see `has_unknown_range`).
     """
-    if image.mode.startswith(("I", "F")):
-        values = np.asarray(image, dtype=np.float64)
-        top = 65535.0 if values.max(initial=0) > 255 else 255.0
-        return Image.fromarray(np.clip(values / top * 255, 0, 255).astype(np.uint8)).convert("RGB")
+    if has_unknown_range(image):
+        raise ValueError("has 32 bits per pixel, whose range is unknown; save it with 8 or 16 bits")
+    if image.mode.startswith("I"):
+        values = np.clip(np.asarray(image, dtype=np.int64), 0, 65535) // 257
+        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         canvas = Image.new("RGBA", rgba.size, (*background, 255))

@@ -76,7 +76,7 @@ class ImageFolder:
         """Returns a digest of the paths, sizes and modification times of the files in `sources`. No file is opened.
 
         Raises:
-            UsageError: The folder does not exist.
+            UsageError: The folder does not exist, or it or a subfolder cannot be read.
         """
         files, _ = self._listing()
         lines = "\n".join(_stamps(self.folder, files))
@@ -89,7 +89,7 @@ class ImageFolder:
         such as index.json are left out.
 
         Raises:
-            UsageError: The folder does not exist.
+            UsageError: The folder does not exist, or it or a subfolder cannot be read.
         """
         files, outside = self._listing()
         return [*map(FileSource, files), *[SkipReason.OUTSIDE] * outside]
@@ -98,7 +98,7 @@ class ImageFolder:
         """Returns the files sorted by path and the number of links to targets outside the folder.
 
         Raises:
-            UsageError: The folder does not exist.
+            UsageError: The folder does not exist, or it or a subfolder cannot be read.
         """
         if not self.folder.is_dir():
             problem = "is a file" if self.folder.exists() else "does not exist"
@@ -136,8 +136,17 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
     """Yields the paths of all files and of all links to folders, each with a flag that says whether it is a link.
 
     Linked folders are not entered. Hidden files, hidden folders and metadata files are left out.
+
+    Raises:
+        UsageError: A folder cannot be read. Without its images the dataset would be another one.
     """
-    for folder, folders, names in os.walk(root, followlinks=False):
+
+    def fail(error: OSError) -> None:
+        raise UsageError(
+            f"{error.filename} cannot be read ({error.strerror}); change its permissions or name another folder"
+        ) from error
+
+    for folder, folders, names in os.walk(root, onerror=fail, followlinks=False):
         parent = Path(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names + folders:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from openmaia.core.images import FORMATS, MAX_PIXELS, digest, flatten
+from openmaia.core.images import FORMATS, MAX_PIXELS, digest, flatten, has_unknown_range
 
 MAX_BYTES = 256 << 20
 """Largest encoded image that is read, in bytes."""
@@ -29,6 +29,7 @@ class SkipReason(StrEnum):
     CORRUPT = "corrupt"
     TOO_LARGE = "too large"
     TOO_SMALL = "too small"
+    UNKNOWN_RANGE = "of 32 bits per pixel"
     OUTSIDE = "link out of the folder"
     UNREADABLE = "unreadable"
 
@@ -59,7 +60,7 @@ def read(data: bytes, name: str) -> tuple[Image.Image, str]:
     """
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        _check_pixels(name, image)
+        _check_header(name, image)
         is_png = image.format == "PNG"
         upright = _decode(image)
     except UnusableImage:
@@ -92,7 +93,7 @@ def check_bytes(name: str, size: int) -> None:
         raise UnusableImage(f"{name} has {size} bytes; at most {MAX_BYTES} bytes are read", reason=SkipReason.TOO_LARGE)
 
 
-def _check_pixels(name: str, image: Image.Image) -> None:
+def _check_header(name: str, image: Image.Image) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
         message = f"{name} has {width} x {height} pixels; at most {MAX_PIXELS} pixels are read"
@@ -100,13 +101,14 @@ def _check_pixels(name: str, image: Image.Image) -> None:
     if min(width, height) < MIN_SIDE:
         message = f"{name} has {width} x {height} pixels; at least {MIN_SIDE} pixels per side are needed"
         raise UnusableImage(message, reason=SkipReason.TOO_SMALL)
+    if has_unknown_range(image):
+        message = f"{name} has 32 bits per pixel, whose range is unknown; save it with 8 or 16 bits"
+        raise UnusableImage(message, reason=SkipReason.UNKNOWN_RANGE)
 
 
 def _decode(image: Image.Image) -> Image.Image:
     """Decodes the first frame and applies the EXIF orientation."""
     image.load()
     transparent = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-    upright = ImageOps.exif_transpose(image)
-    if transparent and not image.mode.startswith(("I", "F")):
-        return upright.convert("RGBA")
-    return flatten(upright)
+    ImageOps.exif_transpose(image, in_place=True)  # in place, because a copy has no format, by which PGM is known
+    return image.convert("RGBA") if transparent and not image.mode.startswith("I") else flatten(image)

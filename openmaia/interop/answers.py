@@ -133,7 +133,7 @@ def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]
     data = reading.json_data(path)
     try:
         score = float(data["average_positive_score"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"has no average_positive_score ({error})") from error
     if not math.isfinite(score):
         raise Refused("has an average_positive_score that is not finite")
@@ -144,7 +144,7 @@ def _tested(data: dict[str, Any], side: str) -> TestedPrompts:
     prompts, scores = data.get(f"{side}_prompts", []), data.get(f"{side}_scores", [])
     try:
         tested = tuple((str(prompt), float(score)) for prompt, score in zip(prompts, scores, strict=True))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Refused(f"has {side}_prompts and {side}_scores that do not match ({error})") from error
     if not all(math.isfinite(activation) for _, activation in tested):
         raise Refused(f"has a score in {side}_scores that is not finite")

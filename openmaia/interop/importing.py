@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.services import UnitExemplars
 from openmaia.core.text import printable
 from openmaia.exemplars.store import ExemplarStore
@@ -97,7 +97,7 @@ class Importer:
         layers: list[Path] = []
         units: list[Path] = []
         files: list[Path] = []
-        for name, folders, names in os.walk(self._root):
+        for name, folders, names in os.walk(self._root, onerror=self._refuse_folder):
             folder, known = Path(name), set[str]()
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if {"images.npy", "masks.npy"} & set(names):
@@ -110,6 +110,9 @@ class Importer:
                 known.add("manifest.json")
             files += [folder / name for name in sorted(names) if name not in known]
         return layers, units, files
+
+    def _refuse_folder(self, error: OSError) -> None:
+        self._report.refused.append(f"{self._name(Path(error.filename))}: cannot be read ({error.strerror})")
 
     def _check_target(self, layers: list[Path], units: list[Path]) -> None:
         models = {exemplars.model(folder) for folder in layers} | {folder.parent.parent.name for folder in units}
@@ -124,6 +127,10 @@ class Importer:
             take(path)
         except (Refused, UsageError) as error:
             self._report.refused.append(f"{self._name(path)}: {error.message}")
+        except StoreError:  # the destination cannot be written
+            raise
+        except Exception as error:  # one damaged file must not cost the others, and damage raises almost anything
+            self._report.refused.append(f"{self._name(path)}: cannot be read ({type(error).__name__}: {error})")
 
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self._root)) if path != self._root else path.name

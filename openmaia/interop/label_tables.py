@@ -78,7 +78,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         named = method or row.get("method", "") or known.method
         before = labels.get((layer, unit, named))
         labels[layer, unit, named] = (
-            replace(before, labels=before.labels + names)
+            replace(before, labels=tuple(dict.fromkeys(before.labels + names)))
             if before
             else Label(
                 method=named,

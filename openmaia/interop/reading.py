@@ -66,12 +66,13 @@ def table(path: Path) -> tuple[set[str], list[dict[str, str]]]:
     Raises:
         Refused: The file cannot be read as CSV.
     """
-    reader = csv.DictReader(io.StringIO(text(path, CSV_BYTES), newline=""), restval="")
+    # strict, because an unclosed quote would otherwise make one cell of all rows below it.
+    reader = csv.DictReader(io.StringIO(text(path, CSV_BYTES), newline=""), restval="", strict=True)
     try:
         rows = [{_name(key): value.strip() for key, value in row.items() if isinstance(value, str)} for row in reader]
         return {_name(name) for name in reader.fieldnames or ()}, rows
     except csv.Error as error:
-        raise Refused(f"is no table ({error})") from error
+        raise Refused(f"is no table ({error}; line {reader.line_num})") from error
 
 
 def _name(column: str | None) -> str:

@@ -198,8 +198,16 @@ class Files:
         data = self.read(name)
         try:
             return None if data is None else json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"{self.path(name)} is damaged ({error}); {remedy}") from error
+
+    @contextmanager
+    def _reading(self, path: str) -> Generator[None]:
+        """Context manager that turns errors of the file system into StoreError."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{path} could not be read: {error}") from error
 
     def open(self, name: str) -> pa.NativeFile:
         """Opens a file for random access. Raises OSError if it cannot be opened."""
@@ -220,21 +228,28 @@ class Files:
         """Returns the sizes in bytes of all files below a folder, by sorted name relative to the root.
 
         Hidden files, such as files that are still being written, are left out. Empty if the folder does not exist.
+        Raises StoreError if a folder cannot be read.
         """
         selector = fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True)
-        infos = self._fs.get_file_info(selector)
+        with self._reading(self.path(folder)):
+            infos = self._fs.get_file_info(selector)
         sizes = {info.path: info.size or 0 for info in infos if info.type == fs.FileType.File}
         start = len(self._base.rstrip("/")) + 1
         return {path[start:]: sizes[path] for path in sorted(sizes) if not path.rsplit("/", 1)[-1].startswith(".")}
 
     def folders(self, name: str) -> list[str]:
-        """Returns the sorted names of the folders directly in a folder. Empty if the folder does not exist."""
-        infos = self._fs.get_file_info(fs.FileSelector(self.path(name), allow_not_found=True))
+        """Returns the sorted names of the folders directly in a folder. Empty if the folder does not exist.
+
+        Raises StoreError if the folder cannot be read.
+        """
+        with self._reading(self.path(name)):
+            infos = self._fs.get_file_info(fs.FileSelector(self.path(name), allow_not_found=True))
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
-        """Returns whether there is a file with this name."""
-        return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
+        """Returns whether there is a file with this name. Raises StoreError if its folder cannot be read."""
+        with self._reading(self.path(name)):
+            return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
 
     def move(self, name: str, to: str) -> None:
         """Moves a file to another name below the root. Raises StoreError if it cannot be moved."""
@@ -246,15 +261,22 @@ class Files:
             raise StoreError(f"{self.path(name)} could not be moved to {self.path(to)}: {error}") from error
 
     def delete(self, name: str) -> None:
-        """Deletes a file. Does nothing if it does not exist."""
+        """Deletes a file. Does nothing if it does not exist. Raises StoreError if it cannot be deleted."""
         try:
             self._fs.delete_file(self.path(name))
         except FileNotFoundError:
             return
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self.path(name)} could not be deleted: {error}") from error
 
     def delete_folder(self, name: str) -> None:
-        """Deletes a folder with everything below it. Does nothing if it does not exist."""
+        """Deletes a folder with everything below it. Does nothing if it does not exist.
+
+        Raises StoreError if it cannot be deleted.
+        """
         try:
             self._fs.delete_dir(self.path(name))
         except (FileNotFoundError, NotADirectoryError):
             return
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self.path(name)} could not be deleted: {error}") from error

@@ -1,6 +1,7 @@
 """Images as values, hostile data, and masks."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,20 @@ def test_image_above_the_limit_is_refused():
 def test_sixteen_bits_become_eight():
     image = Image.fromarray(np.array([[0, 32768, 65535]], dtype=np.uint16))
     assert np.asarray(decode(encoded(image, "PNG")))[0, :, 0].tolist() == [0, 127, 255]
+
+
+@pytest.mark.parametrize(("format", "type"), [("PNG", np.uint16), ("TIFF", np.uint16), ("PPM", np.int32)])
+def test_dark_image_of_sixteen_bits_stays_dark(format: str, type: Any):
+    """Its brightest value is below 256, which must not be taken for an image of eight bits."""
+    image = Image.fromarray(np.array([[0, 128, 255]], dtype=type))
+    assert np.asarray(decode(encoded(image, format))).max() == 0
+
+
+@pytest.mark.parametrize("type", [np.int32, np.float32])
+def test_pixels_without_a_known_range_are_refused(type: Any):
+    image = Image.fromarray(np.array([[0, 100, 200]], dtype=type))
+    with pytest.raises(ValueError, match="32 bits per pixel.* save it with 8 or 16 bits"):
+        decode(encoded(image, "TIFF"))
 
 
 def test_cmyk_becomes_rgb():

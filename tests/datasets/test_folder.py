@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from openmaia.core.errors import UsageError
 from openmaia.core.images import flatten
 from openmaia.datasets import reading
 from openmaia.datasets.folder import FileSource, ImageFolder
 from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage
 from openmaia.datasets.scanning import describe, scan
 from tests.helpers.images import huge_png, sample_image, save
+from tests.helpers.permissions import obeyed_permissions
 
 
 def scanned(root: Path) -> tuple[list[Path], dict[str, int]]:
@@ -55,6 +57,27 @@ def test_sixteen_bits_and_cmyk_keep_their_brightness(tmp_path: Path):
     print_colours = save(tmp_path / "cmyk.jpg", image.convert("CMYK"), quality=95)
     assert np.abs(np.asarray(read(deep)[0])[..., 0].astype(int) - grey).max() <= 1
     assert np.abs(np.asarray(read(print_colours)[0]).astype(int) - np.asarray(image)).mean() < 8
+
+
+def test_dark_image_of_sixteen_bits_stays_dark(tmp_path: Path):
+    grey = np.asarray(sample_image(1).convert("L"))
+    for name, type in (("deep.png", np.uint16), ("deep.tif", np.uint16), ("deep.pgm", np.int32)):
+        path = save(tmp_path / name, Image.fromarray(grey.astype(type)))
+        assert np.asarray(read(path)[0]).max() == 0
+
+
+def test_images_without_a_known_range_are_left_out(tmp_path: Path):
+    grey = np.asarray(sample_image(1).convert("L"))
+    save(tmp_path / "integers.tif", Image.fromarray(grey.astype(np.int32)))
+    save(tmp_path / "numbers.tif", Image.fromarray(np.full_like(grey, np.nan, dtype=np.float32)))
+    assert scanned(tmp_path) == ([], {"of 32 bits per pixel": 2})
+
+
+def test_folder_with_an_unreadable_subfolder_is_refused(tmp_path: Path):
+    save(tmp_path / "a.png", sample_image(1))
+    (tmp_path / "closed").mkdir(0o000)
+    with obeyed_permissions(), pytest.raises(UsageError, match=r"closed cannot be read \(Permission denied\)"):
+        ImageFolder(tmp_path).stamp()
 
 
 def test_animation_is_its_first_frame(tmp_path: Path):

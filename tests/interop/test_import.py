@@ -19,6 +19,7 @@ from openmaia.interop.export import export
 from openmaia.interop.importing import Importer
 from openmaia.runs.files import Files
 from tests.conftest import REPOSITORY
+from tests.helpers.permissions import obeyed_permissions
 from tests.interop import published
 from tests.interop.published import ACTIVATIONS, SIDE, layer, result, synthetic_layer
 from tests.interop.test_exemplars import shown
@@ -124,6 +125,47 @@ def test_pipes_and_devices_do_not_block(tmp_path: Path):
     assert [line.split(":")[1] for line in report.refused] == [
         " images.npy is no regular file", " is no regular file", " is no regular file",
     ]  # fmt: skip
+
+
+def test_unreadable_folder_is_reported_and_the_rest_imported(tmp_path: Path):
+    (tmp_path / "closed").mkdir(0o000)
+    (tmp_path / "a.csv").write_text("layer,unit,description\nlayer4,122,ties\n")
+    with obeyed_permissions():
+        report = Importer(str(tmp_path), str(tmp_path / "out"), target="net").run()
+    assert report.refused == ["closed: cannot be read (Permission denied)"]
+    assert len(labels.read(Files(str(tmp_path / "out")))) == 1
+
+
+@pytest.mark.parametrize("huge", ["average_positive_score", "positive_scores"])
+def test_damaged_answer_costs_no_other_label(tmp_path: Path, huge: str):
+    """A number beyond those of a float raised OverflowError, after which no label had been written."""
+    units = tmp_path / "in" / "gemma" / "net" / "layer4"
+    for unit in (7, 8):
+        result(units / str(unit))
+    file = units / "7" / "eval_results.json"
+    data = json.loads(file.read_text())
+    file.write_text(
+        json.dumps(data | {huge: 10**400 if huge.startswith("average") else [10**400] * len(data["positive_scores"])})
+    )
+    report = Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
+    assert len(report.refused) == 1 and "too large" in report.refused[0]
+    assert [label.unit for label in labels.read(Files(str(tmp_path / "out")))] == [7, 8]
+
+
+def test_exemplars_that_cannot_be_stored_cost_no_other(tmp_path: Path):
+    place = tmp_path / "in" / "net" / "imagenet"
+    layer(
+        place / "wide",
+        images=np.zeros((1, 1, 3, 1, 16_384), dtype=np.uint8),
+        masks=None,
+        activations=[[1.0]],
+        thresholds=[0.5],
+    )
+    layer(place / ("x" * 201))
+    layer(place / "good")
+    report = Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
+    assert ["at most 16,383 pixels" in report.refused[0], "too long" in report.refused[1]] == [True, True]
+    assert len(report.imported) == 1
 
 
 def test_second_import_adds_only_new_layers(tmp_path: Path):

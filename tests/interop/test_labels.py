@@ -15,7 +15,7 @@ from openmaia.runs.files import Files
 TABLES = {
     "milan.csv": ("MILAN", "layer,unit,description\nlayer4,0,Faces of dogs\nlayer4,17,\"Insects, birds\"\n",
                   [("layer4", 0, ("Faces of dogs",), None), ("layer4", 17, ("Insects, birds",), None)]),
-    "annotations.csv": ("MILANNOTATIONS", "layer,unit,summary\nlayer1,3,dogs\nlayer1,3,a dog\nlayer1,3,paws\n",
+    "annotations.csv": ("MILANNOTATIONS", "layer,unit,summary\nlayer1,3,dogs\nlayer1,3,a dog\nlayer1,3,paws\nlayer1,3,dogs\n",
                         [("layer1", 3, ("dogs", "a dog", "paws"), None)]),
     "scored.csv": ("CLIP-Dissect", "layer,unit,description,similarity\nlayer4,0,\"prayer rug, prayer mat\",0.16\n",
                    [("layer4", 0, ("prayer rug, prayer mat",), 0.16)]),
@@ -56,6 +56,8 @@ def test_method_can_be_given(tmp_path: Path):
         ("layer,unit,description\nlayer4,inf,dogs\n", "no whole number"),
         ("layer,unit,description\nlayer4,-1,dogs\n", "no label below"),
         ("neuron,concept,metric\n1,dogs,high\n", "INVERT in row 2"),
+        ('layer,unit,description\nlayer4,0,"dogs\nlayer4,1,cats\nlayer4,2,birds\n', "unexpected end of data"),
+        ('layer,unit,description\nlayer4,0,"dogs\nlayer4,1,"cats"\nlayer4,2,birds\n', "is no table"),
         (f"layer,unit,description\nlayer4,1,{'x' * 200_000}\n", "field larger"),
         (b"layer,unit,description\nlayer4,1,\xff\xfe\n", "UTF-8"),
     ],

@@ -12,6 +12,7 @@ import pytest
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs.files import Files, safe, unsafe
+from tests.helpers.permissions import obeyed_permissions
 from tests.helpers.samples import HOSTILE_NAMES
 
 
@@ -132,6 +133,17 @@ while True:
     for name in ("a", "b/c"):
         files.write(name, bytes([count % 256]) * 300_000)
 """
+
+
+def test_closed_folder_is_a_store_error(tmp_path: Path):
+    files = Files(str(tmp_path))
+    files.write("closed/a", b"1")
+    (tmp_path / "closed").chmod(0)
+    with obeyed_permissions():
+        for attempt in (files.read, files.exists, files.delete, files.sizes, files.folders):
+            with pytest.raises(StoreError, match=r"closed(/a)? could not be .*Permission denied"):
+                attempt("closed/a" if attempt in (files.read, files.exists, files.delete) else "closed")
+    (tmp_path / "closed").chmod(0o700)
 
 
 def test_killed_writer_leaves_whole_files(tmp_path: Path):

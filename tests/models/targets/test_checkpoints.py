@@ -108,11 +108,28 @@ def test_unreadable_checkpoint_is_refused(name: str, content: bytes, message: st
         load("resnet18", str(tmp_path / name))
 
 
-@pytest.mark.parametrize("content", [{}, [1], {"a": 1}, {"state_dict": {}}, torch.zeros(3)])
+@pytest.mark.parametrize("content", [{}, [1], {"a": 1}, {1: torch.zeros(3)}, {"state_dict": {}}, torch.zeros(3)])
 def test_file_without_state_dict_is_refused(content: Any, tmp_path: Path):
     torch.save(content, tmp_path / "w.pt")
     with pytest.raises(UsageError, match="holds no state_dict"):
         load("resnet18", str(tmp_path / "w.pt"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: torch.full_like(w, torch.nan), "not finite: layer2.0.conv1.weight"),
+        (lambda w: (w * 100).to(torch.int8), "of the type int8: layer2.0.conv1.weight"),
+        (lambda w: torch.quantize_per_tensor(w, 0.1, 0, torch.qint8), "not stored as plain numbers: layer2.0.conv1"),
+        (lambda w: w.to("meta"), "not stored as plain numbers: layer2.0.conv1"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_no_finite_numbers_are_refused(change: Any, message: str, tmp_path: Path):
+    state = four_classes()
+    state["layer2.0.conv1.weight"] = change(state["layer2.0.conv1.weight"])
+    torch.save(state, tmp_path / "w.pth")
+    with pytest.raises(UsageError, match=message):
+        load("resnet18", str(tmp_path / "w.pth"))
 
 
 def test_old_densenet_names_are_converted(tmp_path: Path):

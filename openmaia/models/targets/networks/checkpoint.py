@@ -37,9 +37,11 @@ def load_checkpoint(module: nn.Module, path: str) -> None:
         path: A .safetensors file, or a pickle that contains only tensors and plain values.
 
     Raises:
-        UsageError: The file cannot be read without running code, or does not match the network.
+        UsageError: The file cannot be read without running code, or does not match the network, or a weight is not
+            finite, as after a training that diverged, or no floating-point number, as in a quantised checkpoint.
     """
     state = _renamed(_unwrapped(_read(path), path), module)
+    _check_values(state, path)
     _adopt_classes(module, state)
     own = module.state_dict()
     misshapen = [
@@ -86,12 +88,38 @@ def _unwrapped(content: Any, path: str) -> StateDict:
     for wrapper in WRAPPERS:
         if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
             content = cast(Any, content)[wrapper]
-    if isinstance(content, Mapping) and content and all(isinstance(v, torch.Tensor) for v in content.values()):
-        return dict(cast(Mapping[str, torch.Tensor], content))
+    if isinstance(content, Mapping):
+        state = cast(Mapping[Any, Any], content)
+        if state and all(isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in state.items()):
+            return dict(state)
     raise UsageError(
         f"target.weights={path!r} holds no state_dict; expected names and tensors, possibly below one of "
         f"{', '.join(WRAPPERS)}"
     )
+
+
+def _check_values(state: StateDict, path: str) -> None:
+    """Checks that the weights are stored floating-point numbers, and all numbers finite.
+
+    Batch normalisation has a counter (num_batches_tracked) and some networks tables of indices, which are integers.
+
+    Raises:
+        UsageError: They are not.
+    """
+    problems: dict[str, list[str]] = {}
+    for name, tensor in state.items():
+        if tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
+            problems.setdefault("not stored as plain numbers", []).append(name)
+        elif tensor.is_floating_point():
+            if not tensor.isfinite().all():
+                problems.setdefault("not finite", []).append(name)
+        elif name.endswith((".weight", ".bias")):
+            problems.setdefault(f"of the type {tensor.dtype}".replace("torch.", ""), []).append(name)
+    if problems:
+        summary = "; ".join(f"{kind}: {_some(names)}" for kind, names in problems.items())
+        raise UsageError(
+            f"target.weights={path!r} has weights that are {summary}. Give a checkpoint with finite floating-point weights"
+        )
 
 
 def _renamed(state: StateDict, module: nn.Module) -> StateDict:
