@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from openmaia.config.schema import Config
 from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
+from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.run_pools import run_pools
-from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, run_sweeps
+from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, is_evaluated, run_sweeps
 from openmaia.distributed.tracking import TrackedProgress
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.lease import held
-from openmaia.runs.run import Run
+from openmaia.runs.run import SUMMARY, Run
 
 
 def run_ablation(configs: Mapping[str, Config], assembly: Assembly, view: Progress) -> dict[str, Run]:
@@ -50,9 +51,18 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
         assembly: Builds the objects that the config describes.
         view: Receives messages and progress.
     """
-    if run.done() <= run.evaluated():
+    if is_evaluated(run):
+        if not run.files.exists(SUMMARY):
+            write_summary(run)  # the command before was interrupted just there
         return
-    with held(run.investigations), cluster(config), run_pools([config], assembly) as pools:
+    with held(run.investigations), cluster(config):
+        preflight([config], [run], view.say)
+        _evaluate(config, run, assembly, view)
+    write_summary(run)
+
+
+def _evaluate(config: Config, run: Run, assembly: Assembly, view: Progress) -> None:
+    with run_pools([config], assembly) as pools:
         sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
         sweep.dataset = assembly.dataset(config, view.say)
         sweep.store = ExemplarStore.at(
@@ -64,4 +74,3 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
             evaluation.finish()
         finally:
             evaluation.stop()
-    write_summary(run)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from openmaia.agent.patience import PatientBackbone
+from openmaia.core.messages import Chat, Reply
 from openmaia.distributed.worker import SweepContext
 from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.claims import read_claim
@@ -32,6 +33,8 @@ class EvaluationWorker:
     _services: dict[int, EvaluationServices] = field(default_factory=dict[int, EvaluationServices])
     """The services of each sweep that has been used in this process, by the index of the sweep."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _current: threading.local = field(default_factory=threading.local)
+    """Its attribute `caller` is the name of the evaluation that runs in the current thread."""
 
     def __repr__(self) -> str:
         return CALLER
@@ -65,6 +68,7 @@ class EvaluationWorker:
         """
         sweep = self.sweeps[number]
         services = self._prepared(number)
+        self._current.caller = caller
         own = sweep.pools.services(sweep.exemplars, caller)
         services = replace(services, generator=sweep.pools.test_generator(caller), target=own.target)
         design = sweep.assembly.design(sweep.config)
@@ -97,7 +101,10 @@ class EvaluationWorker:
                     sweep.config,
                     sweep.pools.test_generator(CALLER),
                     own.target,
-                    PatientBackbone(backbone=own.backbone, minutes=sweep.config.backbone.outage_minutes),
+                    PatientBackbone(
+                        backbone=_BackboneOfThread(sweep, self._current),
+                        minutes=sweep.config.backbone.outage_minutes,
+                    ),
                     store=sweep.exemplars,
                     dataset=dataset,
                 )
@@ -105,6 +112,22 @@ class EvaluationWorker:
                     services = replace(services, judge=_Serial(services.judge))
                 self._services[number] = services
             return self._services[number]
+
+
+@dataclass(frozen=True, slots=True)
+class _BackboneOfThread:
+    """Calls a backbone in the name of the evaluation that runs in the current thread.
+
+    If its process dies, the driver tells the pool that the evaluation has left, which frees the replicas that it used.
+    """
+
+    sweep: SweepContext
+    current: threading.local
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Returns one reply for each chat."""
+        caller = getattr(self.current, "caller", CALLER)
+        return self.sweep.pools.services(self.sweep.exemplars, caller).backbone.reply(chats)
 
 
 class _Serial:

@@ -30,7 +30,8 @@ GPU_SECONDS = 30.0
 hold all GPUs until `openmaia pools down`."""
 
 MAX_DEATHS = 5
-"""Number of deaths of workers at which the computation fails."""
+"""Number of deaths at which a computation with one worker fails, if it has not finished a task since the first of them.
+With more workers, one more death is allowed for each: they may all have been on a node that is lost."""
 
 _DIED = object()
 """Returned in place of a result if the worker died."""
@@ -70,6 +71,7 @@ class ExemplarTeam:
         self._layers: list[str] = []
         self._deaths = 0
         self._used: set[int] = set()
+        """Positions of the workers that have begun a task in the last call of `_share` and are alive."""
         self._workers = [self._start()]
 
     def info(self) -> TargetInfo:
@@ -138,8 +140,16 @@ class ExemplarTeam:
         self._workers += [self._start() for _ in range(count - 1)]
 
     def _lead(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the first worker and returns its result. If the worker dies, its replacement is called."""
+        """Calls a method of the first worker and returns its result. If the worker dies, another one is called.
+
+        Once there are others, the replacement of a first worker does not lead: it may have to wait for a GPU until they
+        have ended.
+        """
         while True:
+            if self._used and 0 not in self._used:
+                at = self._used.pop()
+                self._workers[0], self._workers[at] = self._workers[at], self._workers[0]
+                self._used.add(0)
             answer = self._wait(self._workers[0].call.remote(method, *arguments), 0)
             if answer is not _DIED:
                 return answer
@@ -157,6 +167,7 @@ class ExemplarTeam:
         """
         waiting = list(tasks)[::-1]
         done = 0
+        self._used.clear()
         running: dict[Any, int] = {}
         starting = {self._workers[at].is_up.remote(): at for at in range(len(self._workers))}
         while waiting or running:
@@ -165,9 +176,11 @@ class ExemplarTeam:
                 at = (running if is_task else starting).pop(reference)
                 done += is_task
                 if self._wait(reference, at) is _DIED:
-                    self._used.discard(at)
                     starting[self._workers[at].is_up.remote()] = at
-                elif waiting:
+                    continue
+                if is_task:
+                    self._deaths = 0
+                if waiting:
                     self._used.add(at)
                     running[self._workers[at].call.remote(method, *waiting.pop())] = at
                 progress(done)
@@ -192,9 +205,10 @@ class ExemplarTeam:
             raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
         except DEAD as error:
             self._deaths += 1
-            if self._deaths >= MAX_DEATHS:
-                raise ServiceError(f"{MAX_DEATHS} processes died while they computed exemplars") from error
+            if self._deaths >= MAX_DEATHS + len(self._workers) - 1:
+                raise ServiceError(f"{self._deaths} processes died while they computed exemplars") from error
             self._workers[at] = self._start()
+            self._used.discard(at)
             return _DIED
 
     def _capacity(self) -> int:

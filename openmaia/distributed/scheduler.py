@@ -15,12 +15,16 @@ from ray.exceptions import RayTaskError
 
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config
-from openmaia.core.errors import OpenMaiaError
+from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
 from openmaia.distributed.worker_limits import WorkerLimits
 from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
+
+FAILURES_IN_A_ROW = 20
+"""At least this number of investigations in a row, and as many as run at once, must fail for the sweep to end. A cause
+that they share, such as a model that can no longer be loaded, would fail all others, too."""
 
 LOOK_SECONDS = 1.0
 """Shortest time in seconds between two calls of the `observer` of a `Scheduler`."""
@@ -75,6 +79,8 @@ class Scheduler:
         self._fresh = _take_turns(sweeps)
         self._running: dict[str, ActiveInvestigation] = {}
         self._observed = 0.0
+        self._failures = 0
+        """Number of investigations that have failed since the last one that has not."""
         self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
 
     def results(self) -> Iterator[tuple[int, InvestigationResult]]:
@@ -84,7 +90,8 @@ class Scheduler:
 
         Raises:
             UsageError: If the workers cannot start because of a mistake in the config.
-            ServiceError: If the workers cannot start for another reason, or if Ray has ended on this node.
+            ServiceError: If the workers cannot start for another reason, if Ray has ended on this node, or if many
+                investigations in a row have failed, see FAILURES_IN_A_ROW. The others stay pending.
         """
         try:
             while self._fill():
@@ -130,6 +137,12 @@ class Scheduler:
             self._workers.submit(replace(attempt, tries=attempt.tries + 1), is_suspect=finished.is_suspect)
         else:
             yield attempt.sweep, result
+            self._failures = self._failures + 1 if result.summary is None else 0
+            if self._failures >= max(FAILURES_IN_A_ROW, self._width):
+                raise ServiceError(
+                    f"{self._failures} investigations in a row failed, the last with: {result.cause}. The same command "
+                    "continues with all that are left"
+                )
 
 
 def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> InvestigationResult | None:

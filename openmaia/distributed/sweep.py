@@ -35,7 +35,7 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.lease import held
 from openmaia.runs.progress import ProgressFile
-from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.run import SUMMARY, InvestigationId, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ def run_sweeps(
             ]
             _carry_out(sweeps, view, testing)
     for at, run in enumerate(runs):
-        if at not in incomplete and not run.files.exists("summary.parquet"):
+        if at not in incomplete and not run.files.exists(SUMMARY):
             write_summary(run)  # the command before was interrupted just there
     return [
         SweepOutcome(run=run, done=len(run.files.names("records")), was_complete=at not in incomplete)
@@ -194,6 +194,7 @@ def run_sweeps(
 def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
     view.say("starting Ray")
     for sweep in sweeps:
+        sweep.run.files.delete(SUMMARY)  # it lacks what follows, and would look complete after an interruption
         sweep.dataset = sweep.assembly.dataset(sweep.config, view.say)
     with cluster(sweeps[0].config):
         configs = [sweep.config for sweep in sweeps]

@@ -155,10 +155,25 @@ class WorkerPool:
             return
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of any worker and returns its result. Starts a worker if there is none."""
-        if not self._workers:
-            self._start(1, isolated=False)
-        return resolve(getattr(self._workers[0].actor, method).remote(*arguments))
+        """Calls a method of any worker and returns its result. Starts a worker if there is none.
+
+        If its process dies, or had died idle, the method is called again in another one.
+
+        Raises:
+            OpenMaiaError: If the method raised it.
+            ServiceError: If the method raised another exception, or if MAX_FAILED_STARTS processes died.
+        """
+        for _ in range(MAX_FAILED_STARTS):
+            if not self._workers:
+                self._start(1, isolated=False)
+            worker = self._workers[0]
+            try:
+                return resolve(getattr(worker.actor, method).remote(*arguments))
+            except ServiceError as error:
+                if not isinstance(error.__cause__, DEAD) or isinstance(error.__cause__, RayTaskError):
+                    raise
+                self._end(worker)
+        raise ServiceError(f"{MAX_FAILED_STARTS} worker processes died over {method}")
 
     def stop(self) -> None:
         """Ends all workers."""

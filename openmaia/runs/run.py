@@ -24,6 +24,8 @@ from openmaia.runs.parquet import check_version, drawn_prompts, read_record, wri
 from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS, RunResults
 
+SUMMARY = "summary.parquet"
+"""A table of all finished investigations of a run. It is absent while a command works on the run."""
 EXTENSIBLE = ("units", "replicates", "target.layers")
 """Config keys that can be changed to add investigations to a run."""
 TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
@@ -283,7 +285,7 @@ class Run(RunResults):
             verdicts: Further columns by investigation: the verdicts on the descriptions, which
                 `openmaia.evaluation.analysis.verdict.write_summary` passes.
         """
-        with self.files.writing("summary.parquet") as stream:
+        with self.files.writing(SUMMARY) as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
 
     def _summary_rows(self, verdicts: Mapping[InvestigationId, dict[str, Any]]) -> Iterator[tables.TableRow]:

@@ -1,4 +1,4 @@
-"""Workers that compute exemplars, on a node with one pretended GPU."""
+"""Workers that compute exemplars, on a node with one pretended GPU that is free."""
 
 import hashlib
 import json
@@ -39,13 +39,13 @@ def contents(root: Path) -> dict[str, str]:
 
 
 def test_worker_that_gets_no_gpu_delays_no_other(folder: Path, found: dict[str, Any]):
-    """Two are wanted, and one GPU is there."""
+    """Two are wanted, and one GPU is free."""
     assert found["free"]["said"] == []
     assert contents(folder / "free") == contents(folder / "reference")
 
 
 def test_target_info_is_read_without_a_gpu(found: dict[str, Any]):
-    assert found["free"]["shown"] == {NO_GPU: 1, "'0'": 1}
+    assert found["free"]["shown"] == {NO_GPU: 1, "'1'": 1}
 
 
 def test_exemplars_are_computed_beside_kept_pools_that_hold_all_gpus(folder: Path, found: dict[str, Any]):

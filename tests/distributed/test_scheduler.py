@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ import pytest
 from openmaia.cli.assembly import ConfigAssembly, exemplars
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
+from openmaia.core.errors import ServiceError
 from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.worker import SweepContext
+from openmaia.runs.run import InvestigationId
 from tests.conftest import REPOSITORY
 from tests.helpers.run_pools import pools
 from tests.helpers.sweeping import ANSWER, LAYERS, planned, short, sources
@@ -75,6 +78,39 @@ def test_an_investigation_that_kills_its_process_fails_alone(ray_cluster: None, 
     assert len(results) == 6
     assert failed == [3]
     assert given.run.failures().keys() == {investigation for investigation in results if investigation.unit.index == 3}
+
+
+@dataclass
+class Failing:
+    """Fails all investigations."""
+
+    sweeps: Sequence[SweepContext]
+
+    def start(self) -> None:
+        pass
+
+    def run(self, number: int, investigation: InvestigationId, caller: str) -> None:
+        raise ServiceError("the model cannot be loaded again")
+
+
+def test_a_shared_cause_does_not_fail_the_whole_plan(ray_cluster: None, tmp_path: Path):
+    config = load([*sources(tmp_path), "ray.investigations=2", "retries=0"])
+    run = planned(config, 12)
+    run.set_plan(tuple(dict.fromkeys(one.unit for one in run.plan())), 3)
+    with pools(config) as made:
+        given = SweepContext(
+            config=config,
+            run=run,
+            pools=made,
+            exemplars=exemplars.make(config, list(LAYERS)),
+            assembly=ConfigAssembly(),
+        )
+        with pytest.raises(
+            ServiceError, match="20 investigations in a row failed, the last with: ServiceError: the model"
+        ):
+            list(Scheduler(config, [given], worker_class=Failing).results())
+    assert len(run.failures()) == 20
+    assert len(list(run.iter_pending())) == 36
 
 
 def test_nothing_is_left_of_the_processes_when_all_is_done(ray_cluster: None, tmp_path: Path):

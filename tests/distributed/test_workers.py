@@ -1,5 +1,7 @@
 """How many processes a worker pool starts."""
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,9 @@ class Idle:
 
     def start(self) -> None:
         pass
+
+    def process(self) -> int:
+        return os.getpid()
 
 
 @contextmanager
@@ -41,3 +46,10 @@ def test_work_that_reserves_nothing_shares_processes_although_it_comes_one_by_on
 def test_processes_reserve_no_more_than_their_work_needs(ray_cluster: None):
     with workers(WorkerLimits(total=40, per_process=32, memory_mb=1)) as pool:
         assert one_by_one(pool, 2) == [1, 1]
+
+
+def test_call_is_repeated_if_the_worker_had_died_idle(ray_cluster: None):
+    with workers(WorkerLimits(total=1, per_process=1)) as pool:
+        first = pool.call("process")
+        os.kill(first, signal.SIGKILL)
+        assert pool.call("process") != first

@@ -1,5 +1,5 @@
-"""`python -m tests.helpers.one_gpu FOLDER`: exemplars on a node with one pretended GPU, which is free first and then held by pools
-that are kept up. Writes what the tests of test_exemplars.py look at to FOLDER/found.json."""
+"""`python -m tests.helpers.one_gpu FOLDER`: exemplars on a node with two pretended GPUs. One is held by others. The other is free
+first, and then held by pools that are kept up. Writes what the tests of test_exemplars.py look at to FOLDER/found.json."""
 
 import json
 import os
@@ -23,6 +23,12 @@ from tests.conftest import REPOSITORY
 from tests.helpers.sweeping import pictures
 
 LAYERS = ["0", "2"]
+
+
+@ray.remote(num_gpus=1, num_cpus=0)
+class Other:
+    def ready(self) -> None:
+        """Answers when the GPU is held."""
 
 
 def config(folder: Path, store: str) -> Config:
@@ -49,7 +55,9 @@ def main(folder: Path) -> None:
     shown = folder / "shown"
     os.environ["OPENMAIA_TEST_SHOWN"] = str(shown)
     exemplars.make(config(folder, "reference"), LAYERS)
-    ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
+    other = Other.remote()
+    ray.get(other.ready.remote(), timeout=60)
     shown.unlink()
     found = {"free": compute(folder, "free") | {"shown": _lines(shown)}}
     kept.up(config(folder, "none"), ConfigAssembly())

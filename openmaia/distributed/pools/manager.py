@@ -1,5 +1,6 @@
 """The part of a pool that runs in the driver: it owns the replicas and changes their number with the demand."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,12 @@ END_SECONDS = 5.0
 """Longest wait in seconds for unfinished calls to the dispatchers when the pools of a run end. Without the wait, Ray
 would report these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even
 if the cluster is gone and no call is answered."""
+
+LOST_SECONDS = 10.0
+"""Time in seconds after which a replica that does not start in its reserved resources gets others, if some are free. The
+node of the first ones may be lost."""
+
+_log = logging.getLogger(__name__)
 
 _RemoteDispatcher: Any = ray.remote(Dispatcher)
 _RemoteReplica: Any = ray.remote(Replica)
@@ -198,16 +205,20 @@ class PoolManager:
             self._drain(index)
             if index in status.unplaced:
                 self._places.pop(index, None)  # nobody should get it: its node may be lost
-        moved = self._move_unplaced(status) if wanted == len(active) else False
+        moved = self._move_unplaced(status, now) if wanted == len(active) else False
         if ended or wanted > len(active) or moved:
             self._publish()
 
-    def _move_unplaced(self, status: PoolStatus) -> bool:
+    def _move_unplaced(self, status: PoolStatus, now: float) -> bool:
         """Replaces replicas that wait for resources by new ones in free places. Returns whether any was replaced."""
         moved = False
+        is_lost = self._unplaced_since is not None and now - self._unplaced_since > LOST_SECONDS
         for index in status.unplaced:
-            is_waiting = index in self._actors and index not in self._draining and index not in self._places
+            is_waiting = (
+                index in self._actors and index not in self._draining and (is_lost or index not in self._places)
+            )
             if is_waiting and (place := self._free_place()):
+                self._places.pop(index, None)  # nobody should get it: its node may be lost
                 self._drain(index)
                 self._add_replica(place)
                 moved = True
@@ -263,15 +274,20 @@ def managed(
     loading = dict(enumerate(managers))
     began = time.monotonic()
 
+    def update(now: float) -> None:
+        for manager, room in zip(managers, _room(managers, now), strict=True):
+            for line in manager.step(now, room):
+                say(line)
+        for number in [number for number, manager in loading.items() if manager.is_loaded]:
+            del loading[number]
+            loaded(number, time.monotonic() - began)
+
     def look() -> None:
         while not over.wait(STEP_SECONDS):
-            now = time.monotonic()
-            for manager, room in zip(managers, _room(managers, now), strict=True):
-                for line in manager.step(now, room):
-                    say(line)
-            for number in [number for number, manager in loading.items() if manager.is_loaded]:
-                del loading[number]
-                loaded(number, time.monotonic() - began)
+            try:
+                update(time.monotonic())
+            except Exception:  # such as a full disk under the output: without this thread, no replica would ever start
+                _log.exception("the pools could not be updated")
 
     for manager in managers:
         manager.start()

@@ -116,12 +116,15 @@ def test_replica_that_takes_all_memory_counts_as_dead():
     }  # fmt: skip
 
 
-def test_unstartable_replica_is_reported(ray_cluster: None):
+@pytest.mark.parametrize("cpus", [0.0, 1.5])
+def test_unstartable_replica_is_reported(ray_cluster: None, cpus: float):
+    """Also if the other replica of the pool waits for room."""
+
     def refused() -> Any:
         raise UsageError("the disk has no weights")
 
     with (
-        pool(refused, settings(), ready=False) as made,
+        pool(refused, settings(num_cpus=cpus), ready=False) as made,
         pytest.raises(UsageError, match="the disk has no weights"),
     ):
         made.handle().ask("double", [1])

@@ -175,7 +175,7 @@ class ReplicaSet:
 
     async def _bring_up(self, handle: ReplicaHandle) -> None:
         life = handle.life
-        while handle.life == life and self._handles.get(handle.index) is handle and not handle.draining:
+        while handle.life == life and self._is_in_use(handle):
             try:
                 await self._load(handle)
             except UsageError as error:
@@ -186,7 +186,7 @@ class ReplicaSet:
                 message = f"the {self._spec.role} could not be started: {last_line(error)}"
                 await self._could_not_load(handle, UsageError(message))
                 continue
-            if handle.life == life and self._handles.get(handle.index) is handle and not handle.draining:
+            if handle.life == life and self._is_in_use(handle):
                 handle.ready = handle.has_served = True
                 handle.failures = 0
                 self.broken = ""
@@ -208,6 +208,7 @@ class ReplicaSet:
                 raise UsageError(message) from error
             except DEAD as error:
                 reason = last_line(error)
+                handle.started = False
         raise UsageError(f"the {self._spec.role} died {LAUNCHES} times while it was loaded: {reason}")
 
     async def _follow(self, handle: ReplicaHandle, loading: asyncio.Future[None]) -> None:
@@ -234,25 +235,34 @@ class ReplicaSet:
         """Reports that a replica could not be loaded, and waits until it is time to try again.
 
         If no replica is ready and none could be loaded, the pool is broken: waiting and new requests fail at once. A
-        replica that has been ready before is given up only after a second failure in a row.
+        replica that has been ready before is given up only after a second failure in a row, and one that has not
+        started after RETRY_SECONDS waits for room on a node and does not count.
 
         Args:
             handle: The replica.
             error: Says why the replica could not be loaded.
         """
-        if handle.draining or self._handles.get(handle.index) is not handle:
+        if not self._is_in_use(handle):
             return  # the replica was ended while it was loading
         handle.failures += 1
-        hopeless = [one for one in self if one.failures > (1 if one.has_served else 0)]
-        if not any(one.ready for one in self) and len(hopeless) == len(self._handles):
-            self.broken = error.message
-            self._on_broken()
         note = (
             f"a replica of the {self._spec.role} could not be loaded, next try in {RETRY_SECONDS:g} s: {error.message}"
         )
         _log.warning("%s", note)
         self._notes.append(note)
+        self._give_up(error, list(self))
         await asyncio.sleep(RETRY_SECONDS)
+        if self._is_in_use(handle):
+            self._give_up(error, [one for one in self if one.started or one.failures])
+
+    def _is_in_use(self, handle: ReplicaHandle) -> bool:
+        return self._handles.get(handle.index) is handle and not handle.draining
+
+    def _give_up(self, error: UsageError, replicas: list[ReplicaHandle]) -> None:
+        """Marks the pool as broken if it has no ready replica and none of `replicas` could be loaded."""
+        if not any(one.ready for one in self) and all(one.failures > one.has_served for one in replicas):
+            self.broken = error.message
+            self._on_broken()
 
 
 class Staging:
