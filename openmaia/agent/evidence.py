@@ -247,7 +247,8 @@ def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
 
     They are read from the notes to the agent.
     """
-    shown = (part for turn in turns for call in turn.calls for part in call.shown if isinstance(part, str))
+    calls = (call for turn in turns for call in turn.calls if call.name in WRITTEN)
+    shown = (part for call in calls for part in call.shown if isinstance(part, str))
     notes = [note[1] for part in shown if (note := read_not_drawn(part))]
     return list(dict.fromkeys(word for words in notes for word in words.split(", ")))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openmaia.agent.sandbox import OutOfTime, Sandbox, SandboxResult
+from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult
 from openmaia.agent.tools.image_registry import RegisteredImage
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
 from openmaia.core.errors import ReplayDiverged, ToolError
@@ -27,6 +27,15 @@ LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
 raise a MemoryError."""
 REPLAYED = ("ok", "error", "memory")
 """Statuses of experiments that a replay repeats, because their variables were kept."""
+MAX_CALLS = 2_000
+"""Largest number of recorded tool calls of one experiment."""
+MAX_IMAGE_BYTES = 2 << 30
+"""Largest size in bytes of all images and masks of one investigation, which stay in memory until its end."""
+MAX_ARGUMENTS = 100_000
+"""Largest number of characters of arguments that are recorded as they are, if the call was refused or takes texts of any
+length. Of longer ones, the record has the hash."""
+UNBOUNDED = ("display", "user_tool")
+"""Names of tools that take texts of any length."""
 REBUILDS = 3
 """Largest number of replays, each in a new process. Another one is made only if the process was lost."""
 
@@ -61,6 +70,7 @@ class ExperimentRunner:
         self.sandbox, self.toolbox = sandbox, toolbox
         self._completed: list[Turn] = []
         self._images: dict[str, EncodedImage] = {}
+        self._image_bytes = 0
         self._lost = False
         sandbox.start()
 
@@ -75,9 +85,9 @@ class ExperimentRunner:
         if self._lost:
             self._rebuild()
         started = time.monotonic()
-        session = ToolSession(self.toolbox, self._completed)
+        session = ToolSession(self.toolbox, self._completed, self._image_bytes)
         result = self.sandbox.run(code, session.serve, session.write)
-        self._lost = result.replaced
+        self._lost, self._image_bytes = result.replaced, session.image_bytes
         observation = session.observation(result)
         return ExperimentResult(
             status=LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
@@ -103,7 +113,9 @@ class ExperimentRunner:
         for turn in turns:
             self.completed(turn)
             for call in turn.calls:
-                self.toolbox.replay(self._effect(call))
+                effect = self._effect(call)
+                self.toolbox.replay(effect)
+                self._image_bytes += _size(effect)
         if any(turn.code for turn in turns):
             self._rebuild()
 
@@ -173,12 +185,17 @@ class ToolSession(_Session):
 
     Args:
         toolbox: The tools.
-        turns: The completed turns of the investigation, whose time counts towards its limits. None: the time is not
+        turns: The completed turns of the investigation, whose time counts towards its limits. None: nothing is
             limited, because a person makes the calls.
+        image_bytes: The size of the images and masks of these turns in bytes.
+
+    Attributes:
+        image_bytes: The size with those of this experiment.
     """
 
-    def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None):
+    def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None, image_bytes: int = 0):
         super().__init__()
+        self.image_bytes = image_bytes
         self.toolbox = toolbox
         self._turns, self._started = turns, time.monotonic()
         self._spent_before = toolbox.context.services.ledger.spent()
@@ -194,18 +211,21 @@ class ToolSession(_Session):
         Raises:
             ToolError: If the arguments are invalid, or some are keyword arguments, which no tool takes.
             ServiceError: If a service failed.
-            OutOfTime: If the investigation has used up its time. Between turns this is a reason to ask for the answer.
+            ExperimentStopped: If the investigation has used up its time, which is a reason to ask for the answer
+                between turns, or if the experiment makes too many calls or images.
         """
-        if name in UNRECORDED:
-            return self.toolbox.call(name, args)[0]
         started = time.monotonic()
         self._check_time(started)
+        if name in UNRECORDED:
+            return self.toolbox.call(name, args)[0]
+        self._check_size()
         result, error, effect = None, None, ToolEffect()
         try:
             result, effect = self.toolbox.call(name, args, kwargs)
         except ToolError as mistake:
             error, effect = mistake.message, self.toolbox.effect
         effect.shown = [self._bounded(part) if name == "display" else part for part in effect.shown]
+        self.image_bytes += _size(effect)
         self.show(effect.shown)
         self._record(name, args, result, error, effect, time.monotonic() - started)
         if error is not None:
@@ -213,14 +233,23 @@ class ToolSession(_Session):
         return result
 
     def _check_time(self, now: float) -> None:
-        """Raises OutOfTime if the services, or the clock, have reached a limit of the investigation's time."""
+        """Raises ExperimentStopped if the services, or the clock, have reached a limit of the investigation's time."""
         if self._turns is None:
             return
         spent = self.toolbox.context.services.ledger.since(self._spent_before).values()
         work = sum(turn.work_seconds for turn in self._turns) + sum(usage.seconds for usage in spent)
         elapsed = sum(turn.seconds for turn in self._turns) + now - self._started
         for limit in self.toolbox.context.options.time_limits(work, elapsed):
-            raise OutOfTime(limit)
+            raise ExperimentStopped(f"the investigation has used up {limit}")
+
+    def _check_size(self) -> None:
+        """Raises ExperimentStopped if the record of the experiment, or the images of the investigation, get too large."""
+        if self._turns is None:
+            return
+        if len(self.calls) >= MAX_CALLS:
+            raise ExperimentStopped(f"the experiment has made {MAX_CALLS} calls of tools")
+        if self.image_bytes >= MAX_IMAGE_BYTES:
+            raise ExperimentStopped(f"the images of the investigation take {MAX_IMAGE_BYTES >> 20} MiB")
 
     def _bounded(self, part: Part) -> Part:
         """Cuts a displayed text so that the experiment displays at most `output_bytes` bytes of text in total.
@@ -245,12 +274,15 @@ class ToolSession(_Session):
         for image in [entry.original for entry in effect.entries] + displayed:
             self.images.setdefault(image.digest, image)
         arguments = _canonical(args)
+        digest = _sha(arguments)
+        if len(arguments) > MAX_ARGUMENTS and (error is not None or name in UNBOUNDED):
+            arguments = dumps({"sha256": digest})
         self.calls.append(
             ToolCall(
                 ordinal=len(self.calls),
                 name=name,
                 arguments=arguments,
-                arguments_digest=_sha(arguments),
+                arguments_digest=digest,
                 result=None if error is not None else _canonical(result),
                 error=error,
                 entries=tuple(_recorded(entry) for entry in effect.entries),
@@ -286,6 +318,13 @@ class _ReplaySession(_Session):
         return json.loads(call.result or "null")
 
 
+def _size(effect: ToolEffect) -> int:
+    """Returns the size of the images and masks of a tool call in bytes."""
+    shown = (part for part in effect.shown if isinstance(part, EncodedImage))
+    own = sum(len(entry.original.data) + (0 if entry.mask is None else entry.mask.nbytes) for entry in effect.entries)
+    return own + sum(len(image.data) for image in shown)
+
+
 def _recorded(image: RegisteredImage) -> ImageEntry:
     return ImageEntry(
         id=image.id,
@@ -300,7 +339,7 @@ def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
     """Restores a registered image from its entry in a record (see `_recorded`) and the image itself."""
     mask = None
     if entry.mask is not None:
-        height, width = original.pixels.shape[:2]
+        width, height = original.size
         rows = np.frombuffer(entry.mask, dtype=np.uint8).reshape(height, -1)
         mask = np.unpackbits(rows, axis=1, count=width).astype(np.bool_)
     return RegisteredImage(

@@ -76,7 +76,7 @@ class EncodedImage:
     @property
     def png(self) -> bytes:
         """The image as the bytes of a PNG file. It is encoded again if `data` has another format."""
-        return self.data if self.data.startswith(PNG) else EncodedImage.of(self.pixels).data
+        return self.data if self.data.startswith(PNG) else EncodedImage.of(self.decoded()).data
 
     @property
     def size(self) -> tuple[int, int]:
@@ -86,19 +86,24 @@ class EncodedImage:
 
     def packed(self) -> "EncodedImage":
         """Returns a copy of the image that is losslessly encoded in fewer bytes."""
-        return EncodedImage.of(self.pixels, self.sources, self.recipe, for_keeping=True)
+        return EncodedImage.of(self.decoded(), self.sources, self.recipe, for_keeping=True)
 
     @cached_property
     def pixels(self) -> Pixels:
-        """RGB pixels, shape (height, width, 3), uint8, read-only."""
+        """RGB pixels, shape (height, width, 3), uint8, read-only. They stay in memory as long as the image."""
         array = np.asarray(decode(self.data))
         array.flags.writeable = False
         return array
 
+    def decoded(self) -> Pixels:
+        """Returns `pixels` without keeping them: an investigation holds many images and rarely needs their pixels."""
+        kept = self.__dict__.get("pixels")
+        return np.asarray(decode(self.data)) if kept is None else kept
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the shape and the pixels in hexadecimal. It does not depend on the encoding."""
-        return digest(self.pixels)
+        return digest(self.decoded())
 
     def __getstate__(self) -> dict[str, object]:
         """Returns the state for pickling: without the decoded pixels, and with the digest if it has been computed."""
@@ -106,7 +111,7 @@ class EncodedImage:
 
     def pil(self) -> Image.Image:
         """Returns the image as a Pillow image."""
-        return Image.fromarray(self.pixels)
+        return Image.fromarray(self.decoded())
 
     def webp(self, quality: int = 90) -> bytes:
         """Returns the image as lossy WebP, for records and reports."""

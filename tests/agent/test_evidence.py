@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.agent.evidence import assess, experiments_that_measured
+from openmaia.agent.evidence import assess, experiments_that_measured, words_not_drawn
 from openmaia.agent.hints import hint
 from openmaia.agent.tasks.grammar import DESCRIBED
 from openmaia.agent.tasks.task import StoppingRule
@@ -205,6 +205,13 @@ def test_words_that_could_not_be_drawn_test_no_label(run: Investigate):
     first, second = (code(f"system.call_neuron(['a {colour} zyzzyva'])") for colour in ("red", "blue"))
     record = run(first, zyzzyva, second, zyzzyva, overrides=DEFAULT)
     assert (record.stop, record.evidence.sent_back, record.evidence.state) == (Stop.ANSWER, 1, "unverified")
+
+
+def test_displayed_text_is_no_note_of_a_tool(run: Investigate):
+    forged = notes.not_drawn(["cat"], "a cat")
+    record = run(code(f"tools.display({forged!r}); tools.text2image(['a red zyzzyva'])"), ANSWER)
+    assert forged in said(record, 0)
+    assert words_not_drawn(record.turns) == ["'zyzzyva'"]
 
 
 def test_placeholder_is_no_prompt(run: Investigate):

@@ -415,6 +415,29 @@ def test_endless_tool_calls_end_at_the_limit_of_the_investigation(run: Investiga
     assert record.turns[0].calls
 
 
+def test_endless_pixels_end_at_the_limit_of_the_investigation(run: Investigate):
+    endless = code("image = tools.text2image(['a red circle'])[0]\nwhile True: image.pil()")
+    record = run(endless, ANSWER, overrides=("limits.wall_minutes=0.05", "limits.turns=2", "limits.soft_turns=1"))
+    assert record.turns[0].status == "timeout" and "has used up limits.wall_minutes=0.05" in said(record, 0)
+
+
+def test_record_of_refused_calls_is_bounded(run: Investigate):
+    refused = "while True:\n    try: tools.text2image(['x' * 1_000_000])\n    except ToolError: pass"
+    record = run(code(refused), ANSWER, overrides=("limits.turns=2", "limits.soft_turns=1"))
+    assert record.turns[0].status == "timeout"
+    assert "the experiment has made 2000 calls of tools; the experiment was stopped" in said(record, 0)
+    assert len(record.turns[0].calls) == 2000
+    assert sum(len(call.arguments) + len(call.error or "") for call in record.turns[0].calls) < 1_000_000
+
+
+def test_long_texts_are_recorded_by_their_hash_and_replayed(run: Investigate):
+    record = run(
+        code("tools.display('x' * 200_000); kept = 5"), code("import os; os._exit(1)"), code("print(kept)"), ANSWER
+    )
+    assert len(record.turns[0].calls[0].arguments) < 100
+    assert said(record, 2) == "5\n" and not record.notes
+
+
 def test_lingering_threads_lose_the_variables(run: Investigate):
     threads = "import threading, time\nlost = 1\nthreading.Thread(target=time.sleep, args=(30,)).start()"
     record = run(code("kept = 1"), code(threads), code("print(kept, 'lost' in globals())"), ANSWER)

@@ -442,6 +442,12 @@ def png(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
+def gif() -> bytes:
+    buffer = io.BytesIO()
+    sample_image(1).save(buffer, "GIF")
+    return buffer.getvalue()
+
+
 WHOLE = png(sample_image(1))
 HOSTILE: list[Any] = [
     None, 1, -1, 1.5, float("nan"), True, "", "image-1", "x" * 3000, b"", b"bytes", [], [[]], {}, [None], [1], [{}],
@@ -452,7 +458,10 @@ HOSTILE: list[Any] = [
     [{"png": WHOLE[:-40]}], [{"png": WHOLE[:200]}], [{"png": b"", "image": "image-1", "view": ""}],
     [{"png": png(Image.new("RGB", (7, 50)))}], [{"png": png(Image.new("RGB", (2049, 300)))}],
     [{"png": png(Image.new("RGB", (2048, 8)))}], [{"image": "image-1", "view": ""}] * 21, [""] * 21, ["a"] * 5000,
-    [" "], ["x" * 3000], [b"bytes"], [True], [float("nan")],
+    [" "], ["x" * 3000], [b"bytes"], [True], [float("nan")], [{"png": WHOLE, "image": ["image-1"]}],
+    [{"image": "image-1", "view": "", "x": 1}], [{"png": png(Image.new("1", (9000, 9000)))}], [{"png": gif()}],
+    [{"png": WHOLE[:33] + b"\0" * 300}], [{"png": WHOLE[:60] + b"\xff" * 60 + WHOLE[120:]}],
+    {"x" * 9000: 1}, [{"image": "image-1"}] * 20_000, [""] * 20_000,
 ]  # fmt: skip
 
 
@@ -521,6 +530,23 @@ def test_wrong_number_of_arguments_is_refused(toolbox: Toolbox, count: int):
 def test_too_many_images_are_refused(toolbox: Toolbox):
     with pytest.raises(ToolError, match="at most 20"):
         toolbox.call("text2image", [["a star"] * 21])
+
+
+def test_too_many_images_are_not_displayed(toolbox: Toolbox):
+    toolbox.call("text2image", [["a star"]])
+    shown = {"image": "image-1", "view": ""}
+    toolbox.call("display", [[shown, "a text"] * 20])
+    with pytest.raises(ToolError, match="at most 20"):
+        toolbox.call("display", [[shown] * 21])
+    with pytest.raises(ToolError, match="at most 20"):
+        toolbox.call("user_tool", ["brightness", [[shown] * 21], {}])
+
+
+def test_pixels_of_images_do_not_stay_in_memory(toolbox: Toolbox):
+    entry = toolbox.call("text2image", [["a star"]])[1].entries[0]
+    toolbox.call("display", [[{"image": "image-1", "view": "masked"}]])
+    assert entry.original.digest
+    assert "pixels" not in vars(entry.original)
 
 
 def test_lists_of_different_lengths_are_refused(desk: Desk):

@@ -8,11 +8,11 @@ from openmaia.agent.sandbox.frames import Json
 
 CallHandler = Callable[[str, list[Json], dict[str, Json]], Json]
 """Answers a tool call: (name, args, kwargs) -> result. If it raises ToolError, the agent's code sees the error. If it
-raises OutOfTime, the experiment is stopped. Any other exception is an error of OpenMAIA and ends the investigation."""
+raises ExperimentStopped, the experiment is stopped. Any other exception is an error of OpenMAIA and ends the investigation."""
 
 
-class OutOfTime(Exception):
-    """Raised instead of the answer to a tool call: no more time is left. Its text names the limit, for the agent."""
+class ExperimentStopped(Exception):
+    """Raised instead of the answer to a tool call: the experiment has reached a limit. Its text says which, for the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

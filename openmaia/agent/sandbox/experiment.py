@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from openmaia.agent.sandbox.contract import CallHandler, OutOfTime, SandboxLimits, SandboxResult, Status
+from openmaia.agent.sandbox.contract import CallHandler, ExperimentStopped, SandboxLimits, SandboxResult, Status
 from openmaia.agent.sandbox.frames import FrameError, Json
 from openmaia.agent.sandbox.process import GRACE, Child, ChildLost
 from openmaia.core.errors import ToolError
@@ -98,8 +98,8 @@ class ExperimentMonitor:
                     raise ChildLost("it called a tool by an invalid name")
                 try:
                     reply = self._call(name, args, kwargs)
-                except OutOfTime as limit:
-                    self._reason = f"the investigation has used up {limit}, and its experiment was stopped"
+                except ExperimentStopped as limit:
+                    self._reason = f"{limit}; the experiment was stopped"
                     return False
             case _:
                 raise ChildLost("it wrote a message of an unknown kind")

@@ -153,6 +153,8 @@ def _finite(text: str) -> float:
 class Decoder:
     """Reads frames (encoded messages) from a stream that arrives in pieces. It holds at most one frame and one piece.
 
+    The sender waits for an answer to each message before it sends another one.
+
     Args:
         limit: The maximum size of a frame in bytes.
     """
@@ -181,4 +183,6 @@ class Decoder:
         with memoryview(self._buffer) as view:
             text, blobs = bytes(view[PREFIX.size : start]), bytes(view[start:end])
         del self._buffer[:end]
+        if self._buffer:
+            raise FrameError("another message before the answer to the first")
         return True, decode(text, blobs)

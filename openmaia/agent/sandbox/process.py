@@ -112,6 +112,7 @@ class Child:
             except FrameError as error:
                 raise ChildLost(f"it wrote a malformed message ({error})") from None
             if complete:
+                self._watch()  # also if messages come so fast that there is nothing to wait for
                 self.drain_text()
                 return message
             if self._ended:
@@ -146,6 +147,10 @@ class Child:
             while self._take_frames():
                 pass
             self._ended = True
+        self._watch()
+
+    def _watch(self) -> None:
+        """Raises ChildLost if the child exceeds a limit. Does nothing if that was checked within TICK seconds."""
         if (now := time.monotonic()) >= self._next_watch:
             self._next_watch = now + TICK
             if why := watch.excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):

@@ -30,7 +30,7 @@ Not protected: the existence of processes (stat of /proc); several processes tog
 `processes` times the memory; CPU caches and timing; bugs of the kernel; the names of packages that are installed
 beside numpy in the standard library's own `site-packages`. Signals cannot be sent inside the child either, so
 `Popen.kill` and `os.abort` do not work there; nor do chmod, shutil.copy, asyncio and file locks. Hash seed, entropy,
-seeds, memory layout and the start of the clock are fixed; the pid, the progress of the clock, the date of
+seeds, memory layout and the start of the clock are fixed; the pid, the host name, the progress of the clock, the date of
 `time.gmtime()` without an argument and the path of the scratch folder are not (the path is constant within one
 `Sandbox`). A parent that is killed with SIGKILL leaves its scratch folder behind.
 
@@ -201,5 +201,6 @@ class Sandbox:
 def _remove(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
-    except (OSError, RecursionError):  # the tree is deeper than Python can walk
-        subprocess.run(["rm", "-rf", "--", str(folder)], check=False)
+    except (OSError, RecursionError):  # the tree is deeper than Python can walk, or has folders that cannot be read
+        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", str(folder)], check=False, stderr=subprocess.DEVNULL)

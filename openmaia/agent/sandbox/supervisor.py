@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -21,6 +22,9 @@ from collections.abc import Callable
 from typing import Any
 
 from openmaia.agent.sandbox import view
+
+MAX_BYTES = 1 << 30
+"""Memory of the supervisor. It needs less than 50 MB."""
 
 Reaper = Callable[[], tuple[int, int]]
 """Kills the process group, and returns (exit code, signal or -1)."""
@@ -42,6 +46,7 @@ def main() -> None:
         except Exception as error:  # the boundary: the parent reports it
             _send(parent, {"error": f"{type(error).__name__}: {error}"})
             return
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))  # if the process makes it take more, both end
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(null, descriptor)  # these pipes belong to the sandboxed process; they end with it

@@ -11,7 +11,7 @@ import struct
 
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _EPERM, _ENOSYS = 0x00050000 | 1, 0x00050000 | 38
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 MACHINES = tuple(_AUDIT)
@@ -33,7 +33,8 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     **{"listns": (470, 470), "seccomp": (317, 277), "capset": (126, 91), "map_shadow_stack": (453, 453)},
 }
 _FORKS: dict[str, tuple[int, int | None]] = {"fork": (57, None), "vfork": (58, None)}
-_CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
+_CLONE, _CLONE3 = (56, 220), (435, 435)
+_CLONE_PARENT, _CLONE_THREAD, _EXIT_SIGNALS, _SIGCHLD = 0x8000, 0x10000, 0xFF, 17
 
 # fcntl: no locks and leases, which other processes would wait for; no signals to other processes (F_SETOWN, F_SETSIG).
 _FCNTL, _F_SETFL, _O_ASYNC = (72, 25), 4, 0x2000
@@ -66,10 +67,13 @@ def program(machine: str, *, forks: bool) -> bytes:
     steps += _only(_FCNTL[column], 1, _FCNTL_ALLOWED, flags)
     steps += _only(_IOCTL[column], 1, _IOCTL_ALLOWED)
     steps += _only(_PRCTL[column], 0, _PRCTL_ALLOWED)
-    if not forks:  # clone also starts threads; clone3 passes its flags by pointer, and libc works without it
-        steps += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ENOSYS)]
-        steps += [(_EQUAL, 0, 3, _CLONE[column]), (_LOAD, 0, 0, _argument(0))]
-        steps += [(_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, _EPERM)]
+    # clone also starts threads; clone3 passes its flags by pointer, and libc works without it.
+    steps += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ENOSYS)]
+    new: list[Step] = [(_LOAD, 0, 0, _argument(0)), (_ANY_BIT, 0, 1, _CLONE_THREAD), (_RETURN, 0, 0, _ALLOW)]
+    if forks:  # no siblings, which are not seen as descendants, and no signal at its end that resumes this process
+        new += [(_ANY_BIT, 3, 0, _CLONE_PARENT), (_AND, 0, 0, _EXIT_SIGNALS)]
+        new += [(_EQUAL, 0, 1, _SIGCHLD), (_RETURN, 0, 0, _ALLOW)]
+    steps += [(_EQUAL, 0, len(new) + 1, _CLONE[column]), *new, (_RETURN, 0, 0, _EPERM)]
     steps.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *step) for step in steps)
 

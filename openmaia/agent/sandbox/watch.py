@@ -3,7 +3,11 @@
 Linux only, because it reads /proc.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
+
+from openmaia.agent.sandbox.policy import readable
 
 MAX_ENTRIES = 5_000
 MAX_THREADS = 64
@@ -27,8 +31,8 @@ def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | Non
         return f"it started more than {MAX_THREADS} threads"
     size = _tree_bytes(scratch)
     if size is None:
-        return f"it made more than {MAX_ENTRIES} files, or too deep a tree of folders"
-    if size + sum(_deleted_bytes(each) for each in pids) > scratch_mb << 20:
+        return f"it made more than {MAX_ENTRIES} files, too deep a tree of folders, or one that cannot be read"
+    if size + _deleted_bytes(pids) > scratch_mb << 20:
         return f"its files took more than {scratch_mb} MB"
     return None
 
@@ -87,14 +91,38 @@ def _tree_bytes(root: str) -> int | None:
     return total
 
 
-def _deleted_bytes(pid: int) -> int:
-    """Returns the size of open files that have been unlinked, in bytes. They still occupy the disk."""
-    total = 0
-    for name in _names(f"/proc/{pid}/fd"):
-        try:
-            status = os.stat(f"/proc/{pid}/fd/{name}")
-        except OSError:
-            continue
-        if status.st_nlink == 0:
-            total += status.st_blocks * BLOCK
-    return total
+def _deleted_bytes(pids: list[int]) -> int:
+    """Returns the size in bytes of files that have been unlinked and are open or mapped. They still occupy space.
+
+    Files in memory are among them. Libraries are not: an installation may replace them while they are in use.
+    """
+    sizes: dict[tuple[str, int], int] = {}
+    for pid in pids:
+        for task in _names(f"/proc/{pid}/task"):  # a thread may have descriptors of its own
+            for name in _names(f"/proc/{pid}/task/{task}/fd"):
+                with contextlib.suppress(OSError):  # it was closed in the meantime
+                    status = os.stat(f"/proc/{pid}/task/{task}/fd/{name}")
+                    if status.st_nlink == 0:
+                        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+                        sizes[device, status.st_ino] = status.st_blocks * BLOCK
+        for device, inode, size in _deleted_mappings(pid):
+            sizes.setdefault((device, inode), size)
+    return sum(sizes.values())
+
+
+def _deleted_mappings(pid: int) -> Iterator[tuple[str, int, int]]:
+    """Yields the device, inode and size in bytes of each mapping of a file that has been unlinked.
+
+    The size is that of the mapping, so it may exceed the space that the file occupies.
+    """
+    try:
+        with open(f"/proc/{pid}/maps", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if line.endswith(" (deleted)"):
+            addresses, _, _, device, inode, path = line.split(maxsplit=5)
+            if not path.startswith(("/dev/zero", *readable())):  # the first is memory of several processes
+                begin, end = addresses.split("-")
+                yield device, int(inode), int(end, 16) - int(begin, 16)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage, decode
+from openmaia.core.images import PNG, EncodedImage, decode
 
 MAX_TEXT = 2_000
 """Largest number of characters in a prompt, an instruction or a title."""
@@ -93,19 +93,21 @@ def decoded_png(data: Any) -> EncodedImage:
     """Decodes an image that the agent's code made or changed.
 
     Raises:
-        ToolError: The data are not an image, a side has less than 8 or more than 2048 pixels, or the ratio of the sides
-            exceeds MAX_ASPECT.
+        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, or the ratio of the
+            sides exceeds MAX_ASPECT.
     """
-    if not isinstance(data, bytes):
-        raise ToolError(f"expected the bytes of an image, not {type(data).__name__}")
+    if not isinstance(data, bytes) or not data.startswith(PNG):
+        raise ToolError(f"expected the bytes of a PNG file, not {brief(data)}")
     try:
-        pixels = np.asarray(decode(data))
-    except ValueError as error:
-        raise ToolError(str(error)) from error
-    if min(pixels.shape[:2]) < 8 or max(pixels.shape[:2]) > 2048:
-        raise ToolError(f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; expected 8 to 2048 on each side")
-    if max(pixels.shape[:2]) > MAX_ASPECT * min(pixels.shape[:2]):
-        raise ToolError(
-            f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels; one side may be at most {MAX_ASPECT} times the other"
-        )
-    return EncodedImage.of(pixels)
+        width, height = EncodedImage(data=data).size  # before the pixels take memory
+        if min(width, height) < 8 or max(width, height) > 2048:
+            raise ToolError(f"an image of {width} x {height} pixels; expected 8 to 2048 on each side")
+        if max(width, height) > MAX_ASPECT * min(width, height):
+            raise ToolError(
+                f"an image of {width} x {height} pixels; one side may be at most {MAX_ASPECT} times the other"
+            )
+        return EncodedImage.of(np.asarray(decode(data)))
+    except ToolError:
+        raise
+    except Exception as error:  # hostile code wrote the file, and no decoder says which exceptions it may raise
+        raise ToolError(f"not a readable image: {brief(error)}") from error

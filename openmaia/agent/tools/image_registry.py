@@ -76,7 +76,7 @@ class ImageRegistry:
         entry = self.get(id)
         if name != "masked" or entry.mask is None:
             return entry.original
-        return EncodedImage.of(rendered(entry.original.pixels, entry.mask, self._rendering), entry.original.sources)
+        return EncodedImage.of(rendered(entry.original.decoded(), entry.mask, self._rendering), entry.original.sources)
 
     def resolve(self, argument: Any, default: str) -> EncodedImage:
         """Returns the image that is the argument of a tool call.
@@ -91,9 +91,11 @@ class ImageRegistry:
         if not isinstance(argument, dict):
             raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
         fields = cast(dict[str, Any], argument)
-        if "png" in fields:
+        if fields.keys() == {"png"}:
             return decoded_png(fields["png"])
-        return self.rendered(fields.get("image"), view(fields.get("view")) or default)
+        if not {"image"} <= fields.keys() <= {"image", "view"}:
+            raise ToolError(f"expected an image, not {brief(fields)}")
+        return self.rendered(fields["image"], view(fields.get("view", "")) or default)
 
     def hypothesis_of(self, argument: dict[str, Any]) -> str:
         """Returns the hypothesis that the image in an argument of a tool call tests; empty if there is none."""
@@ -115,7 +117,7 @@ def unit_mask(image: EncodedImage, activations: Map | None, box: Sequence[float]
     if activations is None:
         return None
     left, top, right, bottom = (round(edge) for edge in box)
-    mask = np.zeros(image.pixels.shape[:2], dtype=np.bool_)
+    mask = np.zeros(image.size[::-1], dtype=np.bool_)
     mask[top:bottom, left:right] = upsample(activations, bottom - top, right - left) > threshold
     return mask
 

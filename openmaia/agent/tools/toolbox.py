@@ -20,6 +20,9 @@ from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generatio
 ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
 """Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
 
+MAX_ITEMS = 10_000
+"""Largest number of texts and images in one call of `display`."""
+
 
 @dataclass(slots=True)
 class ToolEffect:
@@ -72,7 +75,7 @@ class Toolbox:
         if tool is None or name in self.context.options.without:
             raise ToolError(f"there is no tool {brief(name)}")
         if kwargs:
-            raise ToolError(f"{name}: unexpected keyword arguments {sorted(kwargs)}")
+            raise ToolError(f"{name}: unexpected keyword arguments {brief(sorted(kwargs))}")
         try:
             return tool(*args), self._effect
         except TypeError as error:
@@ -189,6 +192,9 @@ class Toolbox:
 
     def _display(self, items: Any) -> None:
         given = list_of(items)
+        self._limited([item for item in given if not isinstance(item, str)])
+        if len(given) > MAX_ITEMS:
+            raise ToolError(f"display: {len(given)} items in one call; at most {MAX_ITEMS} are taken")
         # Resolved first, because that is what refuses items that are no images.
         images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
@@ -231,8 +237,14 @@ class Toolbox:
         return self.images.rendered(id, view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
-        tools, resolve = self.context.options.user_tools, self.images.resolve
-        return call_user_tool(tools, (name, args, kwargs), lambda image: resolve(image, "original"), self._register)
+        given: list[Any] = []
+
+        def resolve(image: Any) -> EncodedImage:
+            given.append(image)
+            self._limited(given)
+            return self.images.resolve(image, "original")
+
+        return call_user_tool(self.context.options.user_tools, (name, args, kwargs), resolve, self._register)
 
     # -- parts of several tools --------------------------------------------------------------------------------------
 

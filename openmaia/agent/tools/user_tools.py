@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
-from openmaia.agent.tools.arguments import brief, list_of, named_values
+from openmaia.agent.tools.arguments import MAX_TEXT, brief, list_of, named_values
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 
@@ -41,11 +41,11 @@ def call_user_tool(
     try:
         inspect.signature(tool).bind(*given, **named)
     except TypeError as error:
-        raise ToolError(f"{name}: {error}") from error
+        raise ToolError(f"{name}: {error}"[:MAX_TEXT]) from error
     try:
         return _encoded(tool(*given, **named), register)
     except Exception as error:  # the user's code, called with the agent's arguments: the agent gets to see the error
-        raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
+        raise ToolError(f"{name}: {type(error).__name__}: {error}"[:MAX_TEXT]) from error
 
 
 def _decoded(argument: Any, resolve: Callable[[Any], EncodedImage]) -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 from openmaia.agent.sandbox import SandboxLevel
 from tests.agent.sandbox.conftest import Agent
+from tests.helpers.permissions import obeyed_permissions
 
 
 @pytest.fixture
@@ -85,6 +86,41 @@ def test_sum_of_files_is_capped_by_the_watch(agent: Agent, unlink: str):
     outcome, _ = agent.run(code + unlink + "    time.sleep(0.02)")
     assert outcome.status == "died" and "8 MB" in outcome.error and outcome.replaced
     assert agent.text("import os; print(os.listdir())") == "[]"
+
+
+FILES = {
+    "memory": "    fd = os.open('/dev/urandom', os.O_RDONLY)\n",
+    "scratch": "    fd = os.open('f', os.O_RDWR | os.O_CREAT)\n    os.unlink('f')\n    os.write(fd, bytes(1 << 20))\n",
+}
+"""Files of 1 MB without a name. Sandlock gives a file in memory in place of /dev/urandom."""
+KEPT = {
+    "open": "    kept.append(fd)\n",
+    "mapped": "    kept.append(mmap.mmap(fd, 1 << 20, access=mmap.ACCESS_READ)); os.close(fd)\n",
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("how", KEPT)
+def test_files_without_names_count(agent: Agent, kind: str, how: str):
+    code = "import mmap, os, time\nkept = []\nfor i in range(40):\n" + FILES[kind] + KEPT[how]
+    outcome, _ = agent.run(code + "time.sleep(1)")
+    assert outcome.status == "died" and "8 MB" in outcome.error and outcome.replaced
+
+
+def test_descriptors_of_a_thread_count(agent: Agent):
+    """With CLOSE_RANGE_UNSHARE, a thread gets a table of descriptors of its own."""
+    code = "import ctypes, os, threading, time\ndef hide():\n"
+    code += "    assert ctypes.CDLL(None).close_range(900, 900, 2) == 0\n    for i in range(40):\n"
+    code += "        os.open('/dev/urandom', os.O_RDONLY)\n    time.sleep(2)\n"
+    outcome, _ = agent.run(code + "t = threading.Thread(target=hide); t.start(); t.join()")
+    assert outcome.status == "died" and "8 MB" in outcome.error
+
+
+def test_folder_that_cannot_be_read_is_a_death_and_removed(agent: Agent):
+    with obeyed_permissions():
+        outcome, _ = agent.run("import os, time\nos.makedirs('d/e')\nos.mkdir('d/f', 0o300)\ntime.sleep(1)")
+        assert outcome.status == "died" and "cannot be read" in outcome.error
+        assert agent.text("import os; print(os.listdir())") == "[]"
 
 
 def test_number_of_files_is_capped(agent: Agent):
@@ -179,6 +215,14 @@ def test_forged_frame_is_a_death(agent: Agent, forged: str):
     assert "<" not in text
 
 
+def test_second_call_before_the_answer_is_a_death(agent: Agent):
+    frame = 'b\'{"kind":"call","name":"echo","args":[1],"kwargs":{}}\''
+    code = f"import os, time\nj = {frame}\nsent = 2 * (b'OMF1' + len(j).to_bytes(4, 'big') + bytes(4) + j)\n"
+    code += "for fd in range(3, 16):\n    try: os.write(fd, sent)\n    except OSError: pass\n"
+    outcome, text = agent.run(code + "time.sleep(2)")
+    assert outcome.status == "died" and "another message" in outcome.error and text == ""
+
+
 def test_forged_end_stops_the_code(agent: Agent):
     agent.sandbox.restart()
     frame = 'b\'{"kind":"done","number":1,"status":"ok","error":"","threads":1}\''
@@ -188,7 +232,8 @@ def test_forged_end_stops_the_code(agent: Agent):
     assert outcome.status == "ok"
     assert state(agent) == "T"
     outcome, _ = agent.run("print(1)")  # answered by the true end of the first
-    assert outcome.status == "died" and outcome.replaced and "another experiment" in outcome.error
+    assert outcome.status == "died" and outcome.replaced
+    assert "another experiment" in outcome.error or "another message" in outcome.error
 
 
 def test_nothing_runs_between_experiments(agent: Agent):
