@@ -1,6 +1,7 @@
 """Checks of a complete config: values out of range, and keys that contradict each other."""
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",)}
@@ -63,7 +65,11 @@ _CREDENTIALS = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*@", re.IGNORECASE)
 _SECRET = re.compile(r"hf_token|api_?key|password|secret", re.IGNORECASE)
 """Matches names of engine arguments whose values are secret."""
 
-_AT_MOST_ONE = ("exemplars.quantile", "bias.rate", "target.crop")
+_AT_MOST = {
+    **dict.fromkeys(("exemplars.quantile", "bias.rate", "target.crop"), 1),
+    **{"replicates": 10_000, "job.nodes": 100_000, "evaluate.bootstrap": 1_000_000},
+}
+"""The largest values of keys. Larger ones than the last are mistakes that would take all memory or never end."""
 
 
 def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> None:
@@ -79,6 +85,7 @@ def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> N
     """
     _check_names(config)
     _check_secrets(values)
+    _check_homes(values)
     _check_choices(values)
     _check_ranges(values, defaults)
     _check_normalisation(config)
@@ -126,6 +133,16 @@ def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
+def _check_homes(values: dict[str, Any]) -> None:
+    """Checks that the users exist in whose home directories paths are."""
+    for key, value in values.items():
+        if isinstance(value, str) and value.startswith("~"):
+            try:
+                user_path(value)
+            except UsageError as error:
+                raise UsageError(f"{key}={error.message}") from error
+
+
 def _check_choices(values: dict[str, Any]) -> None:
     for key, choices in _CHOICES.items():
         if values[key] not in choices:
@@ -137,7 +154,7 @@ def _check_ranges(values: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Checks that numbers are in range, except `seed` and keys with a negative default.
 
     A number has to be above 0 if its default is. It may be 0 if its default is 0 or null, or if its key is in
-    _MAY_BE_ZERO. Values of keys in _AT_MOST_ONE must not exceed 1.
+    _MAY_BE_ZERO. It has to be finite, and values of keys in _AT_MOST must not exceed the limit there.
     """
     for key, value in values.items():
         if expected := next(_violations(key, value, defaults[key]), None):
@@ -152,8 +169,8 @@ def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
     may_be_zero = default == 0 or any(key == end or key.endswith(f".{end}") for end in _MAY_BE_ZERO)
     if default >= 0 and not (value >= 0 if may_be_zero else value > 0):
         yield "of 0 or more" if may_be_zero else "above 0"
-    if key in _AT_MOST_ONE and value > 1:
-        yield "of at most 1"
+    if value > _AT_MOST.get(key, sys.float_info.max):
+        yield f"of at most {_AT_MOST[key]}" if key in _AT_MOST else "that is finite"
 
 
 def _check_normalisation(config: Config) -> None:

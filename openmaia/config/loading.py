@@ -322,6 +322,18 @@ def to_dict(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def missing_sections(values: Mapping[str, Any]) -> list[str]:
+    """Returns the sections, such as "evaluate.generator", that a config as nested dicts lacks, sorted."""
+
+    def is_missing(section: str) -> bool:
+        found: Any = values
+        for name in section.split("."):
+            found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
+        return not isinstance(found, dict)
+
+    return sorted(filter(is_missing, {key.rpartition(".")[0] for key in _defaults() if "." in key}))
+
+
 def to_yaml(config: Config) -> str:
     """Returns the config as YAML."""
     return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))

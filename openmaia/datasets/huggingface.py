@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage, check_bytes
 
@@ -135,7 +136,7 @@ def _local_files(images: HuggingFaceImages) -> str:
     """
     lines = hashlib.sha256()
     for place in [images.data] if images.dataset in _SUFFIXES else [images.dataset, images.data]:
-        path = Path(place).expanduser().absolute()
+        path = user_path(place).absolute()
         if not place or "://" in place:
             continue
         found = path.rglob("*") if path.is_dir() else map(Path, glob.iglob(str(path), recursive=True))
@@ -190,7 +191,7 @@ def _data(images: HuggingFaceImages) -> dict[str, str]:
         if suffix is not None:
             raise UsageError(f"pictures.dataset={images.dataset} needs pictures.data, a path or URL of the files")
         return {}
-    data = images.data if "://" in images.data else str(Path(images.data).expanduser())
+    data = images.data if "://" in images.data else str(user_path(images.data))
     if not Path(data).is_dir() and ("*" in data or PurePosixPath(data).suffix):
         return {"data_files": data}
     return {"data_dir": data} if suffix is None else {"data_files": f"{data.rstrip('/')}/**/*{suffix}"}

@@ -44,6 +44,9 @@ def damaged_files(run: Run) -> list[DamagedFile]:
 def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
     files = run.investigations if folder == "records" else run.files
     for name in files.names(folder):
+        investigation = InvestigationId.of_path(name)
+        if investigation is None:
+            continue
         try:
             header = tables.header(files, name)
             if folder == "records":
@@ -51,7 +54,7 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
             elif folder != "bias":
                 check_version(header)
         except StoreError as error:
-            yield DamagedFile(investigation=InvestigationId.of_path(name), name=name, reason=error.message)
+            yield DamagedFile(investigation=investigation, name=name, reason=error.message)
 
 
 def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels, flatten
+from openmaia.core.paths import user_path
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import passes
@@ -58,7 +58,7 @@ def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]
         UsageError: There are no such images.
     """
     if config.exemplars.folder:
-        dataset = ImageDataset.open(Path(config.exemplars.folder).expanduser())
+        dataset = ImageDataset.open(user_path(config.exemplars.folder))
         items = list(dataset.items)
     else:
         items = [*dataset.photos("explore"), *dataset.cutouts("explore"), *dataset.textures("explore")]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.units import TargetInfo, Unit, unknown_layer
 from openmaia.interop import reading
 from openmaia.interop.label_backbone import read_labels
@@ -51,7 +52,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
         UsageError: The file cannot be read, or lacks a column; or a row names an unknown layer or unit, has an empty
             description, or repeats the unit and the method of an earlier row.
     """
-    file = Path(path).expanduser()
+    file = user_path(path)
     columns, rows = _table(file, path) if file.suffix == ".csv" else (set[str](), [])
     claims = list(_rows(path, rows, info) if columns.issuperset(REQUIRED) else _imported(path, columns, info))
     if not claims:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
@@ -65,7 +66,7 @@ def export(
     lines: list[str] = []
     for place, store in _stores(source):
         for layer in store.layers():
-            folder = Path(to).expanduser() / place / safe(layer)
+            folder = user_path(to) / place / safe(layer)
             if folder.exists():
                 raise UsageError(f"{folder} exists already; give another folder, or remove it")
             lines.append(_export_layer(store, layer, folder, progress))
@@ -76,7 +77,7 @@ def export(
 
 def _stores(source: str) -> Iterator[tuple[Path, ExemplarStore]]:
     """Yields all stores in `source`, each with TARGET/DATASET, the last two folders of its path."""
-    root = Path(source).expanduser().absolute() if "://" not in source else source
+    root = user_path(source).absolute() if "://" not in source else source
     files = Files(str(root))
     for name in files.names(""):
         if name.endswith("manifest.json"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
 from openmaia.core.text import printable
 from openmaia.exemplars.store import ExemplarStore
@@ -57,7 +58,7 @@ class Importer:
         Raises:
             UsageError: The folder does not exist.
         """
-        self._root = Path(folder).expanduser().resolve()
+        self._root = user_path(folder).resolve()
         if not self._root.is_dir():
             raise UsageError(f"{folder} is no folder; give one that holds published exemplars, labels or results")
         self._to, self._target, self._dataset, self._method = to, target, dataset, method

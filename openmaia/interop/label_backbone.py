@@ -5,10 +5,10 @@ reported and compared by the same commands as those of an agent.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Reply, Role
+from openmaia.core.paths import user_path
 from openmaia.interop import label_tables, labels, synthetic
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
@@ -78,7 +78,7 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
         UsageError: The table cannot be read, or there is no labels.jsonl.
         StoreError: The labels.jsonl is damaged.
     """
-    file = Path(path).expanduser()
+    file = user_path(path)
     if file.suffix != ".csv":
         folder = file.parent if file.name == labels.NAME else file
         if not (folder / labels.NAME).is_file():

@@ -20,6 +20,7 @@ from huggingface_hub.errors import (
 )
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 DENOISERS = ("transformer", "unet")
 """Names that diffusion pipelines use for their denoising network."""
@@ -30,7 +31,7 @@ TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
 
 def located(source: str) -> str:
     """Returns the path of an existing folder with `~` expanded, or a hub id unchanged."""
-    folder = Path(source).expanduser()
+    folder = user_path(source)
     return str(folder) if folder.is_dir() else source
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.paths import user_path
 
 UMASK = os.umask(0o077)
 """The process's mask of permissions, which can only be read by setting another one."""
@@ -87,7 +88,7 @@ class Files:
             except (OSError, pa.ArrowException) as error:
                 raise UsageError(f"{root} cannot be used for files ({error}); give a folder or an s3:// URL") from error
         else:
-            self._fs, self._base = fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
+            self._fs, self._base = fs.LocalFileSystem(), str(user_path(root).absolute())
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ def further_evaluations(run: Run) -> list[Run]:
     """
     if run.source is not None:
         return []
-    further = [further_evaluation(run, name) for name in run.files.folders(EVALUATIONS)]
+    further = [further_evaluation(run, name) for name in run.files.folders(EVALUATIONS) if safe(name) == name]
     return [each for each in further if each.files.exists("config.yaml")]
 
 

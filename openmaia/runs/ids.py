@@ -1,11 +1,10 @@
 """Identifies investigations and names their files in the run directory."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.core.errors import StoreError
 from openmaia.core.units import Unit
 from openmaia.runs.files import safe, unsafe
 
@@ -33,18 +32,24 @@ class InvestigationId:
         return cls(unit=unit, replicate=row["replicate"])
 
     @classmethod
-    def of_path(cls, name: str) -> "InvestigationId":
+    def of_paths(cls, names: Iterable[str]) -> Iterator["InvestigationId"]:
+        """Yields the investigations to which files belong. Files that belong to none are skipped, see `of_path`."""
+        return (found for name in names if (found := cls.of_path(name)))
+
+    @classmethod
+    def of_path(cls, name: str) -> "InvestigationId | None":
         """Returns the investigation to which a file `folder/target/layer/index-replicate.suffix` belongs.
 
         Args:
             name: Path of the file relative to the run directory.
 
-        Raises:
-            StoreError: The file does not belong to an investigation.
+        Returns:
+            The investigation, or None if the file does not belong to one, such as files that other programs leave in
+            the folders that they show.
         """
-        match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)(?:\.\w+)?", name)
+        match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)(?:\.\w+)?", name, re.ASCII)
         if not match:
-            raise StoreError(f"{name} does not belong in a run directory; remove it")
+            return None
         target, layer, index, replicate = match.groups()
         unit = Unit(target=unsafe(target), layer=unsafe(layer), index=int(index))
         return cls(unit=unit, replicate=int(replicate))

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import yaml
 
+from openmaia.config.loading import missing_sections
 from openmaia.core.errors import StoreError
 from openmaia.runs import tables
 from openmaia.runs.files import Files
@@ -56,7 +57,12 @@ class RunResults:
             raise StoreError(f"{self.files.path('config.yaml')} is damaged: {' '.join(str(error).split())}") from error
         if not isinstance(loaded, dict):
             raise StoreError(f"{self.files.path('config.yaml')} is damaged: it holds no keys and values")
-        return cast(dict[str, Any], loaded)
+        config = cast(dict[str, Any], loaded)
+        if missing := missing_sections(config):
+            raise StoreError(
+                f"{self.files.path('config.yaml')} is damaged, or of another version of OpenMAIA: it lacks {missing[0]}"
+            )
+        return config
 
     def write_artifact(self, folder: str, investigation: InvestigationId, data: bytes) -> None:
         """Writes a Parquet file with a result about an investigation to a folder, such as `evaluation` or `bias`."""
@@ -72,7 +78,7 @@ class RunResults:
 
     def artifacts(self, folder: str) -> set[InvestigationId]:
         """Returns the investigations for which `write_artifact` has written a file to a folder."""
-        return {InvestigationId.of_path(name) for name in self.files.names(folder)}
+        return set(InvestigationId.of_paths(self.files.names(folder)))
 
     def delete_artifact(self, folder: str, investigation: InvestigationId) -> None:
         """Deletes the file that `write_artifact` wrote, if it exists."""

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import count, groupby
-from typing import Any
+from typing import Any, cast
 
 from filelock import FileLock
 
@@ -162,9 +162,21 @@ class Run(RunResults):
         return list(self.iter_pending())
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
-        """Returns the plan as groups of investigations: (target, layer, replicate, indices of the units)."""
-        plan: list[Any] = self.investigations.read_json("plan.json") or []
-        return [(target, layer, replicate, indices) for target, layer, replicate, indices in plan]
+        """Returns the plan as groups of investigations: (target, layer, replicate, indices of the units).
+
+        Raises StoreError if it is damaged.
+        """
+        remedy = "remove it; the command that began the run writes it again"
+        plan: list[Any] = self.investigations.read_json("plan.json", remedy) or []
+        try:
+            groups = [(target, layer, replicate, indices) for target, layer, replicate, indices in plan]
+            is_valid = all(map(_is_group, groups))
+        except (TypeError, ValueError):
+            groups, is_valid = [], False
+        if not is_valid:
+            path = self.investigations.path("plan.json")
+            raise StoreError(f"{path} is damaged: it holds no plan of investigations; {remedy}")
+        return groups
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -262,7 +274,7 @@ class Run(RunResults):
         return list(self._headers())
 
     def _headers(self) -> Iterator[dict[str, Any]]:
-        for name in self.investigations.names("records"):
+        for name in filter(InvestigationId.of_path, self.investigations.names("records")):
             with suppress(StoreError):
                 yield check_record(tables.header(self.investigations, name))
 
@@ -294,7 +306,7 @@ class Run(RunResults):
             yield summary.table_row(row, self.stored_score(investigation)) | verdicts.get(investigation, {})
 
     def _found(self, folder: str) -> set[InvestigationId]:
-        return {InvestigationId.of_path(name) for name in self.investigations.names(folder)}
+        return set(InvestigationId.of_paths(self.investigations.names(folder)))
 
     # -- investigations that are running or failed -------------------------------------------------------------------
 
@@ -307,7 +319,9 @@ class Run(RunResults):
 
     def turns_begun(self) -> Counter[InvestigationId]:
         """Returns the number of completed turns of each investigation that has a journal, which stores them."""
-        return Counter(InvestigationId.of_path(name.rsplit("/", 1)[0]) for name in self.investigations.names("journal"))
+        return Counter(
+            InvestigationId.of_paths(name.rsplit("/", 1)[0] for name in self.investigations.names("journal"))
+        )
 
     def running(self) -> set[InvestigationId]:
         """Returns the investigations with a journal (completed turns) that have neither finished nor failed.
@@ -363,6 +377,13 @@ def check_record(header: tables.TableRow) -> tables.TableRow:
     if not isinstance(header.get("summary"), dict):
         raise StoreError("a record without a summary")
     return header["summary"]
+
+
+def _is_group(group: tuple[Any, Any, Any, Any]) -> bool:
+    """Returns whether values from plan.json are a target, a layer, a replicate and a list of indices of units."""
+    target, layer, replicate, indices = group
+    is_list = isinstance(indices, list) and all(isinstance(index, int) for index in cast("list[Any]", indices))
+    return isinstance(target, str) and isinstance(layer, str) and isinstance(replicate, int) and is_list
 
 
 def _members(target: str, layer: str, replicate: int, indices: Sequence[int]) -> Iterator[InvestigationId]:

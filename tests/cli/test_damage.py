@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from openmaia.cli.commands.common import failure_lines, repeat_damaged
 from openmaia.cli.main import app
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.damage import damaged_files
 from openmaia.evaluation.run import evaluate_run
@@ -19,6 +19,7 @@ from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
 from tests.evaluation.test_run import GREEN, RED, STRIPES, make_run
+from tests.helpers.permissions import obeyed_permissions
 from tests.helpers.samples import turn
 
 Damage = Callable[[Path], None]
@@ -153,6 +154,41 @@ def test_damaged_derived_file_is_made_again(run: Run, name: str, data: bytes):
     for command in ("show", "report"):
         result = invoke(command, run.files.root)
         assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["plan.json", "config.yaml"])
+@pytest.mark.parametrize("text", ["3", "[1]", "[[1, 2, 3, 4]]", '{"units": 3}', '[["t", "l", 0, ["x"]]]', '"text"'])
+def test_plan_and_config_of_another_shape_are_named(run: Run, name: str, text: str):
+    run.files.write(name, text.encode())
+    for command in ("show", "report"):
+        result = CliRunner().invoke(app, [command, run.files.root])
+        assert isinstance(result.exception, StoreError)
+        assert f"{name} is damaged" in result.exception.message
+
+
+def test_files_of_other_programs_are_ignored(run: Run):
+    before = run.done(), run.evaluated(), run.headers()
+    for folder in ("records", EVALUATION, "failures", "journal", "trials", f"records/{RED.target}/{RED.layer}"):
+        for name in ("Thumbs.db", "notes.txt", "0-0 (copy).parquet"):
+            run.files.write(f"{folder}/{name}", path(run, "records").read_bytes())
+    run.files.write("evaluations/a copy%/config.yaml", b"")
+    assert (run.done(), run.evaluated(), run.headers()) == before
+    for command in ("show", "report"):
+        result = invoke(command, run.files.root)
+        assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_run_that_may_only_be_read_is_shown(run: Run):
+    folders = [Path(run.files.root), *(each for each in Path(run.files.root).rglob("*") if each.is_dir())]
+    Path(run.files.path("evaluation.json")).unlink(missing_ok=True)
+    for folder in folders:
+        folder.chmod(0o500)
+    with obeyed_permissions():
+        result = invoke("show", run.files.root)
+    for folder in folders:
+        folder.chmod(0o700)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert not run.files.exists("evaluation.json")
 
 
 def test_equal_causes_are_named_once():

@@ -12,6 +12,7 @@ from openmaia.apps.spurious import layout
 from openmaia.config.schema import Config
 from openmaia.config.studies import SpuriousConfig
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.services import GeneratedImage, Generation, Generator
 from openmaia.runs.files import Files
 
@@ -32,7 +33,7 @@ def folder(config: Config) -> Path:
     kinds = (generator.kind, generator.size, generator.diffusion, config.pictures, config.spurious.classes)
     made_from = repr((kinds, sorted(layout.wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
-    return Path(config.paths.cache).expanduser() / "spurious" / "drawn" / name
+    return user_path(config.paths.cache) / "spurious" / "drawn" / name
 
 
 def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress: Callable[[int, int], None]) -> None:

@@ -21,6 +21,7 @@ from openmaia.apps.spurious.scoring import FeatureSet, SelectionScore
 from openmaia.apps.spurious.verdicts import UnitVerdicts, judging, verdicts, with_weights
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.services import Generator, Target
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
@@ -117,7 +118,7 @@ class _Study:
     def __init__(self, config: Config, root: Path, seed: int, services: StudyServices):
         self._config, self._root, self._seed, self._services = config, root, seed, services
         self._settings, self._trainer = config.spurious, services.trainer
-        self._cache = Path(config.paths.cache).expanduser() / "spurious"
+        self._cache = user_path(config.paths.cache) / "spurious"
         self._results = Files(config.paths.runs).inside(f"{config.name}/seed-{seed}")
 
     def train(self, images: Sequence[LabelledImage]) -> Path:

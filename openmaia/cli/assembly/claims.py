@@ -4,9 +4,9 @@ The claims are stored beside the run that they are compared with.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.units import TargetInfo
 from openmaia.interop.claim_files import read_claim_file
 from openmaia.runs.claimed import add_claims, claim_record, claim_runs
@@ -52,7 +52,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
 
 def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
     """Reads the claims of one file or run directory. Returns them as records, by the name of their method."""
-    if (Path(path).expanduser() / "config.yaml").is_file():
+    if (user_path(path) / "config.yaml").is_file():
         return _of_run(run, path)
     by_method: dict[str, list[Record]] = {}
     for claim in read_claim_file(path, info):

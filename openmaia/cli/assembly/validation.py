@@ -1,12 +1,12 @@
 """Checks a config before Ray starts and models are loaded: task, files, functions of the user, layers and units."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import backbones, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.selection import select
 from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
 
@@ -126,5 +126,5 @@ def _check_files(config: Config) -> None:
         **{f"target.directions.{layer}": path for layer, path in target.directions.items()},
     }
     for key, path in files.items():
-        if path and not Path(path).expanduser().exists():
+        if path and not user_path(path).exists():
             raise UsageError(f"{key}={path} does not exist; give the path of a file or folder on this machine")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 if TYPE_CHECKING:
     from openmaia.runs.run import Run
@@ -29,6 +30,7 @@ def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
     from openmaia.evaluation.choice.page import render_page
     from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
 
+    page = user_path(str(page))
     if page.exists():
         raise UsageError(f"{page} exists, and people may be answering it; give another name for the page")
     opened = _opened(runs)

@@ -17,6 +17,9 @@ GpusOption = Annotated[
     str, typer.Option(help="With --estimate: balance the replicas over so many GPUs, such as 8,64,512.")
 ]
 UnitsOption = Annotated[str, typer.Option(help="With --estimate: for so many units, such as 3904,100000.")]
+MAX_NUMBER = 1_000_000
+"""Largest number of GPUs or units for which an estimate is made."""
+
 FigureOption = Annotated[str, typer.Option(help="With --estimate and --gpus: draw the durations into this SVG file.")]
 
 
@@ -83,6 +86,8 @@ def _numbers(option: str, given: str) -> list[int]:
         numbers = [int(part) for part in given.split(",")] if given else []
     except ValueError:
         numbers = [0]
-    if any(number < 1 for number in numbers):
-        raise UsageError(f"{option} {given!r}: expected whole numbers above 0, such as {option} 8,64,512")
+    if any(not 0 < number <= MAX_NUMBER for number in numbers):
+        raise UsageError(
+            f"{option} {given!r}: expected whole numbers from 1 to {MAX_NUMBER}, such as {option} 8,64,512"
+        )
     return numbers

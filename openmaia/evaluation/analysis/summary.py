@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -86,7 +87,8 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
         cached |= {"measures": _to_json(scores.measures), "activations": _to_json(scores.activations.whole)}
         cached["layers"] = {layer: _to_json(means) for layer, means in scores.activations.layers.items()}
         cached["layer_units"] = scores.activations.units
-        run.files.write(FILE, json.dumps(cached).encode())
+        with suppress(StoreError):  # of a run directory that may only be read, they are computed each time
+            run.files.write(FILE, json.dumps(cached).encode())
     return PooledScores(
         units=cached["units"],
         outcomes=cached["outcomes"],

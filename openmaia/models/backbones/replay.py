@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from openmaia.core.errors import ServiceError, StoreError, UsageError
 from openmaia.core.messages import Chat, Reply, Role
+from openmaia.core.paths import user_path
 from openmaia.runs.files import unsafe
 from openmaia.runs.parquet import read_record
 
@@ -37,7 +38,7 @@ class ReplayBackbone:
             UsageError: The file does not exist or is no recording, or the folder holds no recording or two of one unit.
         """
         self._recording = recording
-        folder = Path(recording).expanduser()
+        folder = user_path(recording)
         self._units = _recordings(folder) if recording and folder.is_dir() else None
         self._replies = _replies(recording) if self._units is None else []
         self._read = lru_cache(maxsize=256)(_replies)
@@ -96,7 +97,7 @@ def _recordings(folder: Path) -> dict[tuple[str, int], str]:
 
 
 def _replies(recording: str) -> list[str]:
-    path = Path(recording).expanduser()
+    path = user_path(recording)
     if not recording or not path.is_file():
         raise UsageError(
             f"backbone.record={recording!r} is no file; give a record (.parquet), a history.json, or a folder with "

@@ -6,13 +6,13 @@ response of a direction at each position is weight · channels + bias, followed 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.models.targets.maps import Response
 
 SUFFIX = "/directions"
@@ -101,7 +101,7 @@ def read_directions(layer: str, path: str, channels: int) -> Directions:
     """
     given = f"target.directions: {layer}={path!r}"
     try:
-        with safe_open(Path(path).expanduser(), framework="pt") as file:
+        with safe_open(user_path(path), framework="pt") as file:
             activation = (file.metadata() or {}).get("activation", "")
             tensors = {name: file.get_tensor(name) for name in file.keys() if name in ("weight", "bias")}  # noqa: SIM118
             names = sorted(file.keys())

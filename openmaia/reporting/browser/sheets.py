@@ -4,9 +4,9 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import VERSION, ExemplarStore
 from openmaia.reporting.browser.pages import design, render
@@ -172,7 +172,7 @@ def _found(run: Run, paths: Mapping[str, str]) -> str:
     """
     if "://" in paths["exemplars"]:
         return paths["exemplars"]
-    folder, runs = Path(paths["exemplars"]).expanduser(), Path(paths["runs"]).expanduser()
+    folder, runs = user_path(paths["exemplars"]), user_path(paths["runs"])
     root = run.investigations.local
     if folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
         return str(folder)

@@ -18,6 +18,7 @@ from PIL import Image
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
+from openmaia.core.paths import user_path
 from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.figures.agents import RecordSummary, agents
 from openmaia.reporting.tracking import rows
@@ -206,7 +207,7 @@ def _folder_apart(config: Config, run: Run) -> Path:
     Its name contains a hash of the run's location, because runs in other buckets may have the same name.
     """
     digest = hashlib.sha256(config.paths.runs.encode()).hexdigest()[:8]
-    return Path(config.paths.cache).expanduser() / "tracking" / f"{run.name}-{digest}"
+    return user_path(config.paths.cache) / "tracking" / f"{run.name}-{digest}"
 
 
 def _cause(error: Exception) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.models.hub import model_file
 
 KEY = "backbone.model"
@@ -28,7 +29,7 @@ def check_files(model: str, revision: str | None, any_weights: bool) -> None:
         UsageError: The model is missing, gated or cannot be reached, or a file is missing or truncated.
     """
     given = f"{KEY}={model!r}"
-    folder = Path(model).expanduser()
+    folder = user_path(model)
     if folder.is_dir():
         _check_folder(folder, given, any_weights)
     elif folder.exists() or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:

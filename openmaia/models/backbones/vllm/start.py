@@ -25,6 +25,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.models.backbones.vllm.files import check_files
 
 CONFIG_KEYS = {
@@ -125,7 +126,7 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
             )
     engine = config.vllm
     return {
-        "model": str(Path(config.model).expanduser()),
+        "model": str(user_path(config.model)),
         "max_model_len": config.context_tokens,
         "max_num_seqs": config.concurrency,
         "limit_mm_per_prompt": {

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 StateDict = dict[str, torch.Tensor]
 
@@ -63,7 +64,7 @@ def load_checkpoint(module: nn.Module, path: str) -> None:
 
 
 def _read(given: str) -> Any:
-    path = str(Path(given).expanduser())
+    path = str(user_path(given))
     if not Path(path).is_file():
         raise UsageError(f"target.weights={path!r}: there is no such file; give a .safetensors, .pt or .pth file")
     suffix = Path(path).suffix.lower()

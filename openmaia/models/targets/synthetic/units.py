@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 
 SyntheticMode = Literal["mono", "or", "and", "andnot"]
 """Mode of a unit: it responds to one concept (mono), to either of two (or), or to one if another is present (and) or
@@ -58,7 +59,7 @@ def configured_units(mode: str, labels: Sequence[str], folder: str) -> Synthetic
     if labels:
         return {mode: (_checked(tuple(labels), mode, "target.synthetic.labels"),)}
     key = f"target.synthetic.folder={folder}"
-    root = Path(folder).expanduser()
+    root = user_path(folder)
     if not root.is_dir():
         raise UsageError(f"{key} is no folder")
     names = sorted(path.name for path in root.iterdir() if path.is_dir() and _holds_images(path))
