@@ -107,7 +107,7 @@ class Disturbance:
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def _named(beginning: str, driver: psutil.Process) -> list[psutil.Process]:
+def _named(beginning: str | tuple[str, ...], driver: psutil.Process) -> list[psutil.Process]:
     return [process for process in _below(driver) if process.name().startswith(beginning)]
 
 
@@ -122,7 +122,9 @@ def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
     return [child for supervisor in supervisors for child in _below(supervisor, recursive=False)]
 
 
-WORKERS: Victims = partial(_named, "ray::Investigat")
+WORKERS: Victims = partial(_named, ("ray::Investigat", f"ray::{sweep.LAYER}/"))
+"""A process that runs a single investigation, which was interrupted before, has the name of that call."""
+
 VICTIMS: dict[str, Victims] = {
     "driver": lambda driver: [driver],
     "dispatcher": partial(_named, "ray::Dispatcher"),
@@ -175,11 +177,14 @@ def _stop(victims: Victims, seconds: float, disturbed: Disturbed) -> bool:
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 
-def _second(disturbed: Disturbed, timeout: float, wake_after: float = 0.0) -> int:
-    """Gives the same command a second time and returns its exit code. Wakes the first one up after some seconds."""
+def _second(disturbed: Disturbed, timeout: float) -> int:
+    """Gives the same command a second time and returns its exit code. Wakes the first one up when it drives the run."""
     second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
     try:
-        time.sleep(wake_after)
+        while sweep.driver(disturbed.folder) != second.pid and second.poll() is None:
+            time.sleep(0.1)
+        if second.poll() is None:
+            time.sleep(disturbed.chance.uniform(0, 15))
         disturbed.driver.send_signal(signal.SIGCONT)
         return second.wait(timeout)
     finally:
@@ -198,7 +203,7 @@ def _take_over(disturbed: Disturbed) -> bool:
     """Stops the driver until its lease has expired, lets a second one take over, and wakes the first one up."""
     disturbed.driver.send_signal(signal.SIGSTOP)
     time.sleep(LEASE_SECONDS + 2)
-    code = _second(disturbed, 300, wake_after=disturbed.chance.uniform(5, 20))
+    code = _second(disturbed, 300)
     if code != 0:
         raise AssertionError(f"the second driver ended with exit code {code}; expected 0")
     return True

@@ -1,5 +1,6 @@
 """The sweep that is disturbed: six investigations of four turns, two at once, as the command line runs it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from tests.helpers.sweeping import ANSWER, sources, unit_under_investigation
 LOG = "OPENMAIA_FAULTS_LOG"
 """Environment variable with the file in which each experiment notes its unit and turn."""
 NAME = "disturbed"
-UNITS, EXPERIMENTS = 6, 3
+LAYER, UNITS, EXPERIMENTS = "mono", 6, 3
 
 
 def note(turn: int) -> None:
@@ -27,7 +28,7 @@ def command(folder: Path, *overrides: str) -> list[str]:
     replies = [
         f"""[CODE]:
 ```python
-values, images = system.call_neuron(tools.text2image(["a red square", "a {colour} circle"]))
+values, images = system.call_neuron(tools.text2image(["a {colour} square", "a {colour} circle"]))
 tools.note({turn})
 print(values, tools.wait(0.7))
 ```"""
@@ -37,7 +38,7 @@ print(values, tools.wait(0.7))
         *(sys.executable, "-m", "openmaia.cli.main", "run"),
         *sources(folder, [*replies, ANSWER]),
         f"name={NAME}",
-        f"units=mono=0-{UNITS - 1}",
+        f"units={LAYER}=0-{UNITS - 1}",
         "tools=[tests.helpers.sweeping:wait,tests.faults.sweep:note]",
         "ray.num_cpus=2",
         "ray.investigations=2",
@@ -65,6 +66,14 @@ def carried_out(folder: Path) -> list[tuple[str, int]]:
     log = folder / "turns.log"
     lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return [(unit, int(turn)) for unit, turn in lines]
+
+
+def driver(folder: Path) -> int | None:
+    """The process that drives the run, of a run beside the trial's files."""
+    try:
+        return json.loads((folder / "runs" / NAME / "driver.json").read_text())["pid"]
+    except (OSError, ValueError):
+        return None
 
 
 def records(runs: str) -> list[dict[str, Any]]:
