@@ -38,7 +38,7 @@ def import_object(name: str, key: str, otherwise: str = "") -> Any:
     add_folder(os.getcwd())
     try:
         return getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # the user's module may fail in any way
+    except (Exception, SystemExit) as error:  # a module may fail in any way, and a script may end itself
         raise UsageError(
             f"{key}={name!r} cannot be imported: {type(error).__name__}: {error}; expected package.module:function, "
             f"installed or in the current folder {os.getcwd()}{otherwise}"

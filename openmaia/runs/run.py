@@ -371,11 +371,13 @@ class Run(RunResults):
 def check_record(header: tables.TableRow) -> tables.TableRow:
     """Returns the summary from the header of a record's file.
 
-    Raises StoreError if it has another version or no summary.
+    Raises StoreError if it has another version, no summary, or one of another shape.
     """
     check_version(header)
     if not isinstance(header.get("summary"), dict):
         raise StoreError("a record without a summary")
+    if (key := summary.wrong_key(header["summary"])) is not None:
+        raise StoreError(f"a record whose summary has no {key!r} of the type that this OpenMAIA writes")
     return header["summary"]
 
 

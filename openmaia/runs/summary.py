@@ -1,7 +1,7 @@
 """The summary table: one row per finished investigation, derived from its record and its evaluation."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -36,6 +36,14 @@ SCHEMA = pa.schema(
 """Columns of summary.parquet, a table with a row for each finished investigation. The columns after `confirm_auc` are
 null until the run is evaluated."""
 
+_KINDS = {
+    **dict.fromkeys("target layer stop cause description backbone sandbox evidence".split(), str),
+    **dict.fromkeys("index replicate turns messages experiments tracebacks sent_back".split(), int),
+    **dict.fromkeys("tokens prompt_tokens cached_tokens generated_tokens".split(), int),
+    **{"tools": dict, "spent": dict, "labels": list, "seconds": int | float},
+    **{"converged": int | None, "confirm_auc": int | float | None},
+}
+
 
 def summary(record: Record) -> TableRow:
     """Returns the answer of an investigation, how it ended, and counts and costs over its turns, as a dict.
@@ -69,6 +77,18 @@ def summary(record: Record) -> TableRow:
         "evidence": record.evidence.state,
         "confirm_auc": record.confirmation.auc() if record.confirmation else None,
     }
+
+
+def wrong_key(row: TableRow) -> str | None:
+    """Returns a key that is missing, or whose value has another type, in a dict that should be a result of `summary`."""
+    for key, kind in _KINDS.items():
+        if key not in row or not isinstance(row[key], kind):
+            return key
+    if not all(isinstance(label, str) for label in row["labels"]):
+        return "labels"
+    spent: list[Any] = list(row["spent"].values())
+    is_cost = all(isinstance(cost, dict) and _COST.keys() <= cast("TableRow", cost).keys() for cost in spent)
+    return None if is_cost and all(isinstance(cost[key], int | float) for cost in spent for key in _COST) else "spent"
 
 
 def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:

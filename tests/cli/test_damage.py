@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -17,6 +18,7 @@ from openmaia.runs import tables
 from openmaia.runs.lease import take
 from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from openmaia.runs.summary import wrong_key
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
 from tests.evaluation.test_run import GREEN, RED, STRIPES, make_run
 from tests.helpers.permissions import obeyed_permissions
@@ -42,6 +44,25 @@ def other_version(path: Path) -> None:
     rows, header = tables.load(path.read_bytes())
     path.write_bytes(tables.dump(rows, None, header | {"version": 99}))
 
+
+def with_summary(change: dict[str, Any]) -> Damage:
+    def damage(path: Path) -> None:
+        rows, header = tables.load(path.read_bytes())
+        path.write_bytes(tables.dump(rows, None, header | {"summary": header["summary"] | change}))
+
+    return damage
+
+
+OTHER_SHAPES: list[dict[str, Any]] = [
+    {"labels": [1]},
+    {"labels": "red"},
+    {"index": "0"},
+    {"seconds": None},
+    {"spent": {"target": 3}},
+    {"spent": {"target": {"requests": 1}}},
+    {"tools": []},
+    {"confirm_auc": "high"},
+]
 
 DAMAGES = [truncate, empty, overwrite, other_version]
 
@@ -85,6 +106,23 @@ def test_damaged_file_is_named_and_left_out(run: Run, folder: str, damage: Damag
     assert [each.name for each in damaged_files(run)] == [f"{folder}/{FIRST.path}.parquet"]
     assert len(run.headers()) == (2 if folder == "records" else 3)
     assert run_scores(run, 50).units == (3 if folder == "records" else 2)
+
+
+@pytest.mark.parametrize("change", OTHER_SHAPES, ids=str)
+def test_summary_of_another_shape_is_damage(run: Run, tmp_path: Path, change: dict[str, Any]):
+    with_summary(change)(path(run, "records"))
+    result = invoke("show", run.files.root)
+    assert f"damaged: records/{FIRST.path}.parquet: " in result.stderr
+    assert repr(next(iter(change))) in result.stderr
+    assert len(run.headers()) == 2
+    assert invoke("figures", run.files.root, "--to", str(tmp_path / "figures")).exit_code == 0
+
+
+def test_each_key_of_a_summary_is_needed(run: Run):
+    row = run.summary(FIRST)
+    assert row is not None and wrong_key(row) is None
+    for key in row:
+        assert wrong_key({other: value for other, value in row.items() if other != key}) == key
 
 
 @pytest.mark.parametrize("damage", [truncate, other_version])

@@ -25,6 +25,7 @@ def test_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pyte
     [
         ("nowhere:make", "ModuleNotFoundError"),
         ("broken_module:make", "ZeroDivisionError"),
+        ("ending_module:make", "SystemExit"),
         ("os:nothing", "AttributeError"),
         ("os:", "names no object"),
         ("os.path.join", "names no object"),
@@ -34,6 +35,7 @@ def test_object_that_cannot_be_imported_is_one_error(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    (tmp_path / "ending_module.py").write_text("raise SystemExit(2)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(UsageError, match=f"target.network={name!r}.*{message}.*|.*{message}.*expected package.module"):
