@@ -16,6 +16,7 @@ from openmaia.evaluation.analysis.reliability import has_reliability
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, is_current, supported_shares
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import run_verdicts, write_summary
+from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.damage import damaged_files, set_aside
 from openmaia.evaluation.judging.judges import ModelJudge
 from openmaia.evaluation.prompts import PublishedPromptWriter
@@ -267,13 +268,19 @@ def test_run_without_records_is_refused_by_the_command(tmp_path: Path, services:
     assert full.evaluated() == set()
 
 
-def test_label_that_is_no_string_is_named_with_its_unit(run: Run, services: EvaluationServices):
+def test_record_with_a_label_that_is_no_string_costs_its_unit_alone(run: Run, services: EvaluationServices):
     """As in a record that another program made or edited."""
     path = Path(run.record_path(InvestigationId(unit=GREEN, replicate=0)))
     rows, header = tables.load(path.read_bytes())
     path.write_bytes(tables.dump(rows, None, header | {"summary": header["summary"] | {"labels": [7]}}))
-    with pytest.raises(UsageError, match=r"t/mono/1.*7 is a int.*put quotes"):
-        evaluate_run(run, services, SMALL)
+    evaluate_run(run, services, SMALL)
+    assert set(scores(run)) == {RED, STRIPES}
+    assert [each.investigation.unit for each in damaged_files(run)] == [GREEN]
+
+
+def test_label_that_is_no_string_is_named_with_its_unit():
+    with pytest.raises(UsageError, match=r"t/mono/1, by own: 7 is a int.*put quotes"):
+        Claim(unit=GREEN, method="own", labels=(7,))  # pyright: ignore[reportArgumentType]
 
 
 def test_prompts_in_another_language_leave_one_claim_unwritten(run: Run, services: EvaluationServices):
