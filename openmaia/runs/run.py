@@ -377,7 +377,7 @@ def check_record(header: tables.TableRow) -> tables.TableRow:
     if not isinstance(header.get("summary"), dict):
         raise StoreError("a record without a summary")
     if (key := summary.wrong_key(header["summary"])) is not None:
-        raise StoreError(f"a record whose summary has no {key!r} of the type that this OpenMAIA writes")
+        raise StoreError(f"the summary of a record lacks {key!r}, or has it with another type than OpenMAIA writes")
     return header["summary"]
 
 

@@ -40,9 +40,14 @@ _KINDS = {
     **dict.fromkeys("target layer stop cause description backbone sandbox evidence".split(), str),
     **dict.fromkeys("index replicate turns messages experiments tracebacks sent_back".split(), int),
     **dict.fromkeys("tokens prompt_tokens cached_tokens generated_tokens".split(), int),
-    **{"tools": dict, "spent": dict, "labels": list, "seconds": int | float},
-    **{"converged": int | None, "confirm_auc": int | float | None},
+    "seconds": int | float,
+    "converged": int | None,
+    "confirm_auc": int | float | None,
+    "labels": list,
+    "tools": dict,
+    "spent": dict,
 }
+"""Keys of the result of `summary` as JSON, with their types."""
 
 
 def summary(record: Record) -> TableRow:
@@ -80,15 +85,19 @@ def summary(record: Record) -> TableRow:
 
 
 def wrong_key(row: TableRow) -> str | None:
-    """Returns a key that is missing, or whose value has another type, in a dict that should be a result of `summary`."""
+    """Returns a key that a dict lacks or has with another type, compared with a result of `summary`. None if none."""
     for key, kind in _KINDS.items():
         if key not in row or not isinstance(row[key], kind):
             return key
     if not all(isinstance(label, str) for label in row["labels"]):
         return "labels"
-    spent: list[Any] = list(row["spent"].values())
-    is_cost = all(isinstance(cost, dict) and _COST.keys() <= cast("TableRow", cost).keys() for cost in spent)
-    return None if is_cost and all(isinstance(cost[key], int | float) for cost in spent for key in _COST) else "spent"
+    if not all(isinstance(count, int) for count in row["tools"].values()):
+        return "tools"
+    for usage in row["spent"].values():
+        costs = cast(TableRow, usage) if isinstance(usage, dict) else {}
+        if costs.keys() != _COST.keys() or not all(isinstance(cost, int | float) for cost in costs.values()):
+            return "spent"
+    return None
 
 
 def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:

@@ -60,7 +60,10 @@ OTHER_SHAPES: list[dict[str, Any]] = [
     {"seconds": None},
     {"spent": {"target": 3}},
     {"spent": {"target": {"requests": 1}}},
+    {"spent": {"target": {"requests": 1, "seconds": 1.0, "gpu_seconds": 0.0, "watts": 1.0}}},
+    {"spent": {"target": {"requests": 1, "seconds": None, "gpu_seconds": 0.0}}},
     {"tools": []},
+    {"tools": {"call_neuron": "two"}},
     {"confirm_auc": "high"},
 ]
 

@@ -71,7 +71,8 @@ On {machine()}, {date.today().isoformat()}.
 
 *hit*: there was such a process at that moment. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
-told that its sandbox died, so that this turn may differ. *one command*: the disturbed command itself ended with exit code 0.
+told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
+command itself ended with exit code 0.
 
 | disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most |
 |---|---|---|---|---|---|---|
