@@ -72,9 +72,7 @@ def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()
     Raises:
         UsageError: As `load`.
     """
-    merged = copy.deepcopy(_schema())
-    with _errors_of(source):
-        _merge(merged, OmegaConf.create(dict(values)), source)
+    merged = _stored(values, source)
     for overlay in overlays:
         with _errors_of(overlay):
             _merge(merged, _overlay(overlay), overlay)
@@ -140,10 +138,12 @@ def _listed(source: str) -> list[str]:
     path = Path(source)
     if not is_file(path):
         return []
-    paths: Any = _overlay(source).get(SWEEPS)
+    with _errors_of(source):
+        paths: Any = _overlay(source).get(SWEEPS)
+        texts = not isinstance(paths, ListConfig) or all(isinstance(each, str) for each in paths)
     if paths is None:
         return []
-    if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
+    if not isinstance(paths, ListConfig) or not paths or not texts:
         raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
     return [str(path.parent / cast(str, each)) for each in paths]
 
@@ -158,7 +158,7 @@ def _overlay(source: str) -> DictConfig:
         )
     try:
         loaded, written = OmegaConf.load(path), yaml.compose(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except (yaml.YAMLError, ValueError, OSError) as error:  # ValueError: no UTF-8, or a number of thousands of digits
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
@@ -235,7 +235,7 @@ def _override(source: str) -> DictConfig:
         if {key, key.rpartition(".")[0]} & _text_keys() and (written := yaml.compose(value)) is not None:
             OmegaConf.update(overlay, key, _text(written), merge=False)
         return overlay
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
 
 
@@ -322,16 +322,30 @@ def to_dict(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def missing_sections(values: Mapping[str, Any]) -> list[str]:
-    """Returns the sections, such as "evaluate.generator", that a config as nested dicts lacks, sorted."""
+def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns a config that a run stored, as nested dicts, without the checks of `restore` on what the values mean.
 
-    def is_missing(section: str) -> bool:
-        found: Any = values
-        for name in section.split("."):
-            found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
-        return not isinstance(found, dict)
+    A key that did not exist yet when the config was stored has its default.
 
-    return sorted(filter(is_missing, {key.rpartition(".")[0] for key in _defaults() if "." in key}))
+    Args:
+        values: The content of the run's config.yaml.
+        source: The name of the file in error messages.
+
+    Raises:
+        UsageError: A key is unknown, a value has the wrong type, or a required value is missing.
+    """
+    merged = _stored(values, source)
+    if missing := sorted(OmegaConf.missing_keys(merged)):
+        raise UsageError(f"{source} lacks {missing[0]}")
+    with _errors_of(source):
+        return cast("dict[str, Any]", OmegaConf.to_container(merged, resolve=True))
+
+
+def _stored(values: Mapping[str, Any], source: str) -> DictConfig:
+    merged = copy.deepcopy(_schema())
+    with _errors_of(source):
+        _merge(merged, OmegaConf.create(dict(values)), source)
+    return merged
 
 
 def to_yaml(config: Config) -> str:

@@ -1,5 +1,6 @@
 """Paths that users give."""
 
+import os
 from pathlib import Path
 
 from openmaia.core.errors import UsageError
@@ -16,3 +17,14 @@ def user_path(given: str) -> Path:
         return Path(given).expanduser()
     except RuntimeError as error:
         raise UsageError(f"{given!r} is no path: {error}") from error
+
+
+def nearest_existing(path: Path) -> Path:
+    """Returns the path itself if it exists, and its nearest existing parent otherwise."""
+    return next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+
+
+def is_writable(folder: Path) -> bool:
+    """Returns whether files can be written to a folder, which may have to be created first."""
+    existing = nearest_existing(folder)
+    return existing.is_dir() and os.access(existing, os.W_OK)

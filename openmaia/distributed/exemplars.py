@@ -17,6 +17,7 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.assembly import Assembly
+from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
 from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback, compute_alone
@@ -113,7 +114,7 @@ class ExemplarTeam:
 
         It waits until GPUs are free. If persistent pools may hold them all, it falls back to CPUs after GPU_SECONDS.
         """
-        self._gpus = self._config.pools.target.num_gpus
+        self._gpus = of_exemplars(self._config).gpus
         if not self._gpus:
             return
         worker = self._start()

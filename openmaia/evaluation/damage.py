@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from openmaia.core.errors import StoreError
-from openmaia.evaluation.storage import check_version
+from openmaia.evaluation.storage import check_header
 from openmaia.runs import tables
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.ids import InvestigationId
@@ -52,7 +52,7 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
             if folder == "records":
                 check_record(header)
             elif folder != "bias":
-                check_version(header)
+                check_header(header)
         except StoreError as error:
             yield DamagedFile(investigation=investigation, name=name, reason=error.message)
 

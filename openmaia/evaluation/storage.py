@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from openmaia.core.errors import StoreError
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
@@ -42,6 +42,13 @@ _COLUMNS = [
     ("data", pa.binary()),
 ]
 _SCHEMA = pa.schema(_COLUMNS)
+
+_HEADER: dict[str, Any] = {
+    **dict.fromkeys(("claim", "trial", "detection", "scores"), dict),
+    **dict.fromkeys(("location", "scale"), str),
+    "overlap": (dict, type(None)),
+}
+"""Keys of the header of a file, with their types."""
 
 WITHOUT_IMAGES = tuple(name for name, _ in _COLUMNS if name != "data")
 
@@ -80,7 +87,7 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
         StoreError: The file is damaged or of another version.
     """
     rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES)
-    check_version(header)
+    check_header(header)
     try:
         matrix = [np.frombuffer(row.pop("responses"), np.float16) for row in rows]
         claim = header["claim"]
@@ -94,17 +101,20 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
             overlap=None if header["overlap"] is None else PromptOverlap(**header["overlap"]),
             **header["trial"],
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, UsageError) as error:  # UsageError: a label that is no text
         raise StoreError(f"an evaluation that lacks something: {error!r}") from error
 
 
-def check_version(header: dict[str, Any]) -> None:
-    """Raises StoreError if the header of a trial or an evaluation has another version than this program writes."""
+def check_header(header: dict[str, Any]) -> None:
+    """Raises StoreError if the header of a trial or evaluation has another version or shape than this program writes."""
     if header.get("version") != VERSION:
         raise StoreError(
             f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
+    wrong = [key for key, kind in _HEADER.items() if key in header and not isinstance(header[key], kind)]
+    if wrong:
+        raise StoreError(f"an evaluation with {wrong[0]!r} of another type than OpenMAIA writes")
 
 
 def _stimulus(row: dict[str, Any]) -> Stimulus:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,7 @@ class ExemplarStore:
     def claim(self, facts: Mapping[str, Any]) -> None:
         """Writes the manifest (the facts) of a new store, or checks that an existing store has the same manifest.
 
-        A store with imported exemplars is accepted without a check and keeps its manifest.
+        Of a store with imported exemplars, only the version is checked. It keeps its manifest.
 
         Args:
             facts: Everything that the exemplars depend on, such as the digest of the network.
@@ -93,8 +93,10 @@ class ExemplarStore:
             self.write_manifest(facts)
             return
         wanted = {**facts, "version": VERSION}
+        if manifest.get("imported"):
+            wanted = {**manifest, "version": VERSION}
         differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
-        if differing and not manifest.get("imported"):
+        if differing:
             said = ", ".join(f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)" for key in differing)
             raise UsageError(
                 f"{self.files.root} holds exemplars of something else: {said}. Remove the folder, or give another "
@@ -110,7 +112,10 @@ class ExemplarStore:
 
         None if the store is new. Raises StoreError if the file is damaged.
         """
-        return self.files.read_json("manifest.json", remedy="remove the folder")
+        found: Any = self.files.read_json("manifest.json", remedy="remove the folder")
+        if found is not None and not isinstance(found, dict):
+            raise StoreError(f"{self.files.path('manifest.json')} is damaged: it is no JSON object; remove the folder")
+        return cast("dict[str, Any] | None", found)
 
     def layers(self) -> list[str]:
         """Returns the names of the layers that have exemplars."""

@@ -13,7 +13,7 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
 from openmaia.core.text import printable
-from openmaia.exemplars.store import ExemplarStore
+from openmaia.exemplars.store import VERSION, ExemplarStore
 from openmaia.interop import answers, exemplars, label_tables, labels, reading, synthetic
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
@@ -209,10 +209,10 @@ def _claim(store: ExemplarStore, target: str, source: str, estimated: set[str]) 
     """Writes the manifest of an imported store. It lists the values that this import and earlier ones estimated.
 
     Raises:
-        UsageError: The store holds exemplars that OpenMAIA computed.
+        UsageError: The store holds exemplars that OpenMAIA computed, or that another version of it imported.
     """
     before = store.manifest() or {}
-    if before.get("imported"):
+    if before.get("imported") and before.get("version") == VERSION:
         estimated = estimated | set(before.get("estimated", ()))
         store.files.delete("manifest.json")
     store.claim({"target": target, "imported": "maia", "source": source, "estimated": sorted(estimated)})

@@ -26,6 +26,12 @@ IN_MEMORY = 16 * 2**20
 disk."""
 
 
+_GOOGLE = "retry_limit_seconds=20"
+_OPTIONS = {"s3": "allow_delayed_open=true", "gs": _GOOGLE, "gcs": _GOOGLE}
+"""Options by scheme of URL. S3: a small object is written with one request instead of three. Google: how long a request
+is tried again where the store cannot be reached; otherwise it is a quarter of an hour."""
+
+
 def safe(name: str) -> str:
     """Encodes any name as one path component. Special characters and leading dots are percent-encoded."""
     quoted = urllib.parse.quote(name, safe=" ,=+@")
@@ -55,8 +61,11 @@ def _is_encoded(root: str) -> bool:
 
 
 def _with_options(url: str) -> str:
-    """Returns the URL with the option that lets pyarrow write a small object with one request instead of three."""
-    return f"{url}{'&' if '?' in url else '?'}allow_delayed_open=true" if url.startswith("s3://") else url
+    """Returns the URL with an option of pyarrow for its kind of store (see _OPTIONS)."""
+    option = _OPTIONS.get(url.partition("://")[0], "")
+    if not option or option.partition("=")[0] in _split(url)[1]:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{option}"
 
 
 @contextmanager
@@ -86,7 +95,10 @@ class Files:
             try:
                 self._fs, self._base = fs.FileSystem.from_uri(_with_options(root))
             except (OSError, pa.ArrowException) as error:
-                raise UsageError(f"{root} cannot be used for files ({error}); give a folder or an s3:// URL") from error
+                reason = str(error).splitlines()[0]  # without Java, the message for hdfs:// has a hundred lines
+                raise UsageError(
+                    f"{root} cannot be used for files ({reason}); give a folder or an s3:// URL"
+                ) from error
         else:
             self._fs, self._base = fs.LocalFileSystem(), str(user_path(root).absolute())
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import missing_sections
-from openmaia.core.errors import StoreError
+from openmaia.config.loading import stored_values
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs import tables
 from openmaia.runs.files import Files
 from openmaia.runs.ids import InvestigationId
@@ -51,18 +51,17 @@ class RunResults:
 
     def config(self) -> dict[str, Any]:
         """Returns the config with the values of all keys as nested dicts. Raises StoreError if it is damaged."""
+        path = self.files.path("config.yaml")
         try:
             loaded: Any = yaml.safe_load(self.files.read("config.yaml") or b"")
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise StoreError(f"{self.files.path('config.yaml')} is damaged: {' '.join(str(error).split())}") from error
+        except (yaml.YAMLError, ValueError) as error:
+            raise StoreError(f"{path} is damaged: {' '.join(str(error).split())}") from error
         if not isinstance(loaded, dict):
-            raise StoreError(f"{self.files.path('config.yaml')} is damaged: it holds no keys and values")
-        config = cast(dict[str, Any], loaded)
-        if missing := missing_sections(config):
-            raise StoreError(
-                f"{self.files.path('config.yaml')} is damaged, or of another version of OpenMAIA: it lacks {missing[0]}"
-            )
-        return config
+            raise StoreError(f"{path} is damaged: it holds no keys and values")
+        try:
+            return stored_values(cast(dict[str, Any], loaded), "config.yaml")
+        except UsageError as error:
+            raise StoreError(f"{path} is damaged, or of another version of OpenMAIA: {error.message}") from error
 
     def write_artifact(self, folder: str, investigation: InvestigationId, data: bytes) -> None:
         """Writes a Parquet file with a result about an investigation to a folder, such as `evaluation` or `bias`."""
@@ -95,9 +94,10 @@ class RunResults:
         """
         name = f"{EVALUATION}/{investigation.path}.parquet"
         try:
-            return tables.header(self.files, name).get("scores") if self.files.exists(name) else None
+            scores = tables.header(self.files, name).get("scores") if self.files.exists(name) else None
         except StoreError:
             return None
+        return cast(dict[str, Any], scores) if isinstance(scores, dict) else None
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores and p-values of one description by name, like `scores`.

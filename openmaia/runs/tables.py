@@ -151,6 +151,9 @@ def _header(metadata: dict[bytes, bytes] | None, name: str) -> TableRow:
     if not metadata or HEADER not in metadata:
         raise StoreError(f"{name} was not written by this OpenMAIA")
     try:
-        return cast(TableRow, json.loads(metadata[HEADER]))
-    except ValueError as error:
+        loaded: Any = json.loads(metadata[HEADER])
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{name} has a damaged header: {error}") from error
+    if not isinstance(loaded, dict):
+        raise StoreError(f"{name} has a damaged header: it is no JSON object")
+    return cast(TableRow, loaded)

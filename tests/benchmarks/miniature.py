@@ -1,12 +1,12 @@
 """A cluster in miniature: a whole sweep, evaluation included, on elastic pools and on pools of fixed sizes.
 
 Replicas sleep for the service times of `assumed.yaml` divided by a factor. Everything else is the product's: scheduler, investigating
-and evaluating processes, dispatchers, scaling. Each replica holds one pretended GPU. With `replicas` = GPUs / factor, the dispatchers
-get as many calls a second as on the full cluster. The times after which pools grow and shrink are divided by the same
+and evaluating processes, dispatchers, scaling. Each replica holds as much of a pretended GPU as in the machine file of the cluster. With
+`replicas` = GPUs / factor, the dispatchers get as many calls a second as on the full cluster. The times after which pools grow and shrink are divided by the same
 factor; how long Ray takes to start a replica is not, and stands for loading a model.
 
-busy: the share of the replicas' time, from the first investigation to the last evaluation, in which they had work (a language model
-that answers a single chat counts as busy). over_one_by_one: the time of as many GPUs that each hold all models and take one unit
+busy: the share of the GPUs' time, from the first investigation to the last evaluation, in which a replica had work (a language model
+that answers a single chat counts as busy). Work of a replica that shares a GPU with another model is left out. over_one_by_one: the time of as many GPUs that each hold all models and take one unit
 after the other, over ours; computed from the same table. cores: what the busiest dispatcher, the driver and the whole machine used. If
 `machine` is near the number of cores, the CPU was the bottleneck, and the figures are those of the machine. The fixed sizes are the
 best split by `openmaia run … --estimate --gpus`.
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil, inf
 from pathlib import Path
@@ -26,6 +26,7 @@ import psutil
 import ray
 
 from openmaia.cli.assembly import ConfigAssembly
+from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
 from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.pools.autoscaling import (
@@ -44,6 +45,7 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.costs.estimate import balanced, enough_at_once
 from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, Trace
 from tests.benchmarks.sweep import Cost
+from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import pid_of
 from tests.helpers.sweeping import planned, short
 from tests.helpers.traced import Investigator, ScaledSleeper, Tester, tests_of_a_unit, trace, workload
@@ -70,9 +72,21 @@ SMOKE = (Miniature(8, 5, 60, 12),)
 # -- the pools ---------------------------------------------------------------------------------------------------------
 
 
-def fixed_pools(traces: Sequence[Trace], replicas: int) -> dict[str, SimulatedPool]:
-    """The best split of the replicas between the services."""
-    pools = {role: workload().timed[role] for role in POOLS}
+def shares(gpus: int) -> dict[str, float]:
+    """The GPUs of a replica of each service, by the machine file of a cluster of that size."""
+    machine = REPOSITORY / "configs/machine" / ("eight-gpus.yaml" if gpus == 8 else "many-nodes.yaml")
+    pools = load(["name=x", "units=all", "target.name=x", str(machine)]).pools
+    return {role: getattr(pools, role).num_gpus for role in POOLS}
+
+
+def with_gpus(gpus: int) -> list[str]:
+    """The services whose replicas have a GPU to themselves, or nearly so."""
+    return [role for role, share in shares(gpus).items() if share > 0.5]
+
+
+def fixed_pools(traces: Sequence[Trace], replicas: int, gpus: int) -> dict[str, SimulatedPool]:
+    """The best split of so many GPUs between the services. `gpus`: of the cluster that they stand for."""
+    pools = {role: replace(workload().timed[role], gpus=share) for role, share in shares(gpus).items()}
     asked = {role: sum(amount for steps in traces for name, amount in steps if name == role) for role in pools}
     work = {role: amount * pools[role].per_request for role, amount in asked.items()}
     tests = {role: len(traces) * count * pools[role].per_request for role, count in tests_of_a_unit().items()}
@@ -106,7 +120,12 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         spec=PoolSpec(
             role=role,
             make=partial(ScaledSleeper, cost, 1 / size.factor),
-            config=PoolConfig(min_replicas=smallest, max_replicas=largest, max_batch=timed.max_batch, num_gpus=1),
+            config=PoolConfig(
+                min_replicas=smallest,
+                max_replicas=largest,
+                max_batch=timed.max_batch,
+                num_gpus=shares(size.gpus)[role],
+            ),
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
         policy=policy,
@@ -144,7 +163,7 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
         )
         run = planned(config, size.units)
         traces = [trace(investigation) for investigation in run.plan()]
-        sizes = fixed_pools(traces, size.replicas)
+        sizes = fixed_pools(traces, size.replicas, size.gpus)
         config.ray.investigations = enough_at_once(workload(), sizes, size.units)
         config.ray.investigations_per_process = PER_PROCESS
         ray.init(address="local", num_cpus=2, num_gpus=size.replicas, include_dashboard=False, log_to_driver=False)
@@ -184,7 +203,7 @@ def _measured(managers: Mapping[str, PoolManager], size: Miniature) -> Iterator[
     driver, machine, began = _cpu(psutil.Process()), _machine(), time.monotonic()
     yield figures
     took = time.monotonic() - began
-    busy = sum(_statistics(manager).busy_seconds for manager in managers.values())
+    busy = sum(_statistics(managers[role]).busy_seconds for role in with_gpus(size.gpus))
     figures["took_s"], figures["busy"] = took, busy / size.replicas / took
     figures["cores_dispatcher"] = max(_cpu(process) - before[role] for role, process in processes.items()) / took
     figures["cores_driver"] = (_cpu(psutil.Process()) - driver) / took

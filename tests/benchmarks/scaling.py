@@ -5,8 +5,8 @@ with the service times of `assumed.yaml`. Every investigation is tested as soon 
 simulated: messages, failures, conversations that stay with their replica. The benchmark `miniature` plays 8 and 64 GPUs with
 real actors, so that the two can be compared.
 
-busy: the share of the GPUs' time, from the first investigation to the last test, in which a replica had work. over_one_by_one:
-see `miniature`. hours: of the simulated sweep.
+busy: the share of the GPUs' time, from the first investigation to the last test, in which a replica had work, without replicas that
+share a GPU with another model by the machine file of the cluster. over_one_by_one: see `miniature`. hours: of the simulated sweep.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from openmaia.distributed.pools.manager import STEP_SECONDS
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.reporting.costs.estimate import enough_at_once
 from openmaia.reporting.costs.simulation import SimulatedPool, Trace
-from tests.benchmarks.miniature import fixed_pools, one_by_one
+from tests.benchmarks.miniature import fixed_pools, one_by_one, with_gpus
 from tests.helpers.traced import tests_of_a_unit, workload
 
 LOADING = {"backbone": 120.0, "generator": 60.0, "editor": 60.0, "target": 20.0}
@@ -135,11 +135,15 @@ class ElasticPool:
 
 
 class ElasticCluster:
-    """GPUs, of which each holds one replica, and what `PoolManager` does every half second."""
+    """GPUs, of which each holds one replica, and what `PoolManager` does every half second.
+
+    Replicas of services that share a GPU with others take none of these.
+    """
 
     def __init__(self, gpus: int, sizes: Mapping[str, SimulatedPool], *, elastic: bool):
         self.environment = simpy.Environment()
         self._free, self._numbers = gpus, itertools.count()
+        self._with_gpus = with_gpus(gpus)
         self.pools = {
             role: ElasticPool(
                 environment=self.environment,
@@ -149,15 +153,15 @@ class ElasticCluster:
             )
             for role in POOLS
         }
-        for pool in self.pools.values():
+        for role, pool in self.pools.items():
             for _ in range(pool.policy.min_replicas):
                 pool.replicas.append(SimulatedReplica(next(self._numbers), has_gpu=True, ready=True))
-                self._free -= 1
+                self._free -= role in self._with_gpus
 
     def scale(self) -> Events:
         while True:
             yield self.environment.timeout(STEP_SECONDS)
-            pools, now = list(self.pools.values()), self.environment.now
+            pools, now = [self.pools[role] for role in self._with_gpus], self.environment.now
             for pool in pools:
                 pool.measure(now)
                 self._end([one for one in pool.replicas if one.draining and not one.work], pool)
@@ -185,7 +189,7 @@ class ElasticCluster:
     def _place(self) -> None:
         """Ray serves whoever asked first."""
         waiting = [
-            (one.number, one, role) for role, pool in self.pools.items() for one in pool.replicas if not one.has_gpu
+            (one.number, one, role) for role in self._with_gpus for one in self.pools[role].replicas if not one.has_gpu
         ]
         for _, replica, role in sorted(waiting, key=lambda each: each[0])[: self._free]:
             replica.has_gpu = True
@@ -201,7 +205,7 @@ class ElasticCluster:
 def simulate(sweep: Sweep, *, elastic: bool) -> dict[str, float]:
     """Simulates a sweep with its tests, on elastic pools or on the best fixed ones."""
     traces = list(itertools.islice(itertools.cycle(workload().traces), sweep.units))
-    sizes = fixed_pools(traces, sweep.gpus)
+    sizes = fixed_pools(traces, sweep.gpus, sweep.gpus)
     cluster = ElasticCluster(sweep.gpus, sizes, elastic=elastic)
     environment, pools = cluster.environment, cluster.pools
     ended, left = simpy.Store(environment), [sweep.units, sweep.units]
@@ -233,7 +237,7 @@ def simulate(sweep: Sweep, *, elastic: bool) -> dict[str, float]:
     if elastic:
         environment.process(cluster.scale())
     environment.run(until=finished)
-    busy = sum(pool.busy_seconds for pool in pools.values())
+    busy = sum(pools[role].busy_seconds for role in with_gpus(sweep.gpus))
     return {
         "busy": round(busy / sweep.gpus / environment.now, 3),
         "over_one_by_one": round(one_by_one(traces, sweep.gpus) / environment.now, 3),

@@ -45,12 +45,16 @@ def other_version(path: Path) -> None:
     path.write_bytes(tables.dump(rows, None, header | {"version": 99}))
 
 
-def with_summary(change: dict[str, Any]) -> Damage:
+def with_header(change: Callable[[dict[str, Any]], Any]) -> Damage:
     def damage(path: Path) -> None:
         rows, header = tables.load(path.read_bytes())
-        path.write_bytes(tables.dump(rows, None, header | {"summary": header["summary"] | change}))
+        path.write_bytes(tables.dump(rows, None, change(header)))
 
     return damage
+
+
+def with_summary(change: dict[str, Any]) -> Damage:
+    return with_header(lambda header: header | {"summary": header["summary"] | change})
 
 
 OTHER_SHAPES: list[dict[str, Any]] = [
@@ -119,6 +123,30 @@ def test_summary_of_another_shape_is_damage(run: Run, tmp_path: Path, change: di
     assert repr(next(iter(change))) in result.stderr
     assert len(run.headers()) == 2
     assert invoke("figures", run.files.root, "--to", str(tmp_path / "figures")).exit_code == 0
+
+
+@pytest.mark.parametrize("key", ["claim", "trial", "location", "scale", "detection", "overlap", "scores"])
+def test_header_of_an_evaluation_with_another_type_is_damage(run: Run, key: str):
+    with_header(lambda header: header | {key: [1]})(path(run, EVALUATION))
+    result = invoke("show", run.files.root)
+    assert f"damaged: {EVALUATION}/{FIRST.path}.parquet: " in result.stderr
+    assert repr(key) in result.stderr
+    assert run_scores(run, 50).units == 2
+    assert invoke("report", run.files.root).exit_code == 0
+
+
+def test_label_that_is_no_text_in_an_evaluation_costs_its_unit_alone(run: Run):
+    with_header(lambda header: header | {"claim": header["claim"] | {"labels": [7]}})(path(run, EVALUATION))
+    for command in ("show", "report"):
+        assert invoke(command, run.files.root).exit_code == 0
+    assert run_scores(run, 50).units == 2
+
+
+@pytest.mark.parametrize("folder", ["records", EVALUATION])
+def test_header_that_is_no_object_is_damage(run: Run, folder: str):
+    with_header(lambda header: [header])(path(run, folder))
+    result = invoke("show", run.files.root)
+    assert f"damaged: {folder}/{FIRST.path}.parquet: " in result.stderr
 
 
 def test_each_key_of_a_summary_is_needed(run: Run):

@@ -138,18 +138,28 @@ def test_value_of_the_wrong_type_in_a_file_names_its_key(tmp_path: Path):
     assert "limits.turns" in refused(str(file))
 
 
-@pytest.mark.parametrize("given", ["name={", "name=[", "=3", "=", "a..b=3", "target.=3", "name=${nowhere}"])
+@pytest.mark.parametrize(
+    "given",
+    ["name={", "name=[", "=3", "=", "a..b=3", "target.=3", "name=${nowhere}", "name='${'", f"seed={'9' * 5000}"],
+)
 def test_malformed_override_is_refused(given: str):
     assert refused(given)
 
 
 @pytest.mark.parametrize(
-    "data", [b"a: [", b"- a\n- b\n", b"just words", b"a: 1\na: 2\n\t- x", b"\x00", bytes(range(128, 256))]
+    "data",
+    [
+        *(b"a: [", b"- a\n- b\n", b"just words", b"a: 1\na: 2\n\t- x", b"\x00", bytes(range(128, 256))),
+        *(b"null: 3", b"name: '${'", b"name: !!set {a}", b"seed: " + b"9" * 5000, b"--- a\n--- b"),
+        *(b"sweeps: ['${x}']", b"sweeps: ${name}", b"sweeps: '${'", b"sweeps: [!!set {a}]"),
+    ],
 )
 def test_malformed_file_is_named(tmp_path: Path, data: bytes):
     file = tmp_path / "broken.yaml"
     file.write_bytes(data)
     assert "broken.yaml" in refused(str(file))
+    with pytest.raises(UsageError, match=r"broken\.yaml"):
+        load_sweeps([str(file)])
 
 
 def test_empty_file_changes_nothing(tmp_path: Path):

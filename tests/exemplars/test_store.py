@@ -1,12 +1,13 @@
 """The exemplar store: what is written is read back, and damage is noticed."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from openmaia.core.errors import StoreError
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars import image_table
@@ -64,6 +65,25 @@ def test_exemplars_of_a_layer_without_space_have_no_maps(tmp_path: Path):
     store.claim({})
     store.write(UNIT.layer, [exemplars(vector=True)])
     assert all(exemplar.map is None for exemplar in store.read(UNIT).exemplars)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '"text"'])
+def test_a_manifest_of_another_shape_is_a_store_error(tmp_path: Path, text: str):
+    store = ExemplarStore.at(str(tmp_path), "net", "p")
+    store.files.write("manifest.json", text.encode())
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged"):
+        store.claim({})
+
+
+def test_imported_exemplars_of_another_version_are_refused(tmp_path: Path):
+    store = ExemplarStore.at(str(tmp_path), "net", "p")
+    store.claim({"imported": "maia", "source": "x"})
+    store.claim({"digest": "of a network"})
+    manifest = store.manifest()
+    assert manifest is not None and manifest["source"] == "x"
+    store.files.write("manifest.json", json.dumps(manifest | {"version": 1}).encode())
+    with pytest.raises(UsageError, match=r"version \(1 there, \d wanted\)"):
+        store.claim({"digest": "of a network"})
 
 
 def test_a_unit_without_exemplars_is_named(tmp_path: Path):

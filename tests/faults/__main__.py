@@ -10,7 +10,6 @@ sweep see one that jumps), and so are networks: hosts that are cut off or switch
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
-from datetime import date
 from itertools import repeat
 from math import ceil
 from multiprocessing import get_context
@@ -22,7 +21,6 @@ import pandas as pd
 from tests.faults import sweep
 from tests.faults.campaign import Trial, trial, undisturbed
 from tests.faults.disturbances import DISTURBANCES
-from tests.helpers.measuring import machine
 
 FOLDER = Path(__file__).parent
 TRIALS, RESULTS = FOLDER / "trials.csv", FOLDER / "RESULTS.md"
@@ -66,8 +64,7 @@ def summary(trials: pd.DataFrame) -> str:
     return f"""# What `make faults` found
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
-then the same command, until it ends with exit code 0. Several sweeps ran side by side. Each is in trials.csv.
-On {machine()}, {date.today().isoformat()}.
+then the same command, until it ends with exit code 0. Several sweeps ran side by side. Each is in trials.csv, with date and machine.
 
 *hit*: there was such a process at that moment. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is

@@ -8,7 +8,8 @@ import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from openmaia.runs.run import Run
 from tests.faults import sweep
 from tests.faults.disturbances import DISTURBANCES, Disturbed
+from tests.helpers.measuring import machine
 
 IMAGE = re.compile(r"image-\d+")
 
@@ -42,6 +44,8 @@ class Trial:
     seconds: float
     problem: str
     """What was lost, or repeated without need; empty if nothing was."""
+    date: str = field(default_factory=lambda: date.today().isoformat())
+    machine: str = field(default_factory=machine)
 
     def row(self) -> dict[str, Any]:
         return asdict(self)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
-from openmaia.config.loading import load
+from openmaia.config.loading import load, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
@@ -118,6 +119,33 @@ def test_damaged_config_is_named(tmp_path: Path, text: str):
     (tmp_path / "demo/config.yaml").write_text(text)
     with pytest.raises((StoreError, UsageError), match="demo"):
         Run.create(config(tmp_path))
+
+
+def test_stored_config_without_a_key_has_its_default(tmp_path: Path):
+    made = Run.create(config(tmp_path, "evaluate.n=7"))
+    stored = yaml.safe_load((tmp_path / "demo/config.yaml").read_text())
+    del stored["evaluate"]["bootstrap"], stored["tracking"]
+    (tmp_path / "demo/config.yaml").write_text(yaml.safe_dump(stored))
+    assert made.config() == to_dict(config(tmp_path, "evaluate.n=7"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"evaluate": {"bootstrap": "many"}}, "evaluate.bootstrap"),
+        ({"evaluate": 3}, "evaluate is a section"),
+        ({"evaluat": {}}, "unknown key 'evaluat'"),
+        ({"units": "???"}, "lacks units"),
+    ],
+    ids=str,
+)
+def test_stored_config_of_another_shape_is_named(tmp_path: Path, change: dict[str, Any], said: str):
+    made = Run.create(config(tmp_path))
+    stored = yaml.safe_load((tmp_path / "demo/config.yaml").read_text())
+    (tmp_path / "demo/config.yaml").write_text(yaml.safe_dump(stored | change))
+    with pytest.raises(StoreError, match=r"config\.yaml is damaged, or of another version") as caught:
+        made.config()
+    assert said in caught.value.message
 
 
 def test_folder_that_is_no_run_is_a_usage_error(tmp_path: Path):

@@ -6,9 +6,10 @@ from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import backbones, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.core.paths import user_path
+from openmaia.core.paths import is_writable, nearest_existing, user_path
 from openmaia.core.selection import select
 from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
+from openmaia.runs.files import Files
 
 
 def validate(config: Config) -> None:
@@ -118,8 +119,9 @@ def _network_outline(config: Config) -> TargetInfo | None:
 
 def _check_files(config: Config) -> None:
     target, backbone, pictures = config.target, config.backbone, config.pictures
+    weights = target.weights if target.kind == "network" and target.weights != "random" else ""
     files = {
-        "target.weights": target.weights if target.weights != "random" else "",
+        "target.weights": weights,
         "backbone.record": backbone.record if backbone.kind in ("replay", "labels") else "",
         "pictures.folder": pictures.folder if pictures.kind == "folder" else "",
         "exemplars.folder": config.exemplars.folder,
@@ -128,3 +130,12 @@ def _check_files(config: Config) -> None:
     for key, path in files.items():
         if path and not user_path(path).exists():
             raise UsageError(f"{key}={path} does not exist; give the path of a file or folder on this machine")
+    if weights:
+        from openmaia.models.targets.networks.checkpoint import check_file
+
+        check_file(weights)
+    store = Files(config.paths.exemplars).local  # A folder that exists may hold all exemplars, and is then only read.
+    if store is not None and not store.is_dir() and not is_writable(store):
+        raise UsageError(
+            f"paths.exemplars={store}: {nearest_existing(store)} cannot be written; give another folder, or an s3:// URL"
+        )

@@ -20,7 +20,8 @@ from safetensors import SafetensorError, safe_open
 
 from openmaia.cli.doctor.sources import WeightSource
 from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers.requirements import CheckResult, missing, nearest_existing, note, ok
+from openmaia.core.paths import nearest_existing
+from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 from openmaia.models.hub import hub_errors, located
 
 SECONDS = 3.0

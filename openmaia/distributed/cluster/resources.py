@@ -9,6 +9,10 @@ from openmaia.config.schema import Config, pool_roles
 ROUNDING = 1e-6
 """Tolerance in comparisons of fractional resources."""
 
+EXEMPLAR_SHARE = 0.25
+"""Smallest share of a GPU for a worker that computes exemplars. The target may have less beside other models, but then
+Ray would put dozens of workers on one GPU and leave the others idle."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
@@ -80,10 +84,13 @@ def of_investigations(config: Config) -> ResourceRequest:
 
 
 def of_exemplars(config: Config) -> ResourceRequest:
-    """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit."""
-    return ResourceRequest(
-        name="ray.exemplar_workers", count=config.ray.exemplar_workers, gpus=config.pools.target.num_gpus
-    )
+    """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit.
+
+    A worker takes at least EXEMPLAR_SHARE of a GPU, unless the target (the network) has no GPU.
+    """
+    share = config.pools.target.num_gpus
+    gpus = max(share, EXEMPLAR_SHARE) if share else 0.0
+    return ResourceRequest(name="ray.exemplar_workers", count=config.ray.exemplar_workers, gpus=gpus)
 
 
 def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -> dict[str, int]:

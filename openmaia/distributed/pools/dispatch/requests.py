@@ -61,8 +61,8 @@ class RequestTracker:
             self._accept(request)
         return await self._wait(call)
 
-    async def wait_for_lease(self, caller: str, conversation: str) -> Any:
-        """Waits until the replica of a conversation can take one more chat.
+    async def wait_for_lease(self, caller: str, conversation: str, alone: bool = False) -> Any:
+        """Waits until the replica of a conversation can take one more chat, or until it is idle if `alone` is True.
 
         Returns a `ReplicaLease`, the permission to send the chat.
         """
@@ -74,6 +74,7 @@ class RequestTracker:
             caller=caller,
             conversation=conversation,
             waiters=[(call, 0)],
+            alone=alone,
         )
         self.affinity.open(request)
         self._enqueue(request)
@@ -157,8 +158,11 @@ class RequestTracker:
 
     def _enqueue(self, request: QueuedRequest) -> None:
         request.queued_at = asyncio.get_running_loop().time()
-        self.queue.push([request])
+        self._push(request)
         self._on_queued()
+
+    def _push(self, request: QueuedRequest) -> None:
+        (self.queue.push_alone if request.alone else self.queue.push)([request])
 
     def _finish(self, request: QueuedRequest, value: Any) -> None:
         self._close(request)
@@ -180,10 +184,8 @@ class RequestTracker:
         for request in waiting:
             if not request.waiters:
                 self._drop(request)
-            elif request.alone:
-                self.queue.push_alone([request])
             else:
-                self.queue.push([request])
+                self._push(request)
 
     def _drop(self, request: QueuedRequest) -> None:
         self._counts.dropped += 1

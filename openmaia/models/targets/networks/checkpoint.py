@@ -21,6 +21,9 @@ WRAPPERS = ("state_dict", "model_state_dict", "model")
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 """Prefixes that data parallelism, compilation and wrapping modules add to the name of every weight."""
 
+SAFE = ".safetensors"
+"""Suffix of checkpoints that hold tensors and nothing else."""
+
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 """Suffixes of checkpoints that are pickles."""
 
@@ -63,16 +66,22 @@ def load_checkpoint(module: nn.Module, path: str) -> None:
         )
 
 
+def check_file(given: str) -> Path:
+    """Returns the path of a checkpoint; UsageError if it is no file, or has the suffix of no kind of checkpoint."""
+    path = user_path(given)
+    if not path.is_file():
+        raise UsageError(f"target.weights={given!r}: there is no such file; give a .safetensors, .pt or .pth file")
+    if path.suffix.lower() not in (SAFE, *PICKLED):
+        raise UsageError(f"target.weights={given!r}: expected a .safetensors, .pt or .pth file")
+    return path
+
+
 def _read(given: str) -> Any:
-    path = str(user_path(given))
-    if not Path(path).is_file():
-        raise UsageError(f"target.weights={path!r}: there is no such file; give a .safetensors, .pt or .pth file")
-    suffix = Path(path).suffix.lower()
+    path = str(check_file(given))
     try:
-        if suffix == ".safetensors":
+        if path.lower().endswith(SAFE):
             return load_file(path)
-        if suffix in PICKLED:
-            return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UsageError(
             f"target.weights={path!r} is a pickle of more than tensors and plain values, and would have to run code to "
@@ -82,7 +91,6 @@ def _read(given: str) -> Any:
         ) from error
     except Exception as error:  # a damaged pickle raises almost anything
         raise UsageError(f"target.weights={path!r} does not fit: it cannot be read ({str(error)[:200]})") from error
-    raise UsageError(f"target.weights={path!r}: expected a .safetensors, .pt or .pth file")
 
 
 def _unwrapped(content: Any, path: str) -> StateDict:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.evaluation.analysis.sanity import notes
+from openmaia.evaluation.storage import check_header
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
 
@@ -82,6 +83,7 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
         StoreError: The data cannot be read.
     """
     rows, header = tables.load(data)
+    check_header(header)
     values = [float(row["activation"]) for row in rows]
     low, high = min([0.0, *values]), max([0.0, *values])
 
@@ -97,7 +99,7 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
         )
 
     return EvaluationView(
-        scores=header["scores"],
+        scores=header.get("scores", {}),
         positive=tuple(tested(row) for row in rows if row["role"] == "positive"),
         neutral=tuple(tested(row) for row in rows if row["role"] == "neutral"),
         rows=tuple(_dots(rows, low, high)),
