@@ -107,7 +107,7 @@ class Stopping:
         """Returns whether the agent is asked for its answer after its first `count` turns.
 
         It is asked after `options.soft_turns` turns, or if it repeats itself, but not before it has run the demanded
-        number of experiments, because the answer would be sent back.
+        number of experiments, because its answer would be refused.
         """
         return self._is_over(count) and self._has_experiments(count)
 

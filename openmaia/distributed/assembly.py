@@ -55,16 +55,18 @@ class Assembly(Protocol):
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
-        """Returns the services that evaluate the agent's descriptions of units.
+        """Returns the services with which the agent's descriptions of units are tested.
 
         Args:
             config: The config of the run.
             generator: Makes the test images.
             target: Measures the units on them.
-            backbone: The model that plays the agent in the run.
-            store: The exemplars of the target, which are dataset images that were stored for its units. Only
-                `prepare_reference`, which makes the control images, needs them.
-            dataset: The images of the run. Only `prepare_reference` needs them.
+            backbone: The model that plays the agent in the run. It also writes the prompts of the test images, unless the
+                config names another model or rules for that.
+            store: The dataset images that were chosen for the units of the target, with the units' activations. Only
+                `openmaia.evaluation.controls.prepare_reference` uses it, which measures images that depend on no
+                description; None if that is not called with these services.
+            dataset: The images of the run. None like `store`.
         """
         ...
 

@@ -82,7 +82,7 @@ class WorkerPool:
 
     Args:
         limits: Limits of the concurrent work, and its resources.
-        sweeps: The argument of the constructor of each worker.
+        sweeps: The sweeps whose investigations or evaluations the workers run. They are given to the constructor of each.
         worker_class: The class that runs in the processes. It has the methods `start` and `run`.
     """
 
@@ -157,7 +157,7 @@ class WorkerPool:
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method of any worker and returns its result. Starts a worker if there is none.
 
-        If its process dies, or had died idle, the method is called again in another one.
+        If its process dies meanwhile, or has died before while it had no work, the method is called again in another one.
 
         Raises:
             OpenMaiaError: If the method raised it.

@@ -138,7 +138,10 @@ def compute_alone(
     compute: Callable[[list[str]], None],
     say: Callable[[str], None],
 ) -> None:
-    """Computes the layers that a store lacks, unless another process does. In that case, it waits for that process.
+    """Computes the exemplars of the layers that a store lacks.
+
+    If another process is computing exemplars of this store, it first waits for that process, and then computes only what is
+    still missing.
 
     Args:
         store: The store.

@@ -28,11 +28,6 @@ class Costs:
         """The GPU-seconds of all services."""
         return sum(usage.gpu_seconds for usage in self.services.values())
 
-    @property
-    def replica_seconds(self) -> float:
-        """The seconds for which replicas were busy, summed over all services."""
-        return sum(usage.seconds for usage in self.services.values())
-
 
 def costs(headers: Sequence[Mapping[str, Any]]) -> Costs:
     """Sums the costs of investigations.

@@ -177,7 +177,7 @@ def test_totals_add_up_over_investigations():
         "target": ServiceUsage(requests=8, seconds=0.5, gpu_seconds=0.25),
         "backbone": ServiceUsage(requests=4, seconds=5.0, gpu_seconds=10.0),
     }
-    assert (found.gpu_seconds, found.replica_seconds, found.seconds) == (10.25, 5.5, 8.0)
+    assert (found.gpu_seconds, found.seconds) == (10.25, 8.0)
     assert (found.prompt_tokens, found.cached_tokens, found.generated_tokens) == (400, 40, 80)
 
 

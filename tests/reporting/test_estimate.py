@@ -144,6 +144,12 @@ def test_tenths_of_a_gpu_fill_it():
     assert balanced({"a": 1.0}, {}, {"a": pool(gpus=0.1)}, {"a": INF}, 1)["a"].replicas == 10
 
 
+def test_shares_above_one_half_need_a_gpu_each():
+    pools = {"a": pool(gpus=0.95), "b": pool(gpus=0.05)}
+    made = balanced({"a": 1.0}, {}, pools, dict.fromkeys("ab", INF), 64)
+    assert (made["a"].replicas, made["b"].replicas) == (64, 1)
+
+
 def test_too_few_gpus_are_refused():
     pools = {"a": pool(gpus=2), "b": pool(gpus=2)}
     with pytest.raises(UsageError, match="3 GPUs do not hold a 1 x 2, b 1 x 2"):

@@ -49,7 +49,7 @@ class OwnNode:
 
 
 def label(node: Mapping[str, Any]) -> str:
-    """Returns the host name and the address of a node, for messages."""
+    """Returns the host name and the address of a node (an item of `ray.nodes()`), for messages."""
     return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
 
 

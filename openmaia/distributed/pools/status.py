@@ -41,12 +41,8 @@ class PoolStatus:
     demand: float
     """Number of replicas that would be busy now if there were enough of them. A replica of a language model
     counts as n / m if it answers n chats and could answer m chats concurrently."""
-    oldest_wait: float
-    """Time in seconds for which the oldest request has waited; 0 if the queue is empty."""
     released: bool
     """Whether the pool may end all of its replicas, see `Dispatcher.release_replicas`."""
-    broken: str
-    """The error message if no replica can be loaded; empty otherwise."""
     statistics: PoolStatistics
     notes: tuple[str, ...] = ()
     """Messages since the last status: output of models that are loading, and failures to load."""

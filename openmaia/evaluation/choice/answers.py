@@ -150,7 +150,8 @@ def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: i
         seed: The seed of the bootstrap.
 
     Raises:
-        UsageError: No question is answered, an answer belongs to another page, or two of `answers` have the same `who`.
+        UsageError: No question is answered, an answer belongs to another page, or two of `answers` are of one
+            participant (`who`).
     """
     participants = tuple(each.who for each in answers)
     twice = sorted({name for name in participants if participants.count(name) > 1})

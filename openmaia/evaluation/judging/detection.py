@@ -208,13 +208,15 @@ def detect(
         activations: The unit's activation on each photograph, (images,).
         judge: Decides which photographs show a label.
         count: How many photographs are judged.
-        probe: Returns the unit's activation and activation map for each given image. If `probe` is given and the judge is
-            a LocatingJudge, the result has a `mask_iou`.
+        probe: Returns the unit's activation and activation map for each given image. Only used if the judge is a
+            LocatingJudge, which also finds where in an image a label is visible.
 
     Returns:
-        `judge`: the judge's name. `judged`, `known`, `shown`: the numbers of photographs that were judged, that have a
-        verdict other than None, and that show a label. `marks`: [digest, verdict] of each judged photograph. If more
-        than half of the verdicts are known, the result of `metrics` over these photographs is added.
+        `judge`: the judge's name. `judged`, `known`, `shown`: the numbers of photographs that were judged, for which the
+        judge could say whether they show a label (its verdict is not None), and that show one. `marks`: [digest, verdict]
+        of each judged photograph. If more than half of the verdicts are known, the measures of agreement that `metrics`
+        returns, such as `auprc`, over these photographs. With `probe` and a LocatingJudge, `mask_iou`: how much the
+        judge's masks and the unit's activation maps overlap.
     """
     chosen = sample(activations, [image.digest for image in images], count)
     judged = [images[position] for position in chosen.positions]

@@ -53,9 +53,9 @@ def named(name: str) -> ConceptDetector:
 def hue(
     centre: float, width: float, saturation: tuple[float, float] = (0.45, 1.0), value: tuple[float, float] = (0.3, 1.0)
 ) -> ConceptDetector:
-    """Returns a detector of pixels whose hue differs by less than `width` degrees from `centre`.
+    """Returns a detector of pixels whose hue differs by less than `width` from `centre`, both in degrees.
 
-    `saturation` and `value` are the limits of the other coordinates in HSV.
+    `saturation` and `value` are the lowest and highest values of the other coordinates in HSV, from 0 to 1.
     """
 
     def mask(image: DetectorInput) -> PixelMask:

@@ -30,12 +30,13 @@ class ForegroundRegion:
     """A connected region of an image that differs from an even background."""
 
     mask: PixelMask
+    """The pixels of this region, an array with the shape of the image."""
     box: tuple[int, int, int, int]
     """Bounding box (top, left, bottom, right) in pixels; bottom and right are exclusive."""
 
     @property
     def cut(self) -> PixelMask:
-        """The part of the mask in the bounding box."""
+        """The mask of this region in its bounding box, shape (bottom - top, right - left)."""
         top, left, bottom, right = self.box
         return self.mask[top:bottom, left:right]
 

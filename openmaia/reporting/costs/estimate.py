@@ -4,7 +4,7 @@ The interval of the prediction comes from the spread of the investigations in th
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,9 +62,9 @@ class Prediction:
     """Total numbers of prompt tokens (including cached ones), of cached prompt tokens, and of generated tokens."""
 
     @property
-    def gpus(self) -> float:
+    def gpus(self) -> int:
         """The number of GPUs of all replicas."""
-        return sum(use.pool.replicas * use.pool.gpus for use in self.services.values())
+        return _whole_gpus(use.pool for use in self.services.values())
 
 
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
@@ -94,7 +94,7 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
     each, spread = load[bottleneck], 0.0
     if work.seconds and len(each) > 1:
         spread = float(1.96 * each.std(ddof=1) / each.mean() * math.sqrt(1 / len(each) + 1 / units))
-    gpus = sum(pool.replicas * pool.gpus for pool in pools.values())
+    gpus = _whole_gpus(pools.values())
     single = {service: replace(pool, replicas=1) for service, pool in pools.items()}
     serial = _alone(work.traces, single).mean() + _alone([list(tests.items())], single)[0]
     return Prediction(
@@ -115,6 +115,11 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
         },
         tokens=list(work.tokens[chosen].sum(axis=0) * scale),
     )
+
+
+def _whole_gpus(pools: Iterable[SimulatedPool]) -> int:
+    """Returns the number of GPUs of all replicas, of which some may share one."""
+    return math.ceil(sum(pool.replicas * pool.gpus for pool in pools) - SLACK)
 
 
 def _tests(pools: SimulatedPools, tested: int) -> dict[str, float]:
@@ -216,23 +221,31 @@ def balanced(
     Raises:
         UsageError: The GPUs do not suffice for `pools`.
     """
-    left = gpus - sum(pool.replicas * pool.gpus for pool in pools.values())
-    if left < -SLACK:
+    start = {service: pool.replicas for service, pool in pools.items()}
+    if not _fits(start, pools, gpus):
         needed = ", ".join(f"{service} {pool.replicas} x {pool.gpus:g}" for service, pool in pools.items() if pool.gpus)
         raise UsageError(f"{gpus:g} GPUs do not hold {needed}; give more, or a smaller pools.<service>.num_gpus")
 
-    def path(work: Mapping[str, float], counts: dict[str, int], left: float) -> Iterator[tuple[dict[str, int], float]]:
-        yield counts, left
+    def path(work: Mapping[str, float], counts: dict[str, int]) -> Iterator[dict[str, int]]:
+        yield counts
         while work:
             busiest = max(work, key=lambda service: work[service] / counts[service])
-            if counts[busiest] >= most[busiest] or pools[busiest].gpus > left + SLACK:
+            more = counts | {busiest: counts[busiest] + 1}
+            if more[busiest] > most[busiest] or not _fits(more, pools, gpus):
                 return
-            counts, left = counts | {busiest: counts[busiest] + 1}, left - pools[busiest].gpus
-            yield counts, left
+            counts = more
+            yield counts
 
     def seconds(counts: Mapping[str, int]) -> float:
         return sum(max((work[service] / counts[service] for service in work), default=0.0) for work in (first, second))
 
-    start = {service: pool.replicas for service, pool in pools.items()}
-    best = min((list(path(second, *state))[-1][0] for state in path(first, start, left)), key=seconds)
+    best = min((list(path(second, counts))[-1] for counts in path(first, start)), key=seconds)
     return {service: replace(pool, replicas=best[service]) for service, pool in pools.items()}
+
+
+def _fits(counts: Mapping[str, int], pools: SimulatedPools, gpus: float) -> bool:
+    """Returns whether so many replicas of each service fit on the GPUs. Two shares above one half need two GPUs."""
+    large = sum(
+        count * math.ceil(pools[service].gpus) for service, count in counts.items() if pools[service].gpus > 0.5
+    )
+    return max(large, sum(count * pools[service].gpus for service, count in counts.items())) <= gpus + SLACK

@@ -31,10 +31,11 @@ LETTERS = 42
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMark:
-    """An estimate in a row of a chart, drawn as a point or as a bar."""
+    """An estimate in a row of a chart. The chart draws all of its marks as points, or all as bars."""
 
     value: float
     interval: tuple[float, float] | None = None
+    """The lower and upper end of the confidence interval."""
     colour: str = POSITIVE
     is_published: bool = False
 

@@ -148,10 +148,8 @@ class PoolCore:
 
     def status(self) -> PoolStatus:
         """Returns the state of the pool's queue and replicas."""
-        now = asyncio.get_running_loop().time()
         handles = list(self.replicas)
         queue = self.requests.queue
-        oldest = queue.oldest()
         chats = self._spec.concurrency
         busy = sum(min(handle.in_flight / max(chats, 1), 1.0) for handle in handles)
         waiting = len(queue) + self.requests.admission.outside
@@ -160,9 +158,7 @@ class PoolCore:
             drained=tuple(handle.index for handle in handles if handle.draining and not handle.in_flight),
             unplaced=tuple(one.index for one in handles if not (one.started or one.draining)),
             demand=busy + waiting / (chats or self._spec.config.max_batch),
-            oldest_wait=now - oldest if oldest is not None else 0.0,
             released=self.released,
-            broken=self.replicas.broken,
             statistics=self.statistics(),
             notes=self.replicas.take_notes(),
         )

@@ -200,11 +200,6 @@ class FairQueue:
         self._length -= len(batch)
         return batch
 
-    def oldest(self) -> float | None:
-        """Returns when the oldest request was queued, on the event loop's clock, or None if the queue is empty."""
-        heads = [waiting[0].queued_at for waiting in self._by_caller.values() if waiting]
-        return min([*heads, *(request.queued_at for request in self._retries)], default=None)
-
     def drop(self, caller: str) -> list[QueuedRequest]:
         """Removes and returns all requests of a caller."""
         dropped = [*self._by_caller.pop(caller, ()), *(one for one in self._retries if one.caller == caller)]
