@@ -158,7 +158,14 @@ def _overlay(source: str) -> DictConfig:
         )
     try:
         loaded, written = OmegaConf.load(path), yaml.compose(path.read_text("utf-8"))
-    except (yaml.YAMLError, ValueError, OSError) as error:  # ValueError: no UTF-8, or a number of thousands of digits
+    except OmegaConfBaseException:  # some are ValueErrors; `_errors_of` translates them
+        raise
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OSError,
+        RecursionError,
+    ) as error:  # ValueError: no UTF-8, or thousands of digits
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
@@ -235,7 +242,9 @@ def _override(source: str) -> DictConfig:
         if {key, key.rpartition(".")[0]} & _text_keys() and (written := yaml.compose(value)) is not None:
             OmegaConf.update(overlay, key, _text(written), merge=False)
         return overlay
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
+    except OmegaConfBaseException:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
 
 

@@ -20,11 +20,14 @@ def user_path(given: str) -> Path:
 
 
 def nearest_existing(path: Path) -> Path:
-    """Returns the path itself if it exists, and its nearest existing parent otherwise."""
-    return next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    """Returns the path itself if it exists, and its nearest existing parent otherwise.
+
+    A path that may not be looked at, or is too long, counts as missing.
+    """
+    return next(folder for folder in (path, *path.absolute().parents) if os.path.exists(folder))
 
 
 def is_writable(folder: Path) -> bool:
     """Returns whether files can be written to a folder, which may have to be created first."""
     existing = nearest_existing(folder)
-    return existing.is_dir() and os.access(existing, os.W_OK)
+    return os.path.isdir(existing) and os.access(existing, os.W_OK)

@@ -48,7 +48,7 @@ _HEADER: dict[str, Any] = {
     **dict.fromkeys(("location", "scale"), str),
     "overlap": (dict, type(None)),
 }
-"""Keys of the header of a file, with their types."""
+"""Keys of the header of a file, with their types. A trial that is not scored has no `scores`."""
 
 WITHOUT_IMAGES = tuple(name for name, _ in _COLUMNS if name != "data")
 
@@ -90,9 +90,8 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
     check_header(header)
     try:
         matrix = [np.frombuffer(row.pop("responses"), np.float16) for row in rows]
-        claim = header["claim"]
         return Trial(
-            claim=Claim(**claim | {"unit": Unit(**claim["unit"]), "labels": tuple(claim["labels"])}),
+            claim=_claim(header),
             stimuli=tuple(_stimulus(row) for row in rows),
             matrix=np.stack(matrix) if matrix else np.zeros((0, 0), np.float16),
             location=_decode(header["location"]),
@@ -101,7 +100,7 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
             overlap=None if header["overlap"] is None else PromptOverlap(**header["overlap"]),
             **header["trial"],
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, UsageError) as error:  # UsageError: a label that is no text
+    except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"an evaluation that lacks something: {error!r}") from error
 
 
@@ -112,9 +111,18 @@ def check_header(header: dict[str, Any]) -> None:
             f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
-    wrong = [key for key, kind in _HEADER.items() if key in header and not isinstance(header[key], kind)]
-    if wrong:
-        raise StoreError(f"an evaluation with {wrong[0]!r} of another type than OpenMAIA writes")
+    for key, kind in _HEADER.items():
+        if not isinstance(header.get(key, ... if key != "scores" else {}), kind):
+            raise StoreError(f"an evaluation that lacks {key!r}, or has it with another type than OpenMAIA writes")
+    _claim(header)
+
+
+def _claim(header: dict[str, Any]) -> Claim:
+    stored = header["claim"]
+    try:
+        return Claim(**stored | {"unit": Unit(**stored["unit"]), "labels": tuple(stored["labels"])})
+    except (KeyError, TypeError, UsageError) as error:  # UsageError: a label that is no text
+        raise StoreError(f"an evaluation of a description that cannot be read: {error}") from error
 
 
 def _stimulus(row: dict[str, Any]) -> Stimulus:

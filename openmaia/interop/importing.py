@@ -142,7 +142,8 @@ class Importer:
         store = ExemplarStore.at(self._to, target, dataset)
         units, k = layer.activations.shape
         summary = f"exemplars of {target}/{layer.name} on {dataset}: {units} units, {k} each"
-        if store.units(layer.name):
+        manifest = store.manifest()
+        if store.units(layer.name) and manifest is not None and manifest.get("version") == VERSION:
             report.imported.append(f"{summary}: imported before, unchanged (in {store.files.root})")
             return
         _claim(store, target, self._root.name, set(layer.estimated))

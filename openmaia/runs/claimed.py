@@ -40,6 +40,7 @@ def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tu
         description: The description.
         labels: Short phrases that name what the unit responds to.
     """
+    config = run.config()
     return Record(
         unit=unit,
         replicate=0,
@@ -48,11 +49,11 @@ def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tu
         description=description,
         labels=labels,
         backbone=method,
-        task=str(run.config()["task"]["name"]),
+        task=str(config["task"]["name"]),
         sandbox="none (no agent)",
         prompts=(),
         turns=(),
-        config=run.config(),
+        config=config,
         started=time.time(),
         notes=(f"The description was given as a claim of {method}; no agent of this program made it.",),
     )

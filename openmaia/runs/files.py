@@ -95,7 +95,7 @@ class Files:
             try:
                 self._fs, self._base = fs.FileSystem.from_uri(_with_options(root))
             except (OSError, pa.ArrowException) as error:
-                reason = str(error).splitlines()[0]  # without Java, the message for hdfs:// has a hundred lines
+                reason = str(error).partition("\n")[0]  # without Java, the message for hdfs:// has a hundred lines
                 raise UsageError(
                     f"{root} cannot be used for files ({reason}); give a folder or an s3:// URL"
                 ) from error

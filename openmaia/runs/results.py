@@ -54,7 +54,7 @@ class RunResults:
         path = self.files.path("config.yaml")
         try:
             loaded: Any = yaml.safe_load(self.files.read("config.yaml") or b"")
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise StoreError(f"{path} is damaged: {' '.join(str(error).split())}") from error
         if not isinstance(loaded, dict):
             raise StoreError(f"{path} is damaged: it holds no keys and values")

@@ -135,12 +135,12 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
 
 @contextmanager
 def _pools(size: Miniature, sizes: SimulatedPools, *, elastic: bool) -> Iterator[dict[str, PoolManager]]:
-    managers = {
-        role: _manager(
-            role, size, 1 if elastic else sizes[role].replicas, size.replicas if elastic else sizes[role].replicas
-        )
-        for role in POOLS
-    }
+    def manager(role: str) -> PoolManager:
+        if not elastic:
+            return _manager(role, size, sizes[role].replicas, sizes[role].replicas)
+        return _manager(role, size, 1, size.replicas if role in with_gpus(size.gpus) else 1)
+
+    managers = {role: manager(role) for role in POOLS}
     with managed(list(managers.values())):
         for manager in managers.values():
             while _statistics(manager).replicas < manager.spec.config.min_replicas:

@@ -126,8 +126,12 @@ def test_summary_of_another_shape_is_damage(run: Run, tmp_path: Path, change: di
 
 
 @pytest.mark.parametrize("key", ["claim", "trial", "location", "scale", "detection", "overlap", "scores"])
-def test_header_of_an_evaluation_with_another_type_is_damage(run: Run, key: str):
-    with_header(lambda header: header | {key: [1]})(path(run, EVALUATION))
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_header_of_an_evaluation_with_another_type_is_damage(run: Run, key: str, is_missing: bool):
+    if is_missing and key == "scores":
+        pytest.skip("a test that is not scored yet has none")
+    left = [key] if is_missing else []
+    with_header(lambda header: {k: v for k, v in (header | {key: [1]}).items() if k not in left})(path(run, EVALUATION))
     result = invoke("show", run.files.root)
     assert f"damaged: {EVALUATION}/{FIRST.path}.parquet: " in result.stderr
     assert repr(key) in result.stderr
@@ -138,7 +142,8 @@ def test_header_of_an_evaluation_with_another_type_is_damage(run: Run, key: str)
 def test_label_that_is_no_text_in_an_evaluation_costs_its_unit_alone(run: Run):
     with_header(lambda header: header | {"claim": header["claim"] | {"labels": [7]}})(path(run, EVALUATION))
     for command in ("show", "report"):
-        assert invoke(command, run.files.root).exit_code == 0
+        result = invoke(command, run.files.root)
+        assert result.exit_code == 0 and f"damaged: {EVALUATION}/{FIRST.path}.parquet: " in result.stderr
     assert run_scores(run, 50).units == 2
 
 

@@ -41,7 +41,7 @@ def test_shipped_config_is_valid(name: str):
         (["target.network=nowhere:f"], "target.network='nowhere:f' cannot be imported"),
         (["target.network=os:nothing"], "target.network='os:nothing'"),
         (["task.name=explain"], "task.name='explain' is neither a task"),
-        (["target.weights=/nowhere.pt"], "target.weights=/nowhere.pt does not exist"),
+        (["target.weights=/nowhere.pt"], "target.weights='/nowhere.pt': there is no such file; give a .safetensors"),
         (["target.weights=/usr"], "target.weights='/usr': there is no such file"),
         (["target.weights=/etc/passwd"], r"target.weights='/etc/passwd': expected a \.safetensors, \.pt or \.pth file"),
         (["paths.exemplars=/etc/passwd/x"], "paths.exemplars=/etc/passwd/x: /etc/passwd cannot be written"),

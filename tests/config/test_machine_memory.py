@@ -107,11 +107,11 @@ def test_each_replica_fits_its_part_of_a_card(machine: str, backbone: str):
         assert wanted[role] <= share * card * usable, (role, wanted[role], share * card * usable)
 
 
-@pytest.mark.parametrize("machine", ["one-24gb", "one-80gb"])
-def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str):
+@pytest.mark.parametrize(("machine", "cards"), [("one-24gb", 1), ("one-80gb", 1), ("eight-gpus", 3)])
+def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str, cards: int):
     pools = config(f"machine/{machine}").pools
     assert 0 < pools.backbone.num_gpus < 1 and pools.backbone.kv_cache_gb > 0
-    assert sum(getattr(pools, role).num_gpus for role in POOLS) <= 1 + 1e-9
+    assert sum(getattr(pools, role).num_gpus for role in POOLS) <= cards + 1e-9
 
 
 def test_the_small_backbone_fits_a_card_of_24_gb_that_it_has_to_itself():

@@ -1,5 +1,6 @@
 """Checks a config before Ray starts and models are loaded: task, files, functions of the user, layers and units."""
 
+import os
 from dataclasses import replace
 
 from openmaia.agent.tasks.task import load as load_task
@@ -119,9 +120,7 @@ def _network_outline(config: Config) -> TargetInfo | None:
 
 def _check_files(config: Config) -> None:
     target, backbone, pictures = config.target, config.backbone, config.pictures
-    weights = target.weights if target.kind == "network" and target.weights != "random" else ""
     files = {
-        "target.weights": weights,
         "backbone.record": backbone.record if backbone.kind in ("replay", "labels") else "",
         "pictures.folder": pictures.folder if pictures.kind == "folder" else "",
         "exemplars.folder": config.exemplars.folder,
@@ -130,12 +129,12 @@ def _check_files(config: Config) -> None:
     for key, path in files.items():
         if path and not user_path(path).exists():
             raise UsageError(f"{key}={path} does not exist; give the path of a file or folder on this machine")
-    if weights:
+    if target.kind == "network" and target.weights not in ("", "random"):
         from openmaia.models.targets.networks.checkpoint import check_file
 
-        check_file(weights)
+        check_file(target.weights)
     store = Files(config.paths.exemplars).local  # A folder that exists may hold all exemplars, and is then only read.
-    if store is not None and not store.is_dir() and not is_writable(store):
+    if store is not None and not os.path.isdir(store) and not is_writable(store):
         raise UsageError(
             f"paths.exemplars={store}: {nearest_existing(store)} cannot be written; give another folder, or an s3:// URL"
         )

@@ -86,11 +86,13 @@ def of_investigations(config: Config) -> ResourceRequest:
 def of_exemplars(config: Config) -> ResourceRequest:
     """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit.
 
-    A worker takes at least EXEMPLAR_SHARE of a GPU, unless the target (the network) has no GPU.
+    A worker takes as much of a GPU as the target (the network), and at least EXEMPLAR_SHARE if the config does not say how
+    many workers there are.
     """
-    share = config.pools.target.num_gpus
-    gpus = max(share, EXEMPLAR_SHARE) if share else 0.0
-    return ResourceRequest(name="ray.exemplar_workers", count=config.ray.exemplar_workers, gpus=gpus)
+    count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
+    if gpus and not count:
+        gpus = max(gpus, EXEMPLAR_SHARE)
+    return ResourceRequest(name="ray.exemplar_workers", count=count, gpus=gpus)
 
 
 def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -> dict[str, int]:

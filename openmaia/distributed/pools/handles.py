@@ -34,8 +34,11 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, ReplicaLease
 
 BACKBONE_DEATHS = 3
-"""A chat fails after this number of attempts during which the replica died or did not answer in time. In the last one,
-the replica has no other chats."""
+"""A chat fails after this number of attempts during which the replica died or did not answer in time. During the last of
+them, the replica has no other chats."""
+
+BACKBONE_LEASES = 10
+"""A chat fails after this number of attempts, including those for which the replica had died before and was not loaded."""
 
 OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
@@ -156,36 +159,27 @@ class PooledBackbone:
         # Only a conversation sends its images again. Those of other chats are let go with the reply.
         envelope = pack_chat(chat, self._images if chat.conversation else {})
         conversation = f"{self.caller}/{chat.conversation}" if chat.conversation else ""
-        deaths, failure = 0, ""
-        while deaths < BACKBONE_DEATHS:
-            # One chat can kill a replica with all chats on it. The last attempts are made alone, so that only it fails.
+        deaths, failure = 0, "died"
+        for _ in range(BACKBONE_LEASES):
+            # One chat can kill a replica with all chats on it. Each is then tried once more alone, so that only that one fails.
             alone = deaths == BACKBONE_DEATHS - 1
             lease: ReplicaLease = resolve(self.address.dispatcher.acquire.remote(self.caller, conversation, alone))
-            result, error = self._ask(lease, envelope, alone)
+            result, error = self._ask(lease, envelope)
             resolve(self.address.dispatcher.release.remote(lease.id, result))
             if result.reply is not None:
                 self.ledger.add(self.role, 1, result.seconds, self.address.gpus)
                 return result.reply
             if result.failure == "error":
                 raise error
-            if not isinstance(error, ReplicaNotLoaded):
-                deaths, failure = deaths + 1, result.failure
+            if isinstance(error, ReplicaNotLoaded):
+                continue  # the replica had died before
+            deaths, failure = deaths + 1, result.failure
+            if deaths == BACKBONE_DEATHS:
+                break
         reason = f"gave no answer within {self.address.deadline:g} s" if failure == "late" else "died"
-        raise ServiceError(f"the {self.role} {reason} {BACKBONE_DEATHS} times over this request")
+        raise ServiceError(f"the {self.role} {reason} {deaths} times over this request")
 
-    def _ask(self, lease: ReplicaLease, envelope: Any, alone: bool) -> tuple[LeaseResult, Exception]:
-        """Sends a chat to a replica.
-
-        Returns:
-            The result, and the exception if there was one: ReplicaNotLoaded if the replica had died before the chat was
-            sent. Deaths of idle replicas are noticed if `alone` is True, and otherwise only if Ray has restarted them.
-        """
-        if alone:
-            try:
-                ray.get(lease.replica.node.remote(), timeout=self.address.deadline)
-            except (GetTimeoutError, *DEAD) as error:
-                failure = "late" if isinstance(error, GetTimeoutError) else "died"
-                return LeaseResult(failure=failure), ReplicaNotLoaded("the replica had died before")
+    def _ask(self, lease: ReplicaLease, envelope: Any) -> tuple[LeaseResult, Exception]:
         call = lease.replica.reply.options(name=self.caller)
         try:
             result: Any = ray.get(call.remote(envelope), timeout=self.address.deadline)

@@ -83,6 +83,8 @@ class PoolManager:
     """The Ray object reference of the status that was requested from the dispatcher; None if none was."""
     _unplaced_since: float | None = None
     """Time since which some replicas have not started; None if all have."""
+    _unplaced: dict[int, float] = field(default_factory=dict[int, float])
+    """The replicas that have not started, by index, each with the time since which this is known."""
     _next_index: int = 0
     """The index of the next replica that is started."""
 
@@ -131,6 +133,7 @@ class PoolManager:
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
         self._unplaced_since = (self._unplaced_since or now) if self.is_waiting else None
+        self._unplaced = {index: self._unplaced.get(index, now) for index in status.unplaced}
         self._scale(status, now, room)
         return status.notes
 
@@ -203,7 +206,7 @@ class PoolManager:
             self._add_replica(self._free_place())
         for index in active[: max(len(active) - wanted, 0)]:
             self._drain(index)
-            if index in status.unplaced and self._is_lost(now):
+            if self._is_lost(index, now):
                 self._places.pop(index, None)
         moved = self._move_unplaced(status, now) if wanted == len(active) else False
         if ended or wanted > len(active) or moved:
@@ -211,21 +214,20 @@ class PoolManager:
 
     def _move_unplaced(self, status: PoolStatus, now: float) -> bool:
         """Replaces replicas that wait for resources by new ones in free places. Returns whether any was replaced."""
-        moved, is_lost = False, self._is_lost(now)
+        moved = False
         for index in status.unplaced:
-            is_waiting = (
-                index in self._actors and index not in self._draining and (is_lost or index not in self._places)
-            )
-            if is_waiting and (place := self._free_place()):
+            is_kept = index in self._actors and index not in self._draining
+            is_waiting = index not in self._places or self._is_lost(index, now)
+            if is_kept and is_waiting and (place := self._free_place()):
                 self._places.pop(index, None)
                 self._drain(index)
                 self._add_replica(place)
                 moved = True
         return moved
 
-    def _is_lost(self, now: float) -> bool:
-        """Returns whether the nodes of reserved resources in which no replica starts may be lost. Nobody should get them."""
-        return self._unplaced_since is not None and now - self._unplaced_since > LOST_SECONDS
+    def _is_lost(self, index: int, now: float) -> bool:
+        """Returns whether the node of a replica's place may be lost, because the replica does not start there."""
+        return now - self._unplaced.get(index, now) > LOST_SECONDS
 
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)

@@ -4,7 +4,7 @@ The interval of the prediction comes from the spread of the investigations in th
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,7 +64,7 @@ class Prediction:
     @property
     def gpus(self) -> int:
         """The number of GPUs of all replicas."""
-        return _whole_gpus(use.pool for use in self.services.values())
+        return _whole_gpus([(use.pool.replicas, use.pool.gpus) for use in self.services.values()])
 
 
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
@@ -94,7 +94,7 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
     each, spread = load[bottleneck], 0.0
     if work.seconds and len(each) > 1:
         spread = float(1.96 * each.std(ddof=1) / each.mean() * math.sqrt(1 / len(each) + 1 / units))
-    gpus = _whole_gpus(pools.values())
+    gpus = _whole_gpus([(pool.replicas, pool.gpus) for pool in pools.values()])
     single = {service: replace(pool, replicas=1) for service, pool in pools.items()}
     serial = _alone(work.traces, single).mean() + _alone([list(tests.items())], single)[0]
     return Prediction(
@@ -117,9 +117,13 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
     )
 
 
-def _whole_gpus(pools: Iterable[SimulatedPool]) -> int:
-    """Returns the number of GPUs of all replicas, of which some may share one."""
-    return math.ceil(sum(pool.replicas * pool.gpus for pool in pools) - SLACK)
+def _whole_gpus(replicas: Sequence[tuple[int, float]]) -> int:
+    """Returns the number of GPUs of all replicas, given as pairs of a number of replicas and the share of a GPU of each.
+
+    Some may share a GPU, but not two whose shares are above one half.
+    """
+    large = sum(count * math.ceil(share) for count, share in replicas if share > 0.5)
+    return max(large, math.ceil(sum(count * share for count, share in replicas) - SLACK))
 
 
 def _tests(pools: SimulatedPools, tested: int) -> dict[str, float]:
@@ -221,8 +225,12 @@ def balanced(
     Raises:
         UsageError: The GPUs do not suffice for `pools`.
     """
+
+    def fits(counts: Mapping[str, int]) -> bool:
+        return _whole_gpus([(counts[service], pool.gpus) for service, pool in pools.items()]) <= gpus
+
     start = {service: pool.replicas for service, pool in pools.items()}
-    if not _fits(start, pools, gpus):
+    if not fits(start):
         needed = ", ".join(f"{service} {pool.replicas} x {pool.gpus:g}" for service, pool in pools.items() if pool.gpus)
         raise UsageError(f"{gpus:g} GPUs do not hold {needed}; give more, or a smaller pools.<service>.num_gpus")
 
@@ -231,7 +239,7 @@ def balanced(
         while work:
             busiest = max(work, key=lambda service: work[service] / counts[service])
             more = counts | {busiest: counts[busiest] + 1}
-            if more[busiest] > most[busiest] or not _fits(more, pools, gpus):
+            if more[busiest] > most[busiest] or not fits(more):
                 return
             counts = more
             yield counts
@@ -241,11 +249,3 @@ def balanced(
 
     best = min((list(path(second, counts))[-1] for counts in path(first, start)), key=seconds)
     return {service: replace(pool, replicas=best[service]) for service, pool in pools.items()}
-
-
-def _fits(counts: Mapping[str, int], pools: SimulatedPools, gpus: float) -> bool:
-    """Returns whether so many replicas of each service fit on the GPUs. Two shares above one half need two GPUs."""
-    large = sum(
-        count * math.ceil(pools[service].gpus) for service, count in counts.items() if pools[service].gpus > 0.5
-    )
-    return max(large, sum(count * pools[service].gpus for service, count in counts.items())) <= gpus + SLACK

@@ -93,7 +93,7 @@ def test_place_of_a_replica_that_restarts_is_free_when_the_pool_shrinks(ray_clus
         manager.start()
         status = resolve(manager.dispatcher.status.remote(), timeout=60)
         policy.min_replicas = policy.max_replicas = 1
-        manager._unplaced_since = 100.0
+        manager._unplaced = {1: 100.0}
         manager._scale(replace(status, unplaced=(1,)), 100.0 + waited, Room())
         manager._scale(replace(status, drained=(1,)), 101.0 + waited, Room())
         assert manager.free_places.count(manager.request) == free

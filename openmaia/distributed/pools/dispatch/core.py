@@ -151,7 +151,7 @@ class PoolCore:
         handles = list(self.replicas)
         queue = self.requests.queue
         chats = self._spec.concurrency
-        busy = sum(min(handle.in_flight / max(chats, 1), 1.0) for handle in handles)
+        busy = sum(1.0 if one.exclusive else min(one.in_flight / max(chats, 1), 1.0) for one in handles)
         waiting = len(queue) + self.requests.admission.outside
         return PoolStatus(
             incarnation=self.incarnation,
@@ -230,15 +230,32 @@ class PoolCore:
         waited = [now - request.queued_at for request in batch]
         counts.queue_seconds += sum(waited)
         counts.longest_queue_seconds = max(counts.longest_queue_seconds, *waited)
-        if concurrency:
-            self._next_lease += 1
-            self._leases[self._next_lease] = _GrantedLease(batch[0], handle, handle.life, now)
-            # Nobody calls `leave` for the callers of a driver that was killed.
-            seconds = LEASE_DEADLINES * self._spec.config.deadline
-            asyncio.get_running_loop().call_later(seconds, self.release, self._next_lease, LeaseResult())
-            batch[0].answer(ReplicaLease(self._next_lease, handle.actor))
-        else:
+        if not concurrency:
             self.replicas.spawn(self._send(handle, batch, now))
+        elif batch[0].alone:
+            self.replicas.spawn(self._grant_alone(batch[0], handle, now))
+        else:
+            self._grant(batch[0], handle, now)
+
+    async def _grant_alone(self, request: QueuedRequest, handle: ReplicaHandle, began: float) -> None:
+        """Grants a lease for a chat that is tried alone, if the replica is alive. Otherwise the chat is queued again."""
+        if await self._is_alive(handle, handle.life, [request]) and request.caller not in self._ended:
+            self._grant(request, handle, began)
+            return
+        if request.caller in self._ended:  # it has left meanwhile
+            self.requests.leave(request.caller)
+            self.requests.affinity.close(request)
+        self._end_batch(handle, began, 1, is_answered=False)
+        self._dispatch_soon()
+
+    def _grant(self, request: QueuedRequest, handle: ReplicaHandle, began: float) -> None:
+        """Grants a lease, the permission to send a chat to a replica, to the caller of a request."""
+        self._next_lease += 1
+        self._leases[self._next_lease] = _GrantedLease(request, handle, handle.life, began)
+        # Nobody calls `leave` for the callers of a driver that was killed.
+        seconds = LEASE_DEADLINES * self._spec.config.deadline
+        asyncio.get_running_loop().call_later(seconds, self.release, self._next_lease, LeaseResult())
+        request.answer(ReplicaLease(self._next_lease, handle.actor))
 
     def _end_batch(self, handle: ReplicaHandle, began: float, count: int, *, is_answered: bool) -> None:
         now = asyncio.get_running_loop().time()

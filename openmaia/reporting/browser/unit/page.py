@@ -1,5 +1,6 @@
 """Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from openmaia.core.errors import StoreError
@@ -72,7 +73,10 @@ def _html(page: UnitPage, record: Record, evaluation: bytes | None, allowance: i
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit: those that the answer rests on come before those of the conversation.
     top = exemplars(record, viewer)
-    tested = evaluation_view(evaluation, pictures) if evaluation is not None else None
+    tested = None
+    if evaluation is not None:
+        with suppress(StoreError):  # the list of the run's damaged files names it
+            tested = evaluation_view(evaluation, pictures)
     generator = record.config.get("generator")
     return render(
         "unit.html.j2",
