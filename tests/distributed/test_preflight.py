@@ -99,6 +99,16 @@ def test_what_a_machine_config_asks_of_slurm_is_enough_for_its_pools(name: str):
     assert unplaced([*resources.of_pools([config]), resources.of_investigations(config)], nodes) == {}
 
 
+@pytest.mark.parametrize(
+    ("share", "workers", "gpus"), [("0.05", 0, 0.25), ("0.05", 8, 0.05), ("1", 0, 1.0), ("0", 0, 0.0), ("0.5", 0, 0.5)]
+)
+def test_a_worker_for_exemplars_takes_a_quarter_of_a_gpu_if_nobody_says_how_many_there_are(
+    share: str, workers: int, gpus: float
+):
+    config = load([*LEAST, f"pools.target.num_gpus={share}", f"ray.exemplar_workers={workers}"])
+    assert resources.of_exemplars(config).gpus == gpus
+
+
 # -- a cluster of two nodes --------------------------------------------------------------------------------------------
 
 DRIVER = """

@@ -324,11 +324,25 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
         claims = [managers[number].claim(now) for number in members]
         free = managers[members[0]].free_places.count(managers[members[0]].request)
         if not any(claim.waits for claim in claims):
-            unused = int((available.get("GPU", 0.0) / gpus if gpus else available.get("CPU", 0.0) / cpus) + ROUNDING)
-            if 0 < gpus < 1:  # what is left of several GPUs does not hold a replica
-                most = int(total.get("GPU", 0.0)) * int(1 / gpus + ROUNDING)
-                unused = min(unused, max(most - sum(claim.placed for claim in claims), 0))
-            free += unused
+            placed = sum(claim.placed for claim in claims)
+            free += (
+                unused_gpu_room(gpus, available.get("GPU", 0.0), total.get("GPU", 0.0), placed)
+                if gpus
+                else int(available.get("CPU", 0.0) / cpus + ROUNDING)
+            )
         for number, share in zip(members, shares_if_short(claims, free), strict=True):
             rooms[number] = Room(share, free)
     return rooms
+
+
+def unused_gpu_room(share: float, available: float, total: float, placed: int) -> int:
+    """Returns for how many more replicas the GPUs of the cluster suffice.
+
+    Args:
+        share: The GPUs of a replica. A fraction has to come from one GPU: what is left of several is not added up.
+        available: The GPUs that nobody has.
+        total: All GPUs.
+        placed: The number of replicas that have theirs.
+    """
+    room = int(available / share + ROUNDING)
+    return room if share >= 1 else min(room, max(int(total) * int(1 / share + ROUNDING) - placed, 0))

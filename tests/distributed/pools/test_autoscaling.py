@@ -15,6 +15,7 @@ from openmaia.distributed.pools.autoscaling import (
     fair_shares,
     shares_if_short,
 )
+from openmaia.distributed.pools.manager import unused_gpu_room
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 
@@ -170,6 +171,22 @@ def test_offered_load_is_what_arrives_and_not_what_is_answered():
     assert load.value == pytest.approx(8.0, rel=0.05)
     offered(load, 1, int(10 * WINDOW), 160.0, before)
     assert load.value == pytest.approx(2.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("share", "available", "total", "placed", "room"),
+    [
+        (1.0, 3.0, 8.0, 5, 3),
+        (0.95, 7.05, 8.0, 1, 7),
+        (0.95, 40 * 0.05, 40.0, 40, 0),  # a twentieth of each of forty
+        (0.5, 1.5, 2.0, 1, 3),
+        (2.0, 3.0, 8.0, 2, 1),
+    ],
+)
+def test_what_is_left_of_several_gpus_holds_no_replica(
+    share: float, available: float, total: float, placed: int, room: int
+):
+    assert unused_gpu_room(share, available, total, placed) == room
 
 
 def test_offered_load_is_unknown_until_something_was_answered():
