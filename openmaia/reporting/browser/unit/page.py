@@ -1,6 +1,5 @@
 """Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from openmaia.core.errors import StoreError
@@ -73,10 +72,11 @@ def _html(page: UnitPage, record: Record, evaluation: bytes | None, allowance: i
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit: those that the answer rests on come before those of the conversation.
     top = exemplars(record, viewer)
-    tested = None
-    if evaluation is not None:
-        with suppress(StoreError):  # the list of the run's damaged files names it
-            tested = evaluation_view(evaluation, pictures)
+    tested, damage = None, ""
+    try:
+        tested = evaluation_view(evaluation, pictures) if evaluation is not None else None
+    except StoreError as error:
+        damage = error.message
     generator = record.config.get("generator")
     return render(
         "unit.html.j2",
@@ -87,6 +87,7 @@ def _html(page: UnitPage, record: Record, evaluation: bytes | None, allowance: i
         costs=costs([page.row.header]),
         exemplars=top,
         evaluation=tested,
+        evaluation_damage=damage,
         claims=claims(record, tested, viewer),
         evidence=evidence_view(record, pictures),
         turns=list(conversation(record.turns, viewer)),

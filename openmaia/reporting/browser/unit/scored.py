@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.storage import check_header
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
@@ -84,6 +85,8 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
     """
     rows, header = tables.load(data)
     check_header(header)
+    if "scores" not in header:
+        raise StoreError("an evaluation without scores")
     values = [float(row["activation"]) for row in rows]
     low, high = min([0.0, *values]), max([0.0, *values])
 
@@ -99,7 +102,7 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
         )
 
     return EvaluationView(
-        scores=header.get("scores", {}),
+        scores=header["scores"],
         positive=tuple(tested(row) for row in rows if row["role"] == "positive"),
         neutral=tuple(tested(row) for row in rows if row["role"] == "neutral"),
         rows=tuple(_dots(rows, low, high)),
