@@ -77,7 +77,8 @@ def free_block(number: int) -> int:
     """Finds a block of consecutive free ports, as many as Ray needs on a node, and returns the first one.
 
     Args:
-        number: Determines where the search starts, such as the id of the job, so that jobs rarely try the same ports.
+        number: A number that differs between jobs, such as the id of the job. It determines where the search starts, so
+            that jobs rarely try the same ports.
 
     Raises:
         OSError: If no block of that length is free.

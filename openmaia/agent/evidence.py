@@ -22,7 +22,7 @@ MEASURING = ("call_neuron", "responses")
 COMPLETED = ("ok", "lost")
 """The values of `Turn.status` that count as an end without an exception."""
 NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
-"""Matches the numbers of images and experiments in an output, which differ when an experiment is repeated."""
+"""Matches names such as image-3 and <experiment 2> in an output. Their numbers change when experiments repeat."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
 """Matches the id of a hypothesis at the start of a text."""
 CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -109,11 +109,12 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
     """Returns for each turn whether its experiment repeats an earlier one, or copies the example in the instructions.
 
-    An experiment is the code in a reply of the agent. Two experiments are the same if their code is the same, and their
-    output apart from the numbers of images and experiments in it. If they generated or edited images, their prompts and
-    the edited images are compared instead of the output. Such an experiment may run twice, because it makes new images
-    each time; from the third run on, it is a repetition. An experiment that neither completed nor raised an exception
-    (a timeout, for example) is no repetition, because another try may succeed.
+    An experiment is the code in a reply of the agent. Two experiments are the same if their code is the same and their
+    outputs differ at most in names such as image-3 and <experiment 2>. If they generated or edited images, their
+    prompts (or instructions) and the images that they edited are compared instead of the output. Such an experiment may
+    run twice, because it makes new images each time; from the third run on, it is a repetition. An experiment that
+    neither completed nor raised an exception (a timeout, for example) is no repetition, because another try may
+    succeed.
     """
     return [
         _is_copy(turn) or _is_repeated(turn, count) for turn, count in zip(turns, _times_before(turns), strict=True)

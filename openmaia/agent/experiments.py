@@ -22,9 +22,10 @@ UNRECORDED = ("pixels",)
 """Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
 
 LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
-"""The status of an experiment whose process had to be replaced, by its status otherwise. An experiment that ended by itself
-("ok", "error") left threads or processes running. One that used too much memory ("memory") was killed, and did not only
-raise a MemoryError."""
+"""The statuses that are recorded if the process of an experiment had to be replaced, by the status that the sandbox
+reports. In the cases "ok" and "error", the code ended but left threads or processes running. In the case "memory", the
+process was killed, or the code raised a MemoryError and left threads or processes running. Other statuses stay the
+same."""
 REPLAYED = ("ok", "error", "memory")
 """Statuses of experiments that a replay repeats, because their variables were kept."""
 MAX_CALLS = 2_000
@@ -32,12 +33,13 @@ MAX_CALLS = 2_000
 MAX_IMAGE_BYTES = 2 << 30
 """Largest size in bytes of all images and masks of one investigation, which stay in memory until its end."""
 MAX_ARGUMENTS = 100_000
-"""Largest number of characters of arguments that are recorded as they are, if the call was refused or takes texts of any
-length. Of longer ones, the record has the hash."""
+"""Largest number of characters of the recorded arguments (JSON) of a call that raised a ToolError, or whose tool is one
+of UNBOUNDED. Longer arguments are replaced by their SHA-256. Arguments of other calls are recorded at any length."""
 UNBOUNDED = ("display", "user_tool")
 """Names of tools that take texts of any length."""
 REBUILDS = 3
-"""Largest number of replays, each in a new process. Another one is made only if the process was lost."""
+"""Largest number of attempts to replay the completed experiments, each in a new process. Another attempt is made only
+if the process was lost during the replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,8 @@ class ExperimentResult:
     """The result of one experiment, the code in a reply of the agent. The defaults describe a reply without code."""
 
     status: str = ""
-    """How the experiment ended: the value of a `Status` of the sandbox, or what LOST has in its place if the process had to
-    be replaced. Empty without an experiment."""
+    """How the experiment ended, as in `Turn.status`: the value of a `Status` of the sandbox, such as "ok", or one of
+    the values of LOST, such as "lost", if the process had to be replaced. Empty if there was no experiment."""
     calls: tuple[ToolCall, ...] = ()
     """The calls of tools, in their order."""
     observation: tuple[Part, ...] = ()
@@ -185,12 +187,12 @@ class ToolSession(_Session):
 
     Args:
         toolbox: The tools.
-        turns: The completed turns of the investigation, whose time counts towards its limits. None: nothing is
-            limited, because a person makes the calls.
-        image_bytes: The size of the images and masks of these turns in bytes.
+        turns: The completed turns of the investigation. Their time counts towards the limits of the investigation.
+            None: a person makes the calls, and these limits, MAX_CALLS and MAX_IMAGE_BYTES do not apply.
+        image_bytes: Size of the images and masks of the completed turns, in bytes.
 
     Attributes:
-        image_bytes: The size with those of this experiment.
+        image_bytes: Size of the images and masks of the completed turns and of the calls so far, in bytes.
     """
 
     def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None, image_bytes: int = 0):
@@ -211,8 +213,8 @@ class ToolSession(_Session):
         Raises:
             ToolError: If the arguments are invalid, or some are keyword arguments, which no tool takes.
             ServiceError: If a service failed.
-            ExperimentStopped: If the investigation has used up its time, which is a reason to ask for the answer
-                between turns, or if the experiment makes too many calls or images.
+            ExperimentStopped: If the investigation has used up its time, if the experiment has made MAX_CALLS calls, or
+                if the images of the investigation take MAX_IMAGE_BYTES bytes or more.
         """
         started = time.monotonic()
         self._check_time(started)

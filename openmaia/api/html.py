@@ -34,7 +34,7 @@ class GridTile:
     """Data URI of the image; empty if there is none."""
     caption: str
     number: str = ""
-    """The activation."""
+    """The unit's activation on the image, as text. Empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

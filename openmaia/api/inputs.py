@@ -1,4 +1,8 @@
-"""Turns the arguments of the Python API into a config, and objects (such as a module) that replace what it names."""
+"""Turns the arguments of the Python API into a config.
+
+Arguments that are objects of the caller, such as a `torch.nn.Module`, are kept beside the config. They replace what the
+config names.
+"""
 
 import json
 import re
@@ -58,7 +62,8 @@ def configure(
     """Returns the config for the arguments of a function such as `openmaia.investigate`, and the objects among them.
 
     Args:
-        model: A module, the name of a network, or a config: an object, a file, or a list of files and overrides.
+        model: A `torch.nn.Module`, the name of a network, or a config: a `Config` object, the path of a file, or a list
+            of files and `key=value` overrides.
         spec: The units, in the syntax of the config key `units`. Empty: those of the config.
         images: A folder, a mapping with keys of the config section `pictures`, or a list or dataset of images.
         preprocess: A function from a Pillow image to a tensor, or a mapping with `mean`, `std`, `size` and `crop`, keys

@@ -49,7 +49,7 @@ def open(
 
     `tools.answer(description, *labels)` ends the investigation, and `tools.close()` ends it without an answer. Both add
     the record to the run `NAME-human` (NAME is the name of the run in the config). Earlier records of the unit are
-    kept. A module that was given as `model` is in evaluation mode until then.
+    kept. If `model` is a `torch.nn.Module`, it stays in evaluation mode until the investigation ends.
 
     Args:
         model: As for `openmaia.investigate`.

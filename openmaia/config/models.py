@@ -135,7 +135,8 @@ class GeneratorConfig:
     with OpenAI's images API."""
     parts: str = "packages"
     """collage only: where its objects and textures come from. `packages`: the images that ship in Debian packages;
-    `pictures`: the images of the section `pictures`, whose index has to name cut-outs."""
+    `pictures`: the images of the section `pictures`, whose index.json has to list cut-outs (objects on a transparent
+    background)."""
     size: int = 224
     """Side of the images in pixels."""
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
@@ -158,7 +159,8 @@ class VllmConfig:
     """`backbone.vllm`: the engine of a backbone on the GPUs of this cluster."""
 
     tensor_parallel: int = 1
-    """GPUs of one node that share the model. `pools.backbone.num_gpus` has to be as large."""
+    """Number of GPUs of one node among which a replica divides the model. `pools.backbone.num_gpus` must be at least as
+    large."""
     memory_fraction: float = 0.9
     """Share of its GPU memory that a replica uses. A replica with a fraction of a GPU (`pools.backbone.num_gpus`) uses
     this share of the fraction."""
@@ -206,7 +208,8 @@ class BackboneConfig:
     top_p: float = 0.95
     """Nucleus sampling: the probability mass that is sampled from."""
     context_tokens: int = 32768
-    """Longest conversation. A longer one loses its oldest images first, then its oldest experiment outputs."""
+    """Longest conversation in tokens, including the next reply. A longer one loses its oldest images first, then its
+    oldest experiment outputs."""
     images_per_prompt: int = 64
     """Largest number of images in a conversation."""
     concurrency: int = 32

@@ -66,7 +66,8 @@ class ExemplarsConfig:
     k: int = 15
     """Number of top exemplars per unit."""
     quantile: float = 0.99
-    """The activation threshold of a unit's masks, as a quantile of its activations over all positions of all images."""
+    """The activation threshold of a unit's masks (the positions of an image where it responds), as a quantile of its
+    activations over all positions of all images."""
 
 
 @dataclass

@@ -10,9 +10,9 @@ class EvaluateConfig:
     """`evaluate`: tests on new images whether the descriptions of units are true."""
 
     preset: str = "labels"
-    """How test prompts are written. `labels`: prompts for each label with matched neutral ones; `paper`, `repo`,
-    `pairing`: the protocols of the MAIA papers and their code, whose prompts a language model writes (see
-    `openmaia.evaluation.prompts`)."""
+    """How test prompts are written. `labels`: prompts for each label of a description (a phrase that names one thing to
+    which the unit responds), each with a matched neutral prompt; `paper`, `repo`, `pairing`: the protocols of the MAIA
+    papers and their code, whose prompts a language model writes (see `openmaia.evaluation.prompts`)."""
     n: int = 30
     """Number of positive images per description, which show what it names, and of neutral ones, which do not. The
     presets paper and pairing always use 7."""
@@ -23,11 +23,12 @@ class EvaluateConfig:
     `detect`). 0: neither is done."""
     detect: int = 24
     """Detection: number of photographs per description. A judge says of each whether it shows what the description
-    names, and this is compared with the unit's activations. Fuzzing: at most so many parts of the fifth of the
-    photographs that excites the unit most; half of the parts are the most exciting ones. 0: neither."""
+    names, and this is compared with the unit's activations. Fuzzing: largest number of crops of photographs per
+    description that are judged in the same way. They come from the photographs that excite the unit most, at most a
+    fifth of all: from each, the part that excites the unit most and another part. 0: neither test."""
     random_words: int = 10
-    """Number of descriptions that are made of random words. They are tested like those of units, once per run for all
-    layers, and extend the null distribution of the p-values. 0: none."""
+    """Number of random words that are tested as if each were the description of a unit. Their images are generated once
+    for all layers. Their scores extend the null distribution of the descriptions' p-values. 0: none."""
     judge: str = "auto"
     """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
     otherwise `eyes` with a scripted backbone and `none` with another one; `eyes`: the image classifier of the scripted
@@ -48,7 +49,8 @@ class EvaluateConfig:
 
 @dataclass
 class BiasConfig:
-    """`bias`: tests the biases of a classifier, as claimed by agents (`openmaia bias`)."""
+    """`bias`: tests agents' claims that a context, such as snow, biases a classifier's score of a class
+    (`openmaia bias`)."""
 
     pairs: int = 40
     """Number of matched pairs of images, with and without the context, for each claimed context."""
@@ -109,7 +111,8 @@ class SpuriousConfig:
     trials: int = 10
     """Number of balanced sets that are drawn."""
     splits: int = 5
-    """Number of random halves of a balanced set on which the strength of the l1 penalty is tuned."""
+    """Number of random divisions of a balanced set into halves. The strength of the l1 penalty is chosen by the mean
+    accuracy on the half that is held out."""
     tolerance: float = 1e-4
     """Tolerance of scikit-learn's solvers."""
     probe: int = 4

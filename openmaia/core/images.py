@@ -1,4 +1,5 @@
-"""Encoded images, which store the digests of the dataset images in them, and functions on pixels and masks."""
+"""A type for encoded images, which records the dataset images that an image contains, and functions on pixels and
+masks."""
 
 import hashlib
 import io
@@ -49,8 +50,9 @@ class EncodedImage:
     """Digests of the dataset images whose pixels are in this image. With them one can check that a description was not
     tested on images that the agent has seen."""
     recipe: str = ""
-    """The scene that the collage generator or the collage editor drew, as JSON. Only the collage editor reads it, and
-    agents never see it. Empty for all other images."""
+    """The scene (figures and background) from which the image was drawn, as JSON. Only the collage generator and the
+    collage editor draw scenes: they compose images of cut-outs, photographs, patterns and colours, without a model. The
+    editor needs the scene to change the image, and agents never see it. Empty for all other images."""
 
     @classmethod
     def of(
@@ -147,9 +149,9 @@ def decode(data: bytes) -> Image.Image:
 
 
 def has_unknown_range(image: Image.Image) -> bool:
-    """Returns whether the pixels are integers or floating-point numbers of 32 bits, of which no value means white.
+    """Returns whether the pixels are 32-bit integers or floats, so that it is unknown which value means white.
 
-    Pillow reads PGM files of 16 bits as integers of 32 bits; their range is known.
+    16-bit PGM files are an exception: Pillow reads them as 32-bit integers, but their range is known.
     """
     return image.mode == "F" or (image.mode == "I" and image.format != "PPM")
 

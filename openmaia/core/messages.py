@@ -1,4 +1,4 @@
-"""Messages between the agent loop and a backbone."""
+"""Messages between the program and a backbone, the model that plays the agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ def count(spec: str, layers: Sequence[str], target: str) -> int | None:
     Args:
         spec: See `select`.
         layers: The names of the layers in the config. Empty if the config leaves the choice to the target.
-        target: The name of the target, below which a unit list may name the layers.
+        target: The name of the target. A JSON file of units may hold its object {layer: [index, ...]} under this key.
 
     Returns:
         The number of units. None if it depends on the target.

@@ -120,6 +120,7 @@ class Edit:
     instruction: str
     seed: int
     split: Split = "explore"
+    """Split of the dataset from which the collage editor takes the parts that it draws. Diffusion models ignore it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,7 @@ class Exemplar:
 
     kind: ExemplarKind
     rank: int
+    """Position among the unit's exemplars of this kind, from 0."""
     activation: float
     image: EncodedImage
     map: Map | None

@@ -59,7 +59,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetInfo:
-    """Description of a target: the network under study, or formulas and detectors that stand for one."""
+    """Description of a target: the network under study, or synthetic units (formulas, detectors) in its place."""
 
     name: str
     layers: Mapping[str, int]
@@ -71,8 +71,8 @@ class TargetInfo:
     preprocessing: str = ""
     """What is done to an image before the network receives it, in words. Empty for a target that is no network."""
     mask_threshold: float | None = None
-    """Activation above which a position of the activation map belongs to the mask of a unit, the same for all units. None: each unit has its
-    own threshold, a quantile of its activations."""
+    """Activation above which a position of the activation map belongs to a unit's mask, the region where the unit
+    responds. It is the same for all units. None: each unit has its own threshold, a quantile of its activations."""
     classes: tuple[str, ...] = ()
     """Names of the classes, which are the units of the layer OUTPUT, by index. They need not be unique. Empty if
     unknown."""

@@ -85,8 +85,8 @@ class ImageFolder:
     def sources(self) -> Iterable[FileSource | SkipReason]:
         """Returns the files, sorted by path, then `SkipReason.OUTSIDE` for each link to a target outside the folder.
 
-        Files that are not images are among them, because that is only found out by reading. Hidden files and metadata
-        such as index.json are left out.
+        Files that are not images are included, because the content is only checked by `FileSource.read`. Hidden files
+        and metadata such as index.json are left out.
 
         Raises:
             UsageError: The folder does not exist, or it or a subfolder cannot be read.

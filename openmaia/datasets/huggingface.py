@@ -39,8 +39,8 @@ class HuggingFaceImages:
     subset: str = ""
     """Name of a configuration of the dataset; empty for the default one."""
     revision: str = ""
-    """Revision on the hub; empty for the latest one. While streaming, that is the latest one at the first download, whose
-    rows are used again from the cache."""
+    """Revision on the hub; empty for the latest one. If it is empty and `first_rows` is above 0, the rows of the first
+    download are cached and used again, so that newer revisions are not noticed."""
     split: str = ""
     """Name of the split of the dataset. Empty if the dataset has only one."""
     column: str = ""

@@ -46,8 +46,8 @@ class MemoryImages:
     def stamp(self) -> str:
         """Returns an empty text.
 
-        It does not change with the images, because such changes cannot be noticed. Digests and splits of these images
-        must therefore not be cached.
+        Unlike the stamp of other collections, it does not change with the images, because changes of a list or dataset
+        cannot be detected. Digests and splits of these images must therefore not be cached.
         """
         return ""
 

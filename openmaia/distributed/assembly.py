@@ -63,10 +63,11 @@ class Assembly(Protocol):
             target: Measures the units on them.
             backbone: The model that plays the agent in the run. It also writes the prompts of the test images, unless the
                 config names another model or rules for that.
-            store: The dataset images that were chosen for the units of the target, with the units' activations. Only
-                `openmaia.evaluation.controls.prepare_reference` uses it, which measures images that depend on no
-                description; None if that is not called with these services.
-            dataset: The images of the run. None like `store`.
+            store: The exemplars of the target, from which the mean and standard deviation of each unit's activations
+                are read. Only `openmaia.evaluation.controls.prepare_reference` needs them. None if the returned
+                services are not passed to that function.
+            dataset: The images of the run, from which photographs are taken as control images and for detection. None
+                under the same condition as `store`.
         """
         ...
 

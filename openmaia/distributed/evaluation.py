@@ -19,7 +19,8 @@ PER_PROCESS = 32
 """Largest number of concurrent evaluations in one process. They mostly wait for answers of the models."""
 
 ISOLATED = 4
-"""Largest number of evaluations that are repeated alone at the same time. Each process loads data of its own."""
+"""Largest number of isolated worker processes. Each runs one evaluation at a time, to repeat those whose process died
+while it ran several. The number is small because each process loads its own data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class _Evaluation:
 class EvaluationTasks:
     """Queue of the evaluations of descriptions, in the driver, which is the process that executes the runs.
 
-    It assigns the evaluations to worker processes and repeats those whose process died. One that fails does not end the
-    sweep: `finish` raises its error when everything else is done. What would fail all of them is raised at once.
+    It assigns the evaluations to worker processes and repeats those whose process died. If an evaluation fails, the
+    others continue, and `finish` raises the error at the end. An error that concerns all evaluations is raised at once,
+    see `poll`.
 
     Args:
         sweeps: The sweeps whose descriptions are evaluated. A sweep executes the run of one config.

@@ -31,8 +31,8 @@ GPU_SECONDS = 30.0
 hold all GPUs until `openmaia pools down`."""
 
 MAX_DEATHS = 5
-"""Number of deaths at which a computation with one worker fails, if it has not finished a task since the first of them.
-With more workers, one more death is allowed for each: they may all have been on a node that is lost."""
+"""A computation with one worker fails when this number of worker processes have died with no task finished in between.
+Each further worker raises the number by one, because the loss of a node may end all workers at once."""
 
 _DIED = object()
 """Returned in place of a result if the worker died."""

@@ -23,8 +23,9 @@ from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
 
 FAILURES_IN_A_ROW = 20
-"""At least this number of investigations in a row, and as many as run at once, must fail for the sweep to end. A cause
-that they share, such as a model that can no longer be loaded, would fail all others, too."""
+"""The scheduler gives up when this number of investigations in a row, or `ray.investigations` if that is larger, have
+failed. They probably have a common cause, such as a model that can no longer be loaded, which would fail all others,
+too."""
 
 LOOK_SECONDS = 1.0
 """Shortest time in seconds between two calls of the `observer` of a `Scheduler`."""

@@ -157,7 +157,7 @@ class WorkerPool:
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method of any worker and returns its result. Starts a worker if there is none.
 
-        If its process dies meanwhile, or has died before while it had no work, the method is called again in another one.
+        If the process of the worker is dead or dies during the call, the method is called in another worker instead.
 
         Raises:
             OpenMaiaError: If the method raised it.

@@ -18,7 +18,11 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A method's description of a unit, and labels that name what excites it. Raises UsageError if one is no string."""
+    """A method's description of a unit, with labels that name what excites the unit.
+
+    Raises:
+        UsageError: The description or a label is not a string.
+    """
 
     unit: Unit
     replicate: int = 0
@@ -87,7 +91,7 @@ def following_units(unit: Unit, units: Iterable[Unit]) -> list[Unit]:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Returns the words of a text in lower case, without stop words and without a final "s"."""
+    """Returns the set of words of a text, in lower case and without STOP_WORDS. A final "s" of a word is removed."""
     words = re.findall(r"[a-z0-9-]+", text.casefold())
     return frozenset(word.removesuffix("s") for word in words if word not in STOP_WORDS)
 

@@ -31,7 +31,8 @@ class ReferenceData:
     """Control images and reference statistics, computed once, with which all claims (descriptions) are tested."""
 
     unrelated: tuple[Stimulus, ...]
-    """Images generated from prompts that depend on no claim. `activation` is a placeholder, which `controls` sets."""
+    """Images generated from prompts that depend on no claim. Their `activation` is 0; the method `controls` returns
+    copies with the activations of a claim's unit."""
     unrelated_responses: LayerResponses
     photographs: tuple[EncodedImage, ...]
     """Photographs of the test split, for detection and as random control images."""
@@ -39,8 +40,9 @@ class ReferenceData:
     random: int
     """How many of `photographs`, from the first one on, are used as random control images."""
     scales: Mapping[str, LayerScale]
-    """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars. If
-    a layer is missing, its trials are standardised by their own control images."""
+    """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
+    with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
+    layer is missing (see `openmaia.evaluation.trials.standardise`)."""
 
     def controls(
         self, claim: Claim, writer: PromptWriter, explored: ExploredPrompts = frozenset()

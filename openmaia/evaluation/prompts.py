@@ -54,9 +54,10 @@ class StimulusPrompt:
 
 
 class PromptWriter(Protocol):
-    """Writes test prompts for claims (descriptions of units). Some ask a language model, the offline one follows rules.
+    """Writes test prompts for claims (descriptions of units).
 
-    All methods raise UnansweredQuestion if the language model gives no usable answer.
+    A writer asks a language model or, like `openmaia.offline.evaluation.prompts.RulePromptWriter`, follows fixed rules.
+    All methods raise UnansweredQuestion if they find no usable prompts, or the language model gives no usable answer.
     """
 
     @property
@@ -66,7 +67,7 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which it can write prompts. As a control, some of them are drawn and tested as descriptions."""
+        """Words about which this writer can write prompts. As a control, some of them are tested as descriptions."""
         ...
 
     def write(
@@ -112,8 +113,8 @@ class ModelPromptWriter:
     ) -> list[StimulusPrompt]:
         """Asks the model for n pairs of prompts (positive, neutral), divided evenly among the labels of a claim.
 
-        The prompts of one label must not show the others. If pairs contain a prompt in `explored` or repeat other test
-        prompts, the model is asked once more for as many new pairs.
+        The prompts of one label must not show what the other labels name. If pairs contain a prompt in `explored` or
+        repeat other test prompts, the model is asked once more for as many new pairs.
         """
         labels = claim.statements
         rows: list[tuple[str, str, str]] = []

@@ -52,7 +52,8 @@ def evaluate_run(
 def measure_run(run: Run, services: EvaluationServices) -> None:
     """Computes and stores measures of a run: how far repeated investigations agree, and labels match known truths.
 
-    The reliability is stored last. It says of which evaluations it is, so that an interrupted call can be repeated.
+    The reliability is stored last, with a hash that identifies the evaluations (`evaluation_stamp`). If the hash is
+    missing or outdated, for example after an interruption, `evaluate_run` repeats the call.
     """
     if services.truths:
         _measure_truth(run, services)

@@ -39,14 +39,32 @@ class Evaluation:
 
     @property
     def scores(self) -> dict[str, Any]:
-        """All scores of the trial by name, as the JSON values that are stored. Each access computes them again."""
+        """All scores of the trial by name, as the JSON values that are stored. Each access computes them again.
+
+        They are those of `values` and, as `controls`, the result of `control_scores`, which is empty if nothing was
+        tested.
+        """
         tested = self.trial.outcome == "tested"
         unit = self.trial.claim.unit.index
         return self.values | {"controls": control_scores(self.trial, unit, self.others) if tested else {}}
 
     @property
     def values(self) -> dict[str, Any]:
-        """All scores except `controls` (see `control_scores`), whose bootstrap intervals take longer to compute."""
+        """All scores except `controls` (see `control_scores`), whose bootstrap intervals take longer to compute.
+
+        All AUCs compare activations of the trial's unit. Undefined scores are None.
+
+        `auc`: positive against neutral images of the trial; 0.5 for an abstention or an undrawable description.
+        `auc_by_label`, `auc_worst`: the same for the images of each label, and the lowest of these values.
+        `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
+        `auc_against`: positive images against the positive images of `others`.
+        `auc_other`, `auc_words`: positive against neutral images of each trial in `others` or in `words`; the mean AUC.
+
+        `positive`, `neutral`, `difference` and `d` are the mean activations on positive and on neutral images, their
+        difference, and Cohen's d; names with the prefix `z_` are those of standardised activations. `mad` and `clarity`
+        compare positive images with photographs as CoSy and FADE do. See `identification` for `rank`, `units`, `top1`,
+        `top5` and `chance`, and `Trial` for `detection`, `outcome` and `cause`.
+        """
         trial = self.trial
         scores: dict[str, Any] = {
             "outcome": trial.outcome,
@@ -144,7 +162,16 @@ def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValue
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
-    """Returns the unit's activations on a trial's images of one role, without those known not to be as requested."""
+    """Returns the raw (not standardised) activations of a trial's unit on the images of one role.
+
+    Args:
+        trial: The trial.
+        role: A value of `Stimulus.role`, such as "positive".
+
+    Returns:
+        The activations, each with the cluster of its image. Images that are known not to show what was requested
+        (`Stimulus.shows` is False) are left out.
+    """
     shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
     return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
 

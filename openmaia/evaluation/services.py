@@ -28,14 +28,15 @@ class EvaluationServices:
     writer: PromptWriter
     """Writes the prompts of the test images."""
     model: LanguageModel | None = None
-    """The language model that picks prompts in the preset `pairing`; None if no language model is configured."""
+    """The language model that writes and rates prompts in the preset `pairing`; None if none is configured."""
     judge: Judge | None = None
     """Decides which labels an image shows. If it is None, detection is left out."""
     photographs: Sequence[EncodedImage] = ()
     """Photographs of the test split, which no agent has seen. They serve as random control images and for detection."""
     scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
-    """For each layer the mean and standard deviation of its units over dataset images, as stored with the exemplars.
-    Trials of other layers are standardised by their own control images."""
+    """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
+    with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
+    layer is missing (see `openmaia.evaluation.trials.standardise`)."""
     similarities: Sequence[ClaimSimilarity] = ()
     """Methods of comparing two texts: the claims of repeated investigations of a unit, or a label and a known truth."""
     truths: KnownTruths = field(default_factory=dict[Unit, tuple[str, ...]])

@@ -189,9 +189,10 @@ class StoredTrials:
         return [claim for claim, outcome in self._outcomes.items() if outcome == "tested"]
 
     def outdated(self) -> list[InvestigationId]:
-        """Returns the evaluated investigations whose scores rest on other trials than those of `partners` now.
+        """Returns the evaluated investigations whose scores have to be computed again.
 
-        This includes those that were not compared with random words, although these have been tested.
+        Their scores compare the unit with other trials than those that `partners` selects now, for example because
+        trials were added; or with no random words, although there are trials of random words now.
         """
         claims = {claim.investigation: claim for claim in self._outcomes}
         scores = self._run.scores(self._investigations)

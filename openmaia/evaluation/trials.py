@@ -96,7 +96,8 @@ class Trial:
 
         Args:
             role: A value of `Stimulus.role`.
-            verified: Whether to leave out images that are known not to be as requested.
+            verified: Whether to leave out images that are known not to show what was requested (`Stimulus.shows` is
+                False).
         """
         return [
             row
@@ -128,7 +129,8 @@ def draw_stimuli(
     """Generates images from prompts and checks whether they show what was requested.
 
     Returns:
-        A Stimulus for each image, without the image and with 0 in the place of its activation, and the images.
+        One Stimulus and one image for each prompt, in the order of `prompts`. In the stimuli, `data` is empty and
+        `activation` is 0.
     """
     generated = generator.generate([Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts])
     stimuli: list[Stimulus] = []

@@ -21,9 +21,9 @@ LOWEST = -11
 largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
 
 QUIETEST = 2.0**-12
-"""Smallest scale of a unit, as a share of the largest magnitude in its layer. A class of a classifier may have a
-probability of 1e-9 on all images of the sample and of 1 on a later one, and sums hold values of at most 2**16 scales. The
-rest of them is room for values that are larger than all of the sample."""
+"""Smallest scale of a unit, as a share of the largest magnitude in its layer. It is for units that are almost silent on
+the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, but sums clip
+values at 2**16 scales (`summary.CLAMP`). 2**16 is above 2**12 to leave room for values above those of the sample."""
 
 HALF = OCTAVES * STEPS
 """Number of bins of a histogram for values of one sign."""
@@ -55,9 +55,10 @@ def bins(values: torch.Tensor) -> torch.Tensor:
 def scale(largest: Values) -> npt.NDArray[np.float32]:
     """Returns the histogram scale of each unit of a layer, shape (units,): the largest power of two not above `largest`.
 
+    Smaller values of `largest` are first raised to QUIETEST times its maximum. A unit with 0 gets the scale 1.
+
     Args:
-        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,). A unit with 0 gets
-            the scale 1; that of others is computed from at least QUIETEST of the largest magnitude in the layer.
+        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,).
     """
     raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
     exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))

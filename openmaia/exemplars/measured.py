@@ -19,8 +19,8 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.files import safe
 
 SUFFIX = "-measured"
-"""Suffix of the dataset's name in the path of a temporary store. It holds the statistics that are measured for imported
-exemplars, until they are copied to the store of these."""
+"""Suffix of the dataset's name in the path of a temporary store. That store holds the newly measured statistics until
+they are copied to the store of the imported exemplars."""
 
 
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:

@@ -74,10 +74,10 @@ class Order:
         return lots[:count]
 
     def start(self, number: int) -> int:
-        """Returns a pseudo-random number for an image: the offset of the positions whose values enter the statistics.
+        """Returns a pseudo-random offset for an image, from which the positions of its activation maps are sampled.
 
-        Of a large activation map only some positions do. They are evenly spaced, starting at this number modulo the
-        number of positions of the map.
+        Only evenly spaced positions of a large activation map enter the statistics (see `summary.POSITIONS`). The first
+        one is this number modulo the number of positions of the map.
 
         Args:
             number: Number of the image.

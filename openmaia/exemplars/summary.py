@@ -57,9 +57,9 @@ class Summary:
     maxima: histogram.Counts
     """Histograms of each unit's activations on images."""
     sums: Ints
-    """Shape (7, units): sums of the values, of their squares (low and high, see WORD) and of the number of positive
-    values over the counted positions of the maps, and sums of the activations and of their squares (low and high) over
-    images."""
+    """Sums per unit, shape (7, units). Rows 0 to 3, over the counted positions of the maps: the values, their squares
+    (low and high word, see WORD), and the number of positive values. Rows 4 to 6, over images: the activations and
+    their squares (low and high word). Values are multiples of scale / FIXED, squares of scale**2 / FIXED."""
     seen: int
     """Number of images that the statistics cover."""
     positions_seen: int

@@ -1,6 +1,7 @@
 """Reads answers of agents as the published MAIA code stores them, from folders <path>/<agent>/<model>/<layer>/<unit>/.
 
-    history.json       the conversation: [{"role", "content": [{"type": "text" | "image_url", ...}]}]; only of successes
+    history.json       the conversation: [{"role", "content": [{"type": "text" | "image_url", ...}]}];
+                       missing if the investigation ended without an answer
     experiment.html    the same conversation as a page
     description.txt    the first line of the answer
     label.txt          a label; rarely present

@@ -55,8 +55,8 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         path: The file.
         target: Name of the network that the labels are about. Tables do not contain it.
         source: Name of the file, which is stored with each label.
-        method: Name of the method, because several methods use the format of MILAN. Empty: the name in the column
-            `method`, or else that of the format.
+        method: Name of the method that made the labels. The format does not always identify it: several methods use
+            that of MILAN. Empty: the name in the column `method`, or without such a name that of the format.
 
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.

@@ -79,8 +79,9 @@ def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np
 
     The activation of an exemplar exceeds the threshold if and only if its mask is not empty. The estimate is
     the mean of two activations: the lowest one with a non-empty mask, and the highest one below it with an empty mask.
-    If there is no such empty mask, only an upper bound is known, and half of it is used; for a negative bound, a value
-    as far below the bound as the highest activation is above it. If all masks are empty, the threshold is the highest
+    If there is no such empty mask, the first of the two is only an upper bound of the threshold. The estimate is then
+    half of the bound if it is positive; otherwise a value as far below the bound as the highest activation is above it,
+    but at least a small margin (see MARGIN) below it. If all masks are empty, the threshold is the highest
     activation.
 
     Args:

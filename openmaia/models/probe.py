@@ -103,7 +103,7 @@ def _of_torchvision(name: str) -> dict[str, Any]:
 
 
 def kv_cache_bytes(model: str, tokens: int) -> float:
-    """Estimates the size of a language model's 16-bit KV cache for one conversation from its config.json.
+    """Estimates from a language model's config.json the size of its 16-bit KV cache for one conversation.
 
     A layer caches a key and a value per token and key-value head. Layers with a sliding window cache only the tokens in
     the window, and layers with linear attention none. Latent attention caches one small vector per token for all heads.

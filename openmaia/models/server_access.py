@@ -66,7 +66,10 @@ class ServerAccess:
             )
 
     def shown(self, text: str) -> str:
-        """Returns a text as one short line, in which the API key is replaced by asterisks."""
+        """Returns a text as one line of at most SHOWN characters, in which the API key is replaced by asterisks.
+
+        Line breaks become blanks. A key of fewer than 8 characters is not replaced.
+        """
         key = self.key()
         # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
         # may be as short as "x". These are not secret and occur in many words, so they are not replaced.

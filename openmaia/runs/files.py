@@ -22,8 +22,8 @@ UMASK = os.umask(0o077)
 os.umask(UMASK)
 
 IN_MEMORY = 16 * 2**20
-"""Size in bytes up to which a file for an object store is collected in memory. A larger file is collected on the local
-disk."""
+"""Maximum size in bytes of a file that is buffered in memory until it is uploaded to an object store. A larger file is
+buffered on the local disk."""
 
 
 _GOOGLE = "retry_limit_seconds=20"

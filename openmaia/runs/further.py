@@ -45,9 +45,14 @@ def further_evaluations(run: Run) -> list[Run]:
 
 
 def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a config, as nested dicts, with the values of another one for the keys that add investigations to a run.
+    """Returns a copy of a config that has the values of another config for the keys in EXTENSIBLE.
 
-    A run may have been extended since the config of its further evaluation was stored.
+    These keys add investigations to a run. They may have changed in the run since the config of its further evaluation
+    was stored.
+
+    Args:
+        config: The config to copy, as nested dicts.
+        source: The config, as nested dicts, from which the values of the keys are taken.
     """
     changed = copy.deepcopy(config)
     for key in EXTENSIBLE:

@@ -125,8 +125,9 @@ def read_record(data: bytes) -> Record:
 def drawn_prompts(data: bytes) -> list[str]:
     """Reads the texts of an investigation's requests to generate or edit images, or to describe them. Loads no images.
 
-    These are prompts of images, including those of the test of the answer. Instructions for edits begin with the digest
-    of the image, and questions about images with the word "viewer".
+    These are the prompts of generated images, including those of the test that follows the answer; instructions for
+    edits, each after the digest of the image to edit; and questions about images, each after the word "viewer", the
+    name for the model that describes images in words.
 
     Args:
         data: The file that `write_record` returned.

@@ -47,8 +47,10 @@ class ImageEntry:
     """Pixels at which the unit's activation exceeds its threshold: one bit per pixel, packed row by row. None without a
     mask."""
     activation: dict[str, float | bool] | None
-    """Result of measuring the unit on the image, as the agent saw it. The activation itself is under the key `value`.
-    None if the image was not measured."""
+    """Result of measuring the unit on the image, as the agent saw it. None if the image was not measured.
+
+    `value`: the activation. `percentile` and `z`: its percentile and z-score among the dataset images, if known.
+    `fired`: whether the activation exceeds the unit's mask threshold. `raw`: the logit, if `value` is a probability."""
     hypothesis: str = ""
     """The hypothesis that the image tests, in the agent's words. It begins with "not" for a negative control."""
 
@@ -183,7 +185,8 @@ class Record:
     task: str
     """Name of the task (a question and its prompts) that the agent was given."""
     sandbox: str
-    """How strongly the agent's code was confined: "full", "degraded", or "none"."""
+    """How strongly the agent's code was confined: "full", "degraded" (by a kernel with an older version of
+    Landlock, see `openmaia.agent.sandbox.policy`) or "none", also with a remark, as in "none (no agent)"."""
     prompts: tuple[str, ...]
     """Texts of the messages before the first reply: the instructions (system message), then the user messages."""
     turns: tuple[Turn, ...]

@@ -27,7 +27,9 @@ EVALUATIONS = "evaluations"
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """The config of a run, and one file per investigation with the result of each kind of test of its description.
+    """The config of a run, and the results of the tests of its descriptions.
+
+    Each kind of test has a folder, with one file per investigation.
 
     A further evaluation of a run, in the directory RUN/evaluations/NAME, has a config and results of its own, but uses
     the plan and the investigations of RUN.
@@ -89,6 +91,8 @@ class RunResults:
 
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores of an investigation's description from its evaluation, by name, without the p-values.
+
+        `openmaia.evaluation.scores.Evaluation` explains the scores.
 
         None if the investigation is not evaluated, or if its evaluation is damaged.
         """

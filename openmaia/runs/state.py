@@ -82,6 +82,9 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Yields a row for each investigation: its unit, its state, its answer and its scores, as a dict.
 
+    The key `stop` holds the state: how the investigation ended (a value of `openmaia.runs.records.Stop`), or "pending",
+    "running", "failed", or "damaged" if the record cannot be read.
+
     Args:
         run: The run.
         state_counts: The result of `counts` for this run.

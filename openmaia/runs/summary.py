@@ -54,6 +54,13 @@ def summary(record: Record) -> TableRow:
     """Returns the answer of an investigation, how it ended, and counts and costs over its turns, as a dict.
 
     `write_record` also stores this summary in the header of the record's file, where it can be read without the turns.
+
+    Returns:
+        `turns`: the number of turns. `experiments`, `tracebacks`: the number of turns with code, and of those whose
+        code raised an exception. `prompt_tokens`, `cached_tokens`, `generated_tokens`: sums over the turns. `tools`:
+        `Record.tool_calls`. `sent_back`, `evidence`: `Evidence.sent_back` and `Evidence.state`. `confirm_auc`:
+        `Confirmation.auc` over all labels, None if there is none. The other keys are fields and properties of `Record`
+        or, for `target`, `layer` and `index`, of `Unit`.
     """
     return {
         "target": record.unit.target,
@@ -85,7 +92,11 @@ def summary(record: Record) -> TableRow:
 
 
 def wrong_key(row: TableRow) -> str | None:
-    """Returns a key that a dict lacks or has with another type, compared with a result of `summary`. None if none."""
+    """Checks that a dict has the keys and the types of a result of `summary`.
+
+    Returns:
+        The first key that is missing or whose value has a wrong type. None if there is no such key.
+    """
     for key, kind in _KINDS.items():
         if key not in row or not isinstance(row[key], kind):
             return key

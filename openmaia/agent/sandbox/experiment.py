@@ -66,8 +66,9 @@ class ExperimentMonitor:
 
         Raises:
             FrameError: The code is too long to be sent to the child.
-            Exception: `serve` raised it (unless it is a ToolError, which the agent's code receives), or `write`.
-                Exceptions of the agent's code are part of the result.
+            Exception: `write` or `serve` raised it. Two exceptions of `serve` are not passed on: the agent's code
+                receives a ToolError, and ExperimentStopped stops the experiment. Exceptions of the agent's code are
+                part of the result.
         """
         self._child.on_text = self._output
         try:

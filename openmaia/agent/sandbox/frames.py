@@ -3,8 +3,8 @@
 A frame consists of the magic number, the length of the JSON, the length of the blobs, the JSON, and the blobs. A
 `bytes` value is encoded as `{"$blob": length}` in the JSON, and its content is a blob; blobs are in the order of these
 references. The parent decodes frames of hostile code, so decoding is strict: sizes are checked before memory is
-allocated, and every byte is used once. The source of this module is sent to the sandbox, so it may import only the
-standard library.
+allocated, and each byte of the blobs must belong to exactly one reference. The source of this module is sent to the
+sandbox, so it may import only the standard library.
 """
 
 import math
@@ -29,7 +29,14 @@ class FrameError(ValueError):
 
 
 def encode(message: Json, limit: int) -> list[bytes]:
-    """Encodes a message to or from the sandbox as one frame of at most `limit` bytes. Returns its buffers.
+    """Encodes a message to or from the sandbox as one frame.
+
+    Args:
+        message: The message.
+        limit: The maximum size of the JSON and the blobs together, in bytes.
+
+    Returns:
+        The frame as a list of buffers, which are written to the pipe one after the other.
 
     Raises:
         TypeError: A value has a type that cannot be sent.

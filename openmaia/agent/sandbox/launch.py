@@ -55,9 +55,11 @@ class Launched:
     Attributes:
         pid: The pid of the process. It is a child of the supervisor.
         parent: The pid of the supervisor.
-        hides_files: Whether other files do not exist for the process. Otherwise it can see their names and sizes.
-        to_child, from_child, text: The parent's file descriptors of stdin, stdout and stderr of the process. `text` is
-            the one from which the text that the process prints is read.
+        hides_files: Whether the process sees only a few paths of the file system (see `view.py`). Otherwise it can also
+            see the names and sizes of other files.
+        to_child, from_child, text: The parent's ends (file descriptors) of the pipes to stdin, stdout and stderr of the
+            process. Messages are written to `to_child` and read from `from_child`. The text that the process prints is
+            read from `text`.
 
     Raises:
         SandboxError: The process could not be started.
@@ -133,7 +135,7 @@ class Launched:
 
 
 def can_hide_files(level: SandboxLevel) -> bool:
-    """Starts a sandboxed process and returns whether other files do not exist for it.
+    """Starts a sandboxed process and returns whether it sees only a few paths of the file system (see `view.py`).
 
     Raises:
         SandboxError: The process could not be started.

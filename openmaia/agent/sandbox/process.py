@@ -24,7 +24,12 @@ _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child
 
 
 class ChildLost(Exception):
-    """The sandboxed process ended, broke the protocol, or has to be killed. It cannot be used any more."""
+    """The sandboxed process ended, broke the protocol, or has to be killed. It cannot be used any more.
+
+    Args:
+        why: The cause in words, such as "it called a tool by an invalid name". Empty if the process
+            ended; then `Child.reap` returns the cause.
+    """
 
     def __init__(self, why: str = ""):
         super().__init__(why)

@@ -23,8 +23,8 @@ property is a line of docs/sandbox-checks.md, which a test checks:
 The parent checks three values 20 times a second, so that they can exceed their limits for a moment: the total size of
 the scratch files (RLIMIT_FSIZE limits a single file), their number, and the number of threads.
 
-Where user namespaces are allowed, other files than those of the first line do not even exist for the child. Where they
-are not, their existence, sizes and times can be read (stat).
+Where user namespaces are allowed, files that the item "files" does not name do not even exist for the child. Where they
+are not allowed, the child can find out with stat that such files exist, and their sizes and times.
 
 Not protected: the existence of processes (stat of /proc); several processes together may use
 `processes` times the memory; CPU caches and timing; bugs of the kernel; the names of packages that are installed
@@ -65,7 +65,8 @@ class Sandbox:
     Args:
         api_source: Python text that the child runs as the module `openmaia_api`. Its function `build(call, manifest)`
             returns the names that are defined for the agent's code.
-        manifest: Passed to `build`.
+        manifest: Passed to `build`. It says which names to define: a dict with the keys "tools", the docstrings of the
+            user's own tools by name, and "scope", a value of `openmaia.core.units.Scope`.
         limits: The limits of the process and of each experiment.
         allow_none: Whether to run without confinement if this machine offers none.
     """
@@ -126,7 +127,8 @@ class Sandbox:
 
         Raises:
             SandboxError: No child could be started.
-            Exception: `serve` (anything but a ToolError) or `write` raised it; the child has been killed.
+            Exception: `write` raised it, or `serve` did and it is neither a ToolError nor ExperimentStopped (see
+                `CallHandler`). The child has been killed.
         """
         child = self._ready()
         self._count += 1

@@ -24,7 +24,7 @@ from typing import Any
 from openmaia.agent.sandbox import view
 
 MAX_BYTES = 1 << 30
-"""Memory of the supervisor. It needs less than 50 MB."""
+"""Limit of the supervisor's memory (RLIMIT_DATA) in bytes. The supervisor needs less than 50 MB."""
 
 Reaper = Callable[[], tuple[int, int]]
 """Kills the process group, and returns (exit code, signal or -1)."""

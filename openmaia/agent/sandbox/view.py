@@ -23,7 +23,7 @@ def enter(paths: Iterable[str], without: Iterable[str], folder: str) -> bool:
 
     Args:
         paths: Files and folders that remain. /proc remains in any case.
-        without: Files and folders in these folders that become empty.
+        without: Files and folders inside the folders of `paths`. They remain visible, but appear empty.
         folder: A folder that exists. It is used for the new root, and is not changed.
 
     Returns:

@@ -79,8 +79,9 @@ class StoppingRule:
     one for each label. For each of them, an image of a near miss is generated too: the same scene with one thing
     changed, so that the label no longer holds."""
     labels: int = 0
-    """1: an answer is sent back if no experiment measured an image of one of its labels. If nothing else is missing,
-    this happens only once."""
+    """1: an answer is sent back if any of its labels has not been measured. A label counts as measured if one of its
+    words, other than function words, occurs in the prompt or the hypothesis of a measured image. If nothing else is
+    missing, this happens only once."""
 
     @property
     def demands(self) -> dict[str, int]:

@@ -83,7 +83,10 @@ def hypotheses(given: Any, count: int) -> list[str]:
 
 
 def view(name: Any) -> str:
-    """Returns the name of an image's rendering: `original`, `masked`, or empty. Raises ToolError if it is another."""
+    """Returns the name if it is `original`, `masked` or empty (the caller's default). Raises ToolError otherwise.
+
+    It names the version of an image that a tool takes: the plain image, or the one that shows where the unit responds.
+    """
     if name not in ("", "original", "masked"):
         raise ToolError(f"view {brief(name)}; expected original or masked")
     return name

@@ -67,11 +67,17 @@ class ImageRegistry:
         return entry
 
     def rendered(self, id: object, name: str) -> EncodedImage:
-        """Returns an image in the rendering `original` or `masked` (it shows where the unit responds).
+        """Returns a registered image, either as it is or with its mask drawn on it.
 
-        Without a mask, both are the original.
+        Masks are drawn on demand, because most images are never displayed.
 
-        Masks are drawn on demand, because most images are never displayed. Raises ToolError for an unknown id.
+        Args:
+            id: The id of the image, such as `image-3`.
+            name: `masked` to draw the mask, which shows where the unit responds, if the image has one. Any other value
+                gives the original.
+
+        Raises:
+            ToolError: The id is unknown.
         """
         entry = self.get(id)
         if name != "masked" or entry.mask is None:

@@ -69,10 +69,9 @@ def unbalanced(
     agent: Sequence[int],
     probe: Sequence[int],
 ) -> dict[str, SelectionScore]:
-    """Returns the rows of the MAIA paper's Table 2 that need no balanced images, by the names in ROWS.
+    """Computes the rows of the MAIA paper's Table 2 that need no balanced images.
 
-    In balanced images class and place are independent. The rows `random` and `l1_n` have as many units as the row
-    `agent`. A row without units is left out.
+    In balanced images class and place are independent.
 
     Args:
         settings: The settings of the study.
@@ -81,6 +80,12 @@ def unbalanced(
         units: The units that the L1-regularised logistic regression selected.
         agent: Those of them that the agent found selective (they respond to a class itself).
         probe: Those of them that the factorial probe, which has no agent, found selective.
+
+    Returns:
+        The rows by name. `l1`: the L1-regularised model with `settings.units` units. `random`: unregularised models of
+        as many random units as `agent` has, one for each of `settings.draws` draws from `units`. `l1_n`: the
+        L1-regularised model with as many units as `agent` has. `agent` and `probe`: the unregularised models of these
+        units. Rows without units are left out.
     """
     fit, test_features = standardised(validation, test)
     labels = validation.labels

@@ -1,6 +1,7 @@
 """Builds the objects that a config describes.
 
-Only this package chooses between real models and their offline substitutes, such as collages and the scripted agent.
+Only this package chooses between real models and their offline substitutes, such as an image generator that makes
+collages without a model, and a scripted agent without a language model.
 """
 
 import os

@@ -31,11 +31,11 @@ def checked(config: Config) -> Config:
 def services(
     config: Config, generator: Generator, target: Target, backbone: Backbone | None = None
 ) -> tuple[ContextWriter, Matcher]:
-    """Returns the two services that test claimed biases.
+    """Returns the writer and the matcher that test claimed biases.
 
-    A claimed bias is a context in which a classifier is said to score a class higher or lower. The first service writes
-    pairs of prompts, with the claimed context and without it. The second one generates their images and scores them
-    with the classifier. Its judge, which checks that images show the class, runs in this process.
+    A claimed bias is a context in which a classifier is said to score a class higher or lower. The writer writes pairs
+    of prompts, with the claimed context and without it. The matcher generates an image for each prompt, checks with a
+    judge whether the image shows the class, and scores it with the classifier. The judge runs in this process.
 
     Args:
         config: The config of the run.

@@ -1,6 +1,6 @@
-"""Reads claims of other methods for `openmaia evaluate --claims`.
+"""Reads claims, that is, descriptions of units by other methods, for `openmaia evaluate --claims`.
 
-The claims are stored beside the run that they are compared with.
+They are stored in the directory of the run with whose descriptions they are compared, in a folder for each method.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,12 @@ from openmaia.runs.run import Run
 
 
 def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list[Run], str]:
-    """Stores what files and other run directories say about the units that a run has described.
+    """Stores the descriptions that other methods gave to the units that a run has described.
 
     Args:
         run: The run.
-        paths: CSV tables, imported labels, or run directories, such as one with a person's investigations.
+        paths: Where the descriptions are: CSV tables, labels that `openmaia import-maia` imported, or other run
+            directories, such as one with a person's investigations.
         info: The layers and classes of the run's target, the network under study.
 
     Returns:

@@ -59,9 +59,9 @@ def evaluation_services(
         backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
         store: The stored exemplars, from which the mean and standard deviation of each unit's activations are read.
             Only `openmaia.evaluation.controls.prepare_reference` needs it.
-        dataset: The images of the run, from which photographs are taken as control images and for detection (are
-            photographs that show what a description names those that excite the unit?). Only `prepare_reference` needs
-            it.
+        dataset: The images of the run. Photographs from it serve as control images, and for detection: a judge marks
+            which photographs show what a description names, and this is compared with the activations. Only
+            `prepare_reference` needs it.
     """
     model = language_model(config, backbone)
     count, size = config.evaluate.pictures, test_generator(config).size

@@ -20,7 +20,8 @@ from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
 NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
-"""The evidence that is demanded of labels of other methods: none, because they come without experiments."""
+"""Values of `task.evidence` if the agent only repeats labels of another method (`backbone.kind=labels`). No evidence is
+demanded, because these labels come without experiments."""
 
 TURN_SHARE = 0.25
 """Largest share of a language model's context that the output of one experiment may fill with text."""

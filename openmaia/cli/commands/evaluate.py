@@ -54,10 +54,12 @@ def evaluate(
     ] = False,
     repeat: RepeatFlag = False,
 ) -> None:
-    """Tests the descriptions of finished runs by the predictive protocol, in this process, and compares several runs.
+    """Tests the descriptions of finished runs in this process, and compares the runs if several are given.
 
-    Overrides test them in another way. Such an evaluation has a name, and RUN/evaluations/NAME is a run directory
-    for show, report, figures and evaluate. Continues what was stopped.
+    Each unit is measured on images that are generated from its description, and on control images (the predictive
+    protocol). Overrides change the test, for example the number of images. A changed test needs a name (--as NAME), and
+    its results are in RUN/evaluations/NAME, a run directory for show, report, figures and evaluate. Continues what was
+    stopped.
 
     Examples:
 

@@ -120,7 +120,9 @@ def exemplars(
         ),
     ] = False,
 ) -> None:
-    """Computes the exemplars of all units of target.layers, and draws contact sheets. Continues what was stopped.
+    """Computes the exemplars of all units of target.layers: the dataset images that excite each unit most.
+
+    Also draws contact sheets, pages with the exemplars of many units. Continues what was stopped.
 
     Examples:
 

@@ -22,9 +22,10 @@ SetsOption = Annotated[str, typer.Option(help="Tool sets, separated by commas. E
 
 
 def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = "") -> None:
-    """Measures what each tool adds: the same units with exemplars only, generation only, no editing, another generator.
+    """Measures what each tool of the agent adds: investigates the same units with several sets of tools.
 
-    Each tool set has a run directory. Continues what was stopped.
+    The sets are full, exemplars-only, generation-only, no-editing and, with --other, other-generator (all tools, but
+    another image generator). Each tool set has a run directory. Continues what was stopped.
 
     Example: openmaia ablate configs/demo.yaml --sets full,exemplars-only
     """
@@ -126,10 +127,10 @@ def _check_other(full: "Config", other: "Config", given: Sequence[str]) -> None:
 
 
 def bias(config: ConfigSources) -> None:
-    """Finds contexts in which a classifier scores a class higher or lower, and tests them on matched images.
+    """Finds contexts in which a classifier scores a class higher or lower, and tests them on generated images.
 
-    The agent claims the contexts. The failures of the classifier that follow from them are counted. Continues what was
-    stopped.
+    The agent claims the contexts. Each claim is tested on pairs of images, with the context and without it. If the test
+    supports the claim, errors of the classifier that the context causes are counted. Continues what was stopped.
 
     Example: openmaia bias configs/bias.yaml units=output=pig,strawberry
     """

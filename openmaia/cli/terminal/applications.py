@@ -33,9 +33,9 @@ def _bias(verdict: BiasVerdict) -> list[str]:
 
 
 def show_spurious(table: SpuriousTable) -> None:
-    """Prints Table 2 of the MAIA paper: classifiers that keep only some of their units, to remove spurious features.
+    """Prints our results for Table 2 of the MAIA paper, and those of the paper in a separate column.
 
-    Our figures and those of the paper are in separate columns.
+    The rows are classifiers that use all units or only selected ones, to rely less on spurious features.
     """
     say(f"accuracy with the places of the training: {_accuracy(table.seen)}; exchanged: {_accuracy(table.shifted)}")
     cells = [

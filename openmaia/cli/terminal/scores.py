@@ -67,10 +67,10 @@ def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[st
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:
-    """Prints how units' own descriptions score, beside those of other units (shuffled) and random words.
+    """Prints scores of three kinds of descriptions: units' own ones, those of other units (shuffled), and random words.
 
-    The scores are the mean AUC and the share of descriptions that are judged supported. Prints nothing if no share was
-    measured.
+    The units of the run are tested with each kind. The scores are the mean AUC, and the share of units for which the
+    verdict on the description is "supported". Prints nothing if no share was measured.
     """
     shares = supported_shares(run)
     if not shares:
@@ -209,7 +209,7 @@ def show_reliability(run: Run) -> None:
 
 
 def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -> None:
-    """Prints the evaluation of each tool set, and the figures of Table A5 of the MAIA paper.
+    """Prints the scores of descriptions made with each tool set, and the numbers of Table A5 of the MAIA paper.
 
     A tool set is a choice of the tools that the agent may use.
 

@@ -51,12 +51,15 @@ def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> N
 def room(configs: Sequence[Config], say: Printer) -> None:
     """Checks that the cluster has what the configs request: GPUs, CPUs, memory and nodes with certain labels.
 
-    They are those of the runs of one command, which share all pools except those of their targets. The initial replicas of all pools (each pool serves one model) must fit beside at least one investigation of a unit.
+    The initial replicas of all pools (each pool serves one model) must fit beside at least one investigation of a unit.
     The workers that compute exemplars, dataset images selected for each unit, end before the pools start, so they must
     fit on their own. If an existing cluster is too small, the check waits up to `ray.wait_seconds` for nodes to join.
+    With `ray.autoscaling`, nothing is checked.
 
-    With `ray.autoscaling`, nothing is checked. `say` receives a message if fewer investigations than configured can run
-    at once, or if pools cannot grow to their maximum.
+    Args:
+        configs: The configs of the runs of one command. Each run has its own target pool; they share all other pools.
+        say: Receives messages for the user, for example if fewer investigations than configured can run at once, or if
+            pools cannot grow to their maximum.
 
     Raises:
         UsageError: If the cluster is too small.

@@ -10,8 +10,9 @@ ROUNDING = 1e-6
 """Tolerance in comparisons of fractional resources."""
 
 EXEMPLAR_SHARE = 0.25
-"""Smallest share of a GPU for a worker that computes exemplars. The target may have less beside other models, but then
-Ray would put dozens of workers on one GPU and leave the others idle."""
+"""Smallest fraction of a GPU that a worker for exemplars requests if `ray.exemplar_workers` is 0. The target's pool may
+request less (`pools.target.num_gpus`), but with so little, Ray would put dozens of workers on one GPU and leave the
+other GPUs idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class ResourceRequest:
     memory: float = 0.0
     """Bytes of each process."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Labels that the node must have."""
+    """Labels that the node must have: Ray's label selectors, such as "h100" or "!l4", by label key."""
 
     def __str__(self) -> str:
         parts = [f"{self.gpus:g} GPUs"] if self.gpus else []
@@ -86,8 +87,8 @@ def of_investigations(config: Config) -> ResourceRequest:
 def of_exemplars(config: Config) -> ResourceRequest:
     """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit.
 
-    A worker takes as much of a GPU as the target (the network), and at least EXEMPLAR_SHARE if the config does not say how
-    many workers there are.
+    Each worker requests `pools.target.num_gpus`. If that is above 0 and `ray.exemplar_workers` is 0, which leaves the
+    number of workers open, it requests at least EXEMPLAR_SHARE. The count of the result is `ray.exemplar_workers`.
     """
     count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
     if gpus and not count:

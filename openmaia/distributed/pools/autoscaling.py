@@ -14,11 +14,13 @@ DOWN_AFTER = 30.0
 about as long."""
 
 WAITS_AFTER = 10.0
-"""Time in seconds after which a pool whose replicas have not started counts as waiting for resources. Until then, their
-processes may be starting. After it, what is free on the cluster does not fit them, for example because it is in parts."""
+"""Time in seconds after which a pool with replicas that have not started counts as waiting for resources. Before, their
+processes may still be starting. Afterwards, the free resources of the cluster are assumed not to fit them, for example
+because they are fragmented."""
 
 SHRINK_STEP = 8
-"""A pool shrinks by at most one of this many replicas at once, but at least by one."""
+"""A pool of n replicas shrinks by at most n // SHRINK_STEP replicas at once, but by at least one. A pool that the run
+no longer needs may end all idle replicas at once."""
 
 WINDOW = 300.0
 """Time in seconds over which the offered load of a pool is averaged."""
@@ -29,9 +31,9 @@ class ScalingPolicy:
     """Decides how many replicas a pool, which serves one model, should have, with hysteresis.
 
     The demand, the number of replicas that could be busy, must stay high or low for some time before anything changes.
-    Where resources do not suffice for all pools of a kind, each has a share (`fair_shares`): it grows no further, and gives up what
-    it has above it, even if that is busy. Otherwise all investigations would wait for one pool, which would take all
-    resources, and then for the next one.
+    If the resources do not suffice for all pools that request the same kind, each pool has a share (`fair_shares`): it
+    does not grow beyond its share, and gives up replicas above it, even busy ones. Without shares, all investigations
+    would wait for one pool, which would take all resources, and then for the next pool.
     """
 
     min_replicas: int
@@ -39,8 +41,8 @@ class ScalingPolicy:
     up_after: float = UP_AFTER
     """Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
     down_after: float = DOWN_AFTER
-    """Time in seconds for which one replica fewer must satisfy the demand, or the pool have more than its share, before the
-    pool shrinks."""
+    """Time in seconds for which the pool must have too many replicas before it shrinks: one fewer would satisfy the
+    demand, or the pool has more than its share."""
     is_released: bool = False
     """Whether the run no longer needs the pool. All idle replicas then end together after `up_after`, even below
     `min_replicas`."""
@@ -61,15 +63,16 @@ class ScalingPolicy:
 
         Args:
             count: Current number of replicas, including those that are loading or wait for resources.
-            demand: Number of replicas that would be busy now if there were enough of them. An idle replica ends only if
-                one fewer would do, so that the pool does not grow again at once.
+            demand: Number of replicas that would be busy now if there were enough of them. Within its share, the pool
+                shrinks only if one replica fewer would satisfy the demand, so that it does not grow again at once.
             now: Time of a monotonic clock, in seconds.
-            share: The pool's share, as a number of replicas, while another pool waits for resources that it could take
-                over and has less than its share. Otherwise None.
-            room: The number of replicas for which there are resources that nobody has. The pool grows by no more at once, or
-                by one, which then waits. None if that is unknown, or if nodes are added for whoever waits.
-            is_starting: Whether the pool has replicas that Ray has not started. It then asks for no more of them: Ray
-                serves whoever asked first, and would load models that are no longer needed.
+            share: The pool's share, as a number of replicas, if another pool that requests the same resources waits for
+                them and has less than its own share. Otherwise None.
+            room: Number of further replicas for which resources are free. The pool grows by at most this number at
+                once. If it is 0, the pool grows by one replica, which waits for resources. None if the number is
+                unknown, or if the cluster adds nodes for waiting replicas.
+            is_starting: Whether the pool has replicas that Ray has not started. It then does not grow: Ray serves
+                requests in their order, and would load models that are no longer needed.
         """
         lowest, highest = self._bounds(demand)
         if count < lowest:
@@ -91,7 +94,7 @@ class ScalingPolicy:
         return min(count, highest)
 
     def claim(self, load: float | None, demand: float, placed: int, waited: float) -> "PoolClaim":
-        """Returns what the share of the pool depends on.
+        """Returns the values from which `fair_shares` computes how many replicas the pool should get.
 
         Args:
             load: The offered load (`OfferedLoad.value`).
@@ -117,9 +120,10 @@ class ScalingPolicy:
 
 @dataclass(slots=True)
 class OfferedLoad:
-    """Measures how many replicas of a pool the requests that arrive would keep busy: arrivals times the time of one.
+    """Measures the offered load of a pool: the arrival rate of requests times the mean replica time of a request.
 
-    Unlike the demand, it does not grow with a queue. What was measured counts less and less as time passes.
+    This is the number of replicas that the arriving requests would keep busy. Unlike the demand, it does not grow with
+    the length of the queue. The weight of older measurements decays exponentially.
     """
 
     window: float = WINDOW
@@ -134,7 +138,7 @@ class OfferedLoad:
 
     @property
     def value(self) -> float | None:
-        """The load; None until a request has been answered."""
+        """The offered load, as a number of replicas; None until a request has been answered."""
         if not self._answered or not self._passed:
             return None
         return self._arrived / self._passed * self._seconds / self._answered
@@ -143,7 +147,7 @@ class OfferedLoad:
         """Adds what has happened since the last update.
 
         Args:
-            statistics: The statistics of the pool. They begin anew if its dispatcher does.
+            statistics: The statistics of the pool. They start from zero again after a restart of its dispatcher.
             now: Time of a monotonic clock, in seconds.
         """
         before, passed = self._before, now - self._updated
@@ -167,7 +171,7 @@ def _answered(statistics: PoolStatistics) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClaim:
-    """What the share of a pool depends on."""
+    """The values from which `fair_shares` computes how many replicas a pool should get."""
 
     load: float | None
     """The offered load (`OfferedLoad.value`)."""
@@ -176,23 +180,25 @@ class PoolClaim:
     waits: bool
     """Whether the pool waits for resources (WAITS_AFTER)."""
     smallest: int
-    """The smallest number of replicas."""
+    """Smallest number of replicas that the pool should get: `min_replicas`, or, if the run no longer needs the pool, 1
+    while it has requests and otherwise 0."""
     largest: int
-    """The largest number of replicas that the pool may have or could use."""
+    """Largest number of replicas that the pool should get: as many as it may have and could keep busy, but at least
+    `smallest` and `placed`."""
 
 
 def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
-    """Divides replicas among pools such that the most loaded replica has as little load as possible.
+    """Divides replicas among pools so that the highest load per replica is as low as possible.
 
-    Each pool first gets its smallest number of replicas. All others go one by one to the pool with the highest load for
-    each replica. A pool whose load is not known yet keeps the replicas that it has.
+    Each pool first gets its smallest number of replicas. The others go one by one to the pool with the highest load per
+    replica. A pool whose load is not known yet keeps the replicas that it has.
 
     Args:
-        claims: One claim for each pool. A replica of any of them needs the same resources.
-        free: The number of replicas for which no pool has taken the resources.
+        claims: One claim for each pool. The replicas of all these pools need the same resources.
+        free: Number of replicas for which resources are free, in addition to those that the pools have.
 
     Returns:
-        The number of replicas of each pool.
+        The number of replicas of each pool, in the order of the claims.
     """
     counts = [claim.placed if claim.load is None else claim.smallest for claim in claims]
     for _ in range(free + sum(claim.placed for claim in claims) - sum(counts)):
@@ -204,11 +210,14 @@ def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
 
 
 def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | None]:
-    """Returns for each pool the argument `share` of `ScalingPolicy.desired`.
+    """Returns the share of each pool (`fair_shares`) that has to respect it, and None for the other pools.
+
+    A pool has to respect its share if another pool waits for resources and has less than its own share. The results are
+    values of the argument `share` of `ScalingPolicy.desired`.
 
     Args:
-        claims: One claim for each pool. A replica of any of them needs the same resources.
-        free: The number of replicas for which no pool has taken the resources.
+        claims: One claim for each pool. The replicas of all these pools need the same resources.
+        free: Number of replicas for which resources are free, in addition to those that the pools have.
     """
     shares = fair_shares(claims, free)
     lacks = [claim.waits and claim.placed < share for claim, share in zip(claims, shares, strict=True)]

@@ -27,7 +27,7 @@ NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
 
 STATUS = "status"
-"""The concurrency group of the keeper's methods that do not wait until its pools are running."""
+"""Ray concurrency group of the keeper's methods `statistics` and `stop`, so that they can run while `start` runs."""
 
 SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
 """The sections of a config that determine its pools, besides `evaluate.generator`."""

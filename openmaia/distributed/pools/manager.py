@@ -29,8 +29,8 @@ would report these calls as failed. The wait is short, because the command has t
 if the cluster is gone and no call is answered."""
 
 LOST_SECONDS = 10.0
-"""Time in seconds after which a replica that does not start in its reserved resources gets others, if some are free. The
-node of the first ones may be lost."""
+"""Time in seconds after which a replica that has not started in its reserved resources counts as lost, because the node
+of these resources may be lost. It is replaced by a new replica if other reserved resources are free."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +40,12 @@ _RemoteReplica: Any = ray.remote(Replica)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The resources that a pool may take, in replicas. See the arguments of `ScalingPolicy.desired`."""
+    """Limits of the number of replicas of a pool, from the resources for which it competes with other pools."""
 
     share: int | None = None
+    """The argument `share` of `ScalingPolicy.desired`."""
     free: int | None = None
+    """The argument `room` of `ScalingPolicy.desired`."""
 
 
 @dataclass(slots=True)
@@ -154,19 +156,23 @@ class PoolManager:
 
     @property
     def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
-        """What a replica needs: GPUs, CPUs and labels of its node. Pools of one kind can take over each other's room."""
+        """The GPUs, CPUs and node labels that a replica requests. Pools of one kind compete for the same resources."""
         config = self.spec.config
         return config.num_gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
-        """Returns what the share of the pool depends on. `now` is the time of a monotonic clock, in seconds."""
+        """Returns the values from which `fair_shares` computes how many replicas the pool should get.
+
+        Args:
+            now: Time of a monotonic clock, in seconds.
+        """
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
         waited = 0.0 if self._unplaced_since is None else now - self._unplaced_since
         return self._policy.claim(self.load.value, demand, len(self._actors.keys() - set(unplaced)), waited)
 
     @property
     def request(self) -> ResourceRequest:
-        """The resources of the pool."""
+        """The resources that each replica of the pool requests. The count is the number of initial replicas."""
         return of_pool(self.spec.role, self.spec.config)
 
     def end(self, seconds: float) -> list[str]:
@@ -336,13 +342,14 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
 
 
 def unused_gpu_room(share: float, available: float, total: float, placed: int) -> int:
-    """Returns for how many more replicas the GPUs of the cluster suffice.
+    """Returns for how many more replicas of one kind the free GPUs of the cluster suffice.
 
     Args:
-        share: The GPUs of a replica. A fraction has to come from one GPU: what is left of several is not added up.
-        available: The GPUs that nobody has.
-        total: All GPUs.
-        placed: The number of replicas that have theirs.
+        share: Number of GPUs that a replica requests. Below 1, it has to fit on a single GPU: free fractions of several
+            GPUs do not add up.
+        available: Number of free GPUs: the sum of the free fractions of all GPUs.
+        total: Number of GPUs of the cluster.
+        placed: Number of replicas of this kind that have their GPUs already.
     """
     room = int(available / share + ROUNDING)
     return room if share >= 1 else min(room, max(int(total) * int(1 / share + ROUNDING) - placed, 0))

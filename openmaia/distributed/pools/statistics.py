@@ -24,13 +24,14 @@ class PoolStatistics:
     batched: int = 0
     """Number of requests sent to replicas, with retries. batched / batches is the mean batch size."""
     batch_fill: float = 0.0
-    """Sum over batches of batch size / largest batch size, so that batch_fill / batches is the mean. For language
-    models, sum over chats of the share of its concurrency that the replica uses when the chat begins."""
+    """Sum over batches of batch size / largest batch size, so that batch_fill / batches is the mean of this ratio. For
+    language models, each chat counts as a batch. Its ratio is the number of chats that the replica answers when the
+    chat begins / the largest number that it answers concurrently."""
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on the batches that they answered. A chat counts as the share of a replica that answers as many
-    chats as it can concurrently."""
+    """Time that replicas spent on answered batches. The duration of a batch is divided by the number of batches that
+    the replica had when it ended, that of a chat by the largest number of chats that a replica answers concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0

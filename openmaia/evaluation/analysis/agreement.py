@@ -116,7 +116,8 @@ class Agreement:
     gap: Interval
     """Mean over units of `within` minus `between`, paired by unit."""
     identified: Interval
-    """Share of replicates that are more similar to another replicate of their unit than to those of other units."""
+    """Mean over units of the share of replicates whose most similar replicate, among all with which they are compared,
+    is of the same unit. Ties count in part."""
     chance: float
     """Expected value of `identified` for random claims; NaN if no unit could be compared with others of its layer."""
     by_unit: Mapping[Unit, float]

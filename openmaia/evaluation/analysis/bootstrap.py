@@ -30,7 +30,11 @@ LEVEL = 95.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate with its 95 % bootstrap interval (percentile method). All three numbers are NaN without values."""
+    """A point estimate (`mean`) of any statistic, with the ends `low` and `high` of its 95 % interval.
+
+    The interval is a bootstrap interval (percentile method) unless the field that holds it says otherwise. All three
+    numbers are NaN if there was nothing to estimate from.
+    """
 
     mean: float
     low: float
@@ -49,11 +53,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredValues:
-    """Values, such as the activations on a group of images, each with the cluster to which it belongs."""
+    """Values, such as the activations on a group of images, each with the name of its cluster.
+
+    Values of one cluster are not independent, so they get the same weight in a bootstrap resample.
+    """
 
     values: tuple[float, ...]
     clusters: tuple[str, ...]
-    """For each value the cluster that it belongs to: its prompt, or the digest of a photograph."""
+    """For each value the name of its cluster: for an activation the prompt of its image, or the photograph's digest."""
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
@@ -86,8 +93,13 @@ class BootstrapEstimate:
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
     """Returns the bootstrap weights of a cluster (a prompt or a unit): exponential with mean 1, (resamples,).
 
-    They depend only on the cluster's name and the seed. Those of prompts are variates, which `ClusteredValues.weights`
-    transforms to the gamma distribution before they are used.
+    The weights of units are used as they are. `ClusteredValues.weights` transforms the weights of prompts to the gamma
+    distribution before they are used.
+
+    Args:
+        cluster: "unit " or "prompt ", followed by the name. Equal texts give equal weights.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the bootstrap.
     """
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)

@@ -31,7 +31,13 @@ def measured_results() -> SanityResults:
 
 
 def stored() -> dict[str, Any]:
-    """Reads sanity.json: which metric passes which test, for what share of units it fell, and a hash of the code."""
+    """Returns the content of sanity.json, the results of the sanity tests.
+
+    Returns:
+        `results`: see `measured_results`. `shares`: for each metric and test the share of units for which the value of
+        the metric fell. `pass`: the smallest share at which a metric passes. `units`: the number of units. `stamp`: a
+        hash of the code of the metrics.
+    """
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
@@ -66,8 +72,12 @@ NAMES = {
 def warning(metric: str) -> str:
     """Returns the caveat to show with a metric, such as "blind to missing labels".
 
-    It is empty if the metric passes the sanity tests, or if these do not concern it. A metric of METRICS without stored
-    results is "not put to the sanity tests".
+    Args:
+        metric: The name of the metric. If it begins with `z_` and METRICS lacks it, it is taken without this prefix.
+
+    Returns:
+        The caveat. Empty if the metric passes both sanity tests, or if it is not one that they test (METRICS and
+        SAME_AS). "not put to the sanity tests" if it is one of METRICS, but sanity.json has no results for it.
     """
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():

@@ -35,7 +35,7 @@ MeanActivations = Mapping[str, Interval]
 """Means of raw activations, with their intervals. `positive` and `neutral` average the positive images (which show what
 a description names) or neutral images (which do not) of each unit first, and then the units, as the tables of the MAIA
 papers do. `positive_images` and `neutral_images` average all images of all units at once, as the published MAIA code
-does. They differ if units have different numbers of images."""
+does. The mean over units and the mean over images differ if units have different numbers of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,8 @@ class PooledScores:
     outcomes: dict[str, int]
     """Number of investigations by the outcome of their tests (`Trial.outcome`)."""
     measures: dict[str, Interval]
-    """The mean over units of each of SCORES with its interval."""
+    """The mean over units of each of SCORES with its interval, by the name of the score. `Evaluation.values` explains
+    the scores; `auc_minus_other` is `auc` minus `auc_other`."""
     activations: LayerActivations
 
     @property

@@ -127,9 +127,13 @@ def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> f
 
 
 def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
-    """Combines for each image the verdicts on whether it shows each label into one: whether it shows any of the labels.
+    """Returns for each image one verdict: whether it shows any of the labels.
 
-    This is True if any verdict is True, else None if any is None (unknown), else False.
+    Args:
+        verdicts: For each image one verdict per label, as `Judge.judge` returns them.
+
+    Returns:
+        For each image True if any of its verdicts is True, else None (unknown) if any is None, else False.
     """
     return [True if any(row) else None if any(verdict is None for verdict in row) else False for row in verdicts]
 

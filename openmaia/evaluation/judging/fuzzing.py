@@ -1,8 +1,8 @@
-"""Fuzzing on photographs: measures whether labels tell the part of a photograph that excites a unit from another part.
+"""Fuzzing on photographs: do labels fit the part of a photograph that excites a unit, and not another part?
 
-The protocol is that of delphi (Paulo et al. 2024), where a language model says of marked words in a text whether they
-are those that a description names. Here a judge looks at parts of photographs. It sees each part alone, because with
-the rest of the photograph in view it might answer for the whole.
+The protocol is that of delphi (Paulo et al. 2024), where a language model judges whether the words that are marked in a
+text are those that a description names. Here a judge looks at parts of photographs. It sees each part alone, because
+with the rest of the photograph in view it might answer for the whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence

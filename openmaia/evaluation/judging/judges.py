@@ -98,7 +98,10 @@ class BoxMasker(Protocol):
 
 
 class DetectorJudge:
-    """Asks an open-vocabulary detector: an image shows a label if a box is found for it. No verdict is None."""
+    """Asks an open-vocabulary detector: an image shows a label if the detector finds a box for it.
+
+    Its verdicts are True or False, never None (unknown).
+    """
 
     def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
         """Combines a detector and a segmenter under a name for results; both get images resized to `size` x `size`."""

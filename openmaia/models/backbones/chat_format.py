@@ -18,8 +18,8 @@ PIXELS_PER_TOKEN = 750
 
 
 TEMPERATURE_STEP = 0.3
-"""Increase of the sampling temperature for each of the agent's latest turns (its replies) in a row that repeat
-earlier ones."""
+"""Increase of the sampling temperature per repetition. It is multiplied by `Chat.repetitions`, the number of the
+agent's latest consecutive replies that brought nothing new."""
 HIGHEST_TEMPERATURE, ACCEPTED_TEMPERATURE = 1.5, 1.0
 """Upper limits of the increased temperature: for servers and engines that are known to accept 1.5 (vLLM, llama.cpp,
 SGLang), and for all others."""

@@ -32,10 +32,14 @@ UNSUPPORTED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A request to a model server that failed. Its texts may contain the API key if the server repeats it."""
+    """A failed request to a model server.
+
+    Servers may repeat the API key in their response, so that `body`, `message` and `wait` may contain it.
+    """
 
     status: int
-    """The HTTP status. It is 0 if the server did not respond, and 200 if its response does not belong to the API."""
+    """The HTTP status. 0 if the server did not respond. 200 if the response does not have the format of the API. For an
+    error that a server sends with status 200, the error code in the body, or 400 without one."""
     body: str
     """The text of the response."""
     tries: int = 1

@@ -1,7 +1,10 @@
 """A backbone that runs no model but repeats the replies of an earlier investigation.
 
-The replies are read from a record, which is the Parquet file of an investigation, or from a history.json of the
-published MAIA code, or for each unit from its own history.json in a folder of results.
+The source of the replies is one of these:
+
+- a record, which is the Parquet file of an investigation
+- a history.json of the published MAIA code
+- a folder of results with one history.json for each unit
 """
 
 import json

@@ -18,9 +18,10 @@ class StreamBroken(Exception):
 
 
 def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> str:
-    """Reads the event stream of a chat completion and returns the JSON body of the same answer without streaming.
+    """Reads the event stream of a chat completion and returns the reply as the JSON body of a non-streamed answer.
 
-    Reading stops after the first experiment of a turn (the agent's reply), or when the text repeats itself.
+    Reading stops after the first experiment of a turn (the agent's reply), or when the text repeats itself. An event
+    that reports an error or has an unknown format is returned as it is, as JSON.
 
     Args:
         lines: The lines of the event stream.

@@ -20,10 +20,10 @@ You do not write these messages as text. Instead of [CODE], call the function {E
 the function {ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
 STOP = "\n" * 8
-"""Ends a reply. Models that have written a call go on with empty lines if the server does not let them end. No call holds
-so many in a row, also if a model writes code without the escapes of JSON."""
+"""Stop sequence for requests with functions. Some models go on with empty lines after a function call instead of ending
+their reply. A call itself never contains so many line breaks in a row, even if its code is not escaped as JSON."""
 TRIED = 8
-"""Number of objects at the beginning of a text that may be a call."""
+"""Number of opening braces, counted from the start of a reply, at which `written_calls` looks for a function call."""
 
 JsonObject = dict[str, Any]
 

@@ -124,5 +124,8 @@ def is_model(value: object) -> bool:
 
 
 def is_known(preprocess: Preprocessing) -> bool:
-    """Returns whether every step of a preprocessing is known, and not only the name of the function that does it."""
+    """Returns whether a preprocessing is a `Preprocess`, whose steps are all known.
+
+    Of any other preprocessing, such as a function of the user, OpenMAIA does not know the steps.
+    """
     return isinstance(preprocess, Preprocess)

@@ -21,8 +21,8 @@ from openmaia.models.targets.maps import Response, spatial
 from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
 
 LOGITS = "output (raw)"
-"""Key, among the responses to an image, of the logits from which the probabilities of the layer OUTPUT (the network's
-output) are computed. Users cannot name it as a layer."""
+"""Key of a classifier's logits in `Responses`. The key OUTPUT (the network's output) holds the probabilities that are
+computed from them. LOGITS is no layer that users can select."""
 
 CACHE_BYTES = 384 * 2**20
 """Maximum size in bytes of the cache of layer outputs. Agents often measure the same images for many units."""

@@ -41,8 +41,8 @@ class _Pass:
 def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
     """Runs a network on inputs of three sizes, as `Forward.examine` does, and returns its layers.
 
-    The sizes are that of its preprocessing, twice its height, and twice its width. The network may be on the meta
-    device, where nothing is computed.
+    One input has the size that the network's preprocessing yields, one has twice this height, and one has twice this
+    width. The network may be on the meta device, where nothing is computed.
 
     Args:
         network: The network.

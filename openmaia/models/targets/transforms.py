@@ -34,9 +34,9 @@ PROBE_SHAPES = ((480, 720), (300, 260))
 crop may depend on both."""
 
 MEAN_DIFFERENCE = 0.04
-"""Largest mean difference, on a scale of 0 to 1, between the results of a transform and of the `Preprocess` that
-replaces it for a textured image. Libraries round the sides of a scaled image to whole pixels, which shifts a texture by
-up to one pixel of the input."""
+"""A `Preprocess` may replace a transform only if, for a textured test image, the mean absolute difference of their
+results is below this value, on a scale of pixel values from 0 to 1. It is not 0, because libraries round the sides of a
+scaled image to whole pixels, which shifts a texture by up to one pixel of the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,9 +40,9 @@ class ConceptTable:
     """Concepts by name, divided by whether the scripted experimenter's vocabulary has a word for them."""
 
     inside: Mapping[str, Concept]
-    """The concepts for which it has a word."""
+    """The concepts for which the vocabulary has a word."""
     outside: Mapping[str, Concept]
-    """The concepts for which it has neither a word nor a more general word."""
+    """The concepts for which the vocabulary has neither a word nor a more general word."""
 
 
 COLOURS: Mapping[str, ConceptDetector] = {

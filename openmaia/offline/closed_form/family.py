@@ -51,8 +51,9 @@ class UnitSetDesign:
     counts: Mapping[UnitMode, tuple[int, int]]
     """Number of units in each mode: with a truth inside of the experimenter's vocabulary, and outside of it."""
     objects: float = 0.0
-    """Smallest share of the units of each mode that have an object among their concepts, as far as there are so many truths.
-    They are the first units of their mode."""
+    """Share of the units of each mode, inside and outside of the vocabulary, that is reserved for truths with an
+    object (the truth of a unit is what activates it). These units come first. The others are drawn from all remaining
+    truths, so that the share of units with an object may be larger. It is smaller if there are too few such truths."""
     has_grounds: bool = False
     """Whether objects on a background of one colour are also among the pairs of concepts inside of the vocabulary."""
 
@@ -88,12 +89,13 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
     """Returns the units of a family that have the given mode.
 
     First come those for whose truth (what activates them) the scripted experimenter's vocabulary has words, then the
-    others, both in the order of the hashes of their units.
+    others. Each of these two groups begins with the units that `UnitSetDesign.objects` reserves for objects. Otherwise
+    the order is pseudo-random: that of a hash.
 
     Args:
         family: The family.
         mode: How the concepts of a unit are combined.
-        counts: The largest numbers of units of the two kinds. None selects those of the family.
+        counts: The largest numbers of units in the two groups. None selects those of the family.
     """
     design = DESIGNS[family]
     chosen: list[ClosedForm] = []

@@ -55,7 +55,12 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedForm:
-    """A synthetic unit whose activation follows the one of its slots (joint concepts) with the strongest evidence."""
+    """A synthetic unit whose activation map is computed from the evidence maps of its slots (joint concepts).
+
+    In each cell of the map, the slot with the strongest evidence counts. This evidence is averaged over neighbouring
+    cells (`pooling`) and raised to the power `exponent`. Then the leak is added, the noise is applied, and the result
+    is multiplied by `gain`.
+    """
 
     slots: tuple[Slot, ...]
     pooling: int = 1

@@ -22,7 +22,8 @@ BACKGROUND = re.compile(
     r"(?:change|replace|set|make)\s+the\s+(?:(?:(?!(?:in|on|at|against|near|behind)\b)[a-z-]+\s+){1,4})?"
     r"background\s+(?:to|with|by|into)?\s*(?P<new>.+)$"
 )
-"""An order to change the background. "the circle in the background" is a figure."""
+"""Matches an instruction to change the background, but not one to change a figure in the background, such as "change
+the circle in the background to a star"."""
 
 
 class CollageGenerator:
@@ -49,9 +50,9 @@ class CollageGenerator:
 
 
 class CollageEditor:
-    """Edits collages by drawing their changed scene (parsed prompt).
+    """Edits collages: applies an instruction to the scene (parsed prompt) of a collage, and draws the scene again.
 
-    It can change other images in two ways only: by adding figures, or by tinting the whole image in another colour.
+    Images that are not collages can only be changed in two ways: by adding figures, or by tinting the whole image.
 
     Args:
         library: The images of which collages are made. A request names the split from which they are taken.

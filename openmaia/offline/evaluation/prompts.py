@@ -79,11 +79,16 @@ class PromptPair:
 def write_pairs(
     labels: Sequence[str], n: int, run_seed: int = 0, explored: ExploredPrompts = frozenset()
 ) -> list[PromptPair]:
-    """Writes n pairs of a prompt that shows a label and a matched neutral one, for the labels in rotation.
+    """Writes pairs of a prompt that shows a label and a matched neutral one, for the labels in rotation.
 
-    No prompt is in `explored`, the prompts that the agent used in its investigation (as
-    `openmaia.evaluation.analysis.overlap.fold` returns them). No prompt occurs twice as long as there are unused ones.
-    There are fewer than n pairs if all prompts of a label are in `explored`.
+    Prompts that have not been used yet are preferred to used ones.
+
+    Args:
+        labels: The labels.
+        n: The number of pairs. There are fewer if all prompts of a label are in `explored`.
+        run_seed: The seed of the run.
+        explored: The prompts that the agent used in its investigation, as `openmaia.evaluation.analysis.overlap.fold`
+            returns them. None of them occurs in the result.
     """
     avoid = [word.name for label in labels for word in find(label)]
     uses = Counter[str]()

@@ -1,8 +1,9 @@
 """Selects the hypotheses that become the answer of the scripted experimenter, according to the results of their tests.
 
-Each result has an effect, the mean activation of the images of the hypothesis minus that of its controls, and a height,
-which is the effect with an allowance for objects (see `judge.HypothesisResult`). The screening is the experiment with
-images of all vocabulary words that precedes the tests.
+Each result has an effect and a height (see `judge.HypothesisResult`). The effect is the mean activation of the images
+of the hypothesis minus that of its controls. The height is the same, except for an object: there, only the upper third
+of the activations of its images counts. The screening is the experiment with images of all vocabulary words that
+precedes the tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,9 @@ RETAINED = 0.17
 """Share of its activation that an object must keep after at least one edit that changes its colour. Otherwise the
 activation is attributed to the colour of the object."""
 RECOGNISED = 0.25
-"""In an image before an edit, an object counts as recognised if the activation is more than this share of the object's
-highest activation. Both are measured from the median activation of the screening."""
+"""The network counts as recognising an object in an image if the activation before the edit is more than this share of
+the highest one among the images of the object whose colour is edited. The median activation of the screening is first
+subtracted from both. Only edits of images with a recognised object are evaluated."""
 KEPT, KEPT_OBJECT = 0.5, 0.4
 """Smallest height (see `judge.HypothesisResult`) of a result in the answer, as a share of the greatest height of all
 significant results. The second value is for results about objects."""
@@ -35,11 +37,11 @@ ABOVE_USUAL = 1.25
 """Smallest effect of the strongest hypothesis, as a multiple of the activations' usual variation (`Reach.usual`). Below
 it the experimenter abstains."""
 DOES_MORE = 1.25
-"""An object stays in the answer if its height (see `judge.HypothesisResult`) is more than this multiple of that of
-every property in its images."""
+"""An object or scene stays in the answer only if its height (see `judge.HypothesisResult`) is more than this multiple
+of the height of every remaining hypothesis about a property (colour, pattern, shape) that its images show."""
 ALIKE = 0.6
-"""If the effect of an object is less than this share of that of another object that its images resemble, its effect is
-attributed to the other object."""
+"""An object is left out of the answer if its effect is less than this share of the effect of another object that its
+images resemble. Its effect is then attributed to the other object."""
 
 ShownBeside = Mapping[str, frozenset[str]]
 """By object or scene: the properties that its images show, and the objects that they resemble (`Eyes.shown_beside`)."""

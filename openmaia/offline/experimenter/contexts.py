@@ -169,7 +169,7 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
     """Compares the logits of images with and without a context.
 
     Images of the class alone and images with an object beside it may differ in their mean logits. Therefore the mean
-    logit of all images with the same of these layouts is first subtracted from each logit.
+    logit of its group (alone or beside an object) is first subtracted from the logit of each image.
 
     Args:
         measured: Pairs (prompt, logit), one for each image. The prompt says whether its image shows the context.

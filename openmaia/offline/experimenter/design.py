@@ -17,15 +17,16 @@ OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 
 PLAIN = 2
-"""Number of images of each colour alone in the screening. Its other images contain at least two colours."""
+"""Number of images of each colour alone in the screening. All other images of the screening contain at least two
+colours."""
 CONTEXTS = 6
 """Number of images per hypothesis, and per control group (with one word replaced)."""
 EDITED = 3
 """Number of images of a confirmed hypothesis that are edited."""
 RECOLOUR = "change the color to "
 UNRELATED = "grey"
-"""If no hypothesis names a colour, edits change objects to other colours than this one. Changing them to grey would
-only remove their colour."""
+"""Colour to which no edit changes an object if none of the hypotheses to edit names a colour. A change to grey would
+only remove the colour of the object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,8 @@ SHOWN = 0.04
 """Images of an object count as showing another word, too, if the mean evidence for that word exceeds its mean evidence
 in the control images by more than this."""
 FILLED = 0.5
-"""The unit counts as responding to a colour if more than this share of the pixels to which it responds has it."""
+"""`Eyes.shown_beside` counts a colour as shown if, on average over the images with the highest activations, more than
+this share of the pixels to which the unit responds has the colour."""
 PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
 
 

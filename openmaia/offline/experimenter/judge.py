@@ -23,8 +23,8 @@ PAIRS = 4
 """Largest number of hypotheses that are tested: SINGLES by kind of word, PAIRS for combinations. Without these limits,
 if a unit responds to yellow, all tests would be spent on yellow objects."""
 MORE_OBJECTS = 6
-"""Number of additional objects that are tested if a colour is among the strongest words. Objects of that colour then
-rank first."""
+"""Number of additional objects that are tested if the score of a colour is more than half of the highest score of all
+words. In this case, objects that have this colour take the first ranks among the objects."""
 LEAST = 0.8
 """Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening."""
 LEVEL = 0.03

@@ -144,7 +144,7 @@ def backgrounds(share: Path) -> Iterator[PackagedImage]:
 
 
 def patterns(share: Path) -> Iterator[PackagedImage]:
-    """Yields GIMP's tileable patterns; the folder Legacy holds drawings.
+    """Yields GIMP's tileable patterns, except those in the folder Legacy, which are drawings.
 
     Args:
         share: The folder usr/share of the unpacked package.

@@ -59,10 +59,10 @@ class RuleContextWriter:
 
 
 def is_exact_name(name: str) -> bool:
-    """Returns whether the vocabulary distinguishes a class from related classes.
+    """Returns whether the name of a class contains its vocabulary words themselves, not only synonyms of them.
 
-    It does not if the name of the class contains only a synonym of a word. For example, `bison` is a synonym of `cow`,
-    so that prompts with `bison` give images of any cow.
+    A synonym does not distinguish the class from related ones. For example, `bison` is a synonym of `cow`, so that
+    prompts with `bison` give images of any cow. The result is True for a name without vocabulary words.
     """
     return all(word.name in name.lower() for word in find(name))
 

@@ -12,9 +12,9 @@ from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import Word, WordKind, find
 
 CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
-"""Values of `Contrast.source`: how a label's second prompt was found. If the label contains no word of the vocabulary,
-this prompt shows a hypothesis that the agent has rejected (DROPPED), or, if there is none, an unrelated object
-(APART)."""
+"""Values of `Contrast.source`, which say what the second prompt of a contrast shows. CLOSE: the label with one of its
+vocabulary words replaced by another of the same kind. If the label contains no vocabulary word: a hypothesis that the
+agent has rejected (DROPPED), or, if there is none, an unrelated object (APART)."""
 
 
 class RuleContrasts:

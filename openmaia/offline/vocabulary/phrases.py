@@ -90,9 +90,13 @@ def rivals(word: str, avoid: Sequence[str]) -> list[str]:
 
 
 def rival(word: str, index: int, avoid: Sequence[str]) -> str:
-    """Returns one of the words of `rivals`. `index` selects it from a pseudo-random order that depends only on `word`.
+    """Returns another word of the same kind, which can replace a word in a prompt. It is one of the words of `rivals`.
 
-    For a colour, the colour of the background that `figure` uses is avoided, too.
+    Args:
+        word: The word to replace.
+        index: Selects the result, modulo the number of candidates, from a pseudo-random order that depends on `word`.
+        avoid: Words that must not be returned. For a colour, the colour of the background that `figure` draws for this
+            `index` is avoided as well.
     """
     close = list(avoid)
     if BY_NAME[word].kind is WordKind.COLOUR:

@@ -40,9 +40,9 @@ class AgentCharts:
 def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
     """Draws the charts of how the agents of one run worked. A chart without data is left out.
 
-    The first chart shows the share of investigations that used each tool. The second shows the number of investigations
-    by length of the conversation. The third shows it by convergence: the first turn that listed all labels of the
-    agent's answer as hypotheses.
+    The first chart shows the share of investigations that used each tool. The second shows how many investigations had
+    each length of the conversation. The third shows how many converged in each turn: an investigation converges in the
+    first turn that lists all labels of the agent's answer as hypotheses.
 
     Args:
         statistics: The statistics of the run's agents.

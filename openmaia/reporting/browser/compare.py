@@ -13,7 +13,10 @@ SHOWN = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedUnit:
-    """An investigation that is part of several runs."""
+    """The same investigation in several runs, that is, the same unit and number of the replicate.
+
+    Replicates are repeated investigations of a unit.
+    """
 
     name: str
     rows: tuple[UnitRow | None, ...]
@@ -28,8 +31,8 @@ class ComparedUnit:
     def difference(self) -> float | None:
         """The largest minus the smallest AUC of this investigation in the runs; None if fewer than two have one.
 
-        It is the AUC of images of the description against those of the worst control in each run (see
-        `openmaia.evaluation.analysis.verdict`).
+        The AUC of a run compares images of its description with one group of control images: the group for which the
+        interval of the AUC begins lowest (see `openmaia.evaluation.analysis.verdict.UnitVerdict.worst`).
         """
         known = [row.verdict.worst.auc for row in self._known if row.verdict.worst]
         return max(known) - min(known) if len(known) > 1 else None

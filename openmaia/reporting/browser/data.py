@@ -149,7 +149,7 @@ def call(function: str, text: str) -> bytes:
 
     Args:
         function: The name of the function, optionally with its first arguments, such as `receiveTexts(3, `.
-        text: The last argument.
+        text: The last argument, such as JSON. The function receives it as a JavaScript string.
     """
     opening = function if "(" in function else f"{function}("
     return f"openmaia.{opening}{json.dumps(text)});\n".encode()

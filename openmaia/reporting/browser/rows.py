@@ -43,11 +43,11 @@ class UnitRow:
     page: str
     """The path of its page, relative to report/."""
     header: dict[str, Any]
-    """The summary of its record; empty if it has no record."""
+    """The summary of its record, the stored result (see `openmaia.runs.summary.summary`); empty if it has no record."""
     scores: dict[str, Any]
     """The scores of its evaluation; empty if it is not evaluated."""
     verdict: UnitVerdict
-    """Whether the description holds, and what that rests on."""
+    """Whether the tests support the description, and why: the AUC against each kind of control images, p and q."""
     damage: str = ""
     """The reason why the record cannot be shown; empty if it can."""
 
@@ -82,9 +82,11 @@ class RunSummary:
     counts: dict[str, int]
     """The number of investigations in each state of STOPS."""
     own: float | None
-    """Mean over units of the AUC of images of their own description against matched neutral images."""
+    """Mean over units of the AUC with which a unit's activation separates images of its own description from matched
+    neutral images, which do not show what the description names."""
     other: float | None
-    """Mean over units of the same AUC with the images of other units' descriptions (of the same layer)."""
+    """The same mean as a control: each unit is measured on the images of the descriptions of other units of its layer,
+    and on the neutral images of those descriptions."""
     evaluated: int
     """Number of evaluated investigations."""
     difference: Interval | None
@@ -114,7 +116,8 @@ class RunSummary:
     sentence: str
     """The result of the run in one sentence."""
     evidence: Counter[str]
-    """The number of investigations by the state of the task's requirements on them: met, missing or unverified."""
+    """The number of investigations by whether the agent's experiments meet the requirements of its task: met, missing
+    or unverified. Investigations without requirements are left out."""
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:

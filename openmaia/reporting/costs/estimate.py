@@ -17,8 +17,8 @@ from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, T
 from openmaia.reporting.costs.workload import Workload
 
 STEADY = 4000
-"""Maximum number of simulated investigations, unless four times the number of concurrent ones is more. The duration of
-larger sweeps is extrapolated from the middle half of the simulated investigations."""
+"""Maximum number of simulated investigations; four times the number of concurrent ones if that is more. In a larger
+sweep, the other investigations are assumed to end at the mean rate of the middle half of the simulated ones."""
 
 SLACK = 1e-9
 """Tolerance in sums of GPUs, because fractions of a GPU do not add up exactly."""
@@ -70,17 +70,19 @@ class Prediction:
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
     """Predicts a sweep (all investigations of a run) by simulating it.
 
-    The evaluation of the descriptions is assumed to follow the investigations, in full batches. The interval treats
-    both the investigations in `work` and those of the sweep as random samples, and assumes that the duration is
-    proportional to their mean load of the bottleneck (the busiest service, or the limit of `at_once`). Loading models,
-    computing exemplars and failures are not included.
+    The evaluation of the descriptions is assumed to follow the investigations, in full batches. The interval accounts
+    for the random choice of the investigations, both of those in `work` and of those in the sweep. It assumes that the
+    duration is proportional to the mean load that an investigation puts on the bottleneck. The bottleneck is the
+    busiest service, or the limit of `at_once` concurrent investigations. Loading models, computing exemplars and
+    failures are not included.
 
     Args:
         work: The sample from which investigations are drawn, and what they ask of each service.
         pools: The replicas of each service.
         units: The number of investigations in the sweep.
         at_once: The number of concurrent investigations.
-        tested: The number of pairs of a positive and a neutral image that test each description (`evaluate.n`).
+        tested: The number of positive images (they show what a description names), and of neutral images (they do not),
+            on which each description is tested (`evaluate.n`).
     """
     chosen = np.random.default_rng(0).integers(len(work.traces), size=min(units, max(STEADY, 4 * at_once)))
     ends, queues = simulate([work.traces[int(index)] for index in chosen], pools, at_once)
@@ -208,9 +210,10 @@ def balanced(
 ) -> dict[str, SimulatedPool]:
     """Adds replicas to pools so that the total time of two stages is minimal: the investigations and their evaluation.
 
-    The time of a stage is the maximum over services of replica-seconds divided by the number of replicas. For one stage
-    it is optimal to add replicas to the busiest service until no more GPUs are left. Continuing in the same way for the
-    second stage from each state of the first one finds the optimum of the sum.
+    Both stages use the same replicas, one stage after the other. The time of a stage is the maximum over services of
+    replica-seconds divided by the number of replicas. For one stage it is optimal to add replicas one by one, always to
+    the busiest service, until no GPUs are left. For the sum of both stages, the function takes each of the states on
+    this path of the first stage, adds replicas in the same way for the second stage, and returns the best result.
 
     Args:
         first: The replica-seconds of each service in the first stage.

@@ -40,7 +40,8 @@ class Workload:
     tokens: npt.NDArray[np.float64]
     """(n, 3): numbers of prompt tokens, cached prompt tokens and generated tokens of each investigation."""
     timed: Mapping[str, SimulatedPool]
-    """For each service a pool with the known times of its batches. The pool's number of GPUs is 0 if unknown."""
+    """For each service whose times are known, a pool of one replica with these times. Its `gpus` is the number of GPUs
+    of the replica that was timed; 0 if unknown."""
     source: str
     """The origin of the numbers, in words."""
     seconds: Mapping[str, Sequence[float]]

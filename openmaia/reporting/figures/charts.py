@@ -139,7 +139,10 @@ def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
 
 @styled()
 def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
-    """Draws at least one risk-coverage curve: the risk of the most certain units as a function of their share."""
+    """Draws at least one risk-coverage curve.
+
+    A curve shows the mean risk (such as 1 minus AUC) of the most certain units, by the share of units that are kept.
+    """
     figure = new_figure(440, 220)
     axes = add_axes(figure, 52, 10, 22, 32)
     top = max(0.5, max(risk.high for curve in curves for _, risk in curve.risks))

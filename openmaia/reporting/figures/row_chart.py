@@ -31,7 +31,7 @@ LETTERS = 42
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMark:
-    """An estimate in a row of a chart. The chart draws all of its marks as points, or all as bars."""
+    """An estimate in a row of a chart, drawn as a point or as a bar (see the argument `is_bars` of `row_chart`)."""
 
     value: float
     interval: tuple[float, float] | None = None

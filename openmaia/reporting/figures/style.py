@@ -93,9 +93,9 @@ def png(figure: Figure) -> bytes:
 def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> Markup:
     """Returns the figure as SVG, which can be a file or be embedded in a page.
 
-    The style sheet and style attributes that matplotlib writes are replaced by SVG attributes such as `fill`. The
-    content security policy of our pages forbids the former, and only the latter can be changed by the pages' style
-    sheet for dark mode.
+    The style sheet and the `style` attributes that matplotlib writes are replaced by SVG attributes such as `fill`. The
+    content security policy of our pages forbids inline styles, and the pages' style sheet for dark mode can change
+    only SVG attributes.
 
     Args:
         figure: The figure.

@@ -1,6 +1,7 @@
-"""Makes tables of how labels match what units are known to respond to: over all units, and unit by unit.
+"""Makes tables that compare labels with what units are known to respond to: over all units, and unit by unit.
 
-This truth is known for synthetic units and for units of closed form (`openmaia.evaluation.truth`).
+This truth is known for synthetic units, which respond to given concepts, and for units of closed form, whose activation
+is a formula (`openmaia.evaluation.truth`).
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,15 @@ SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
-    """Returns two tables of how labels match what units are known to respond to: over all units, and unit by unit.
-
-    They are keyed by file name without suffix. The result is empty if no run has a stored comparison with this truth.
+    """Returns two tables that compare the labels of runs with what their units are known to respond to.
 
     Args:
         runs: The runs, each with its name.
+
+    Returns:
+        The tables by file name without suffix: `truth` has means over units, and `truth-units` a row for each
+        investigation, both for each method that decides whether a label matches. Empty if no run has a stored
+        comparison.
     """
     matches = {name: read_truth(run) for run, name in runs}
     if not any(matches.values()):

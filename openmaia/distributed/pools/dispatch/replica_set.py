@@ -57,7 +57,7 @@ class ReplicaHandle:
     pace: float = 1.0
     """Moving average of the time for a batch."""
     busy_since: float = 0.0
-    """Time from which its busy seconds have not been counted yet."""
+    """Start of the busy time that is not yet part of the pool's statistics. Not used while the replica is idle."""
     life: int = 0
     """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
     has_served: bool = False

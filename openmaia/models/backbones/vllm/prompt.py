@@ -30,8 +30,8 @@ class TooLong(Exception):
 class PromptRenderer:
     """Converts conversations to prompts of a vLLM engine, and counts the tokens of conversations.
 
-    The coroutines start threads, none of which waits for the event loop. Otherwise, with many conversations, all
-    threads of asyncio's pool would be waiting.
+    The coroutines run blocking functions in asyncio's thread pool. Such a function must not wait for the event loop.
+    Otherwise, with many conversations, all threads of the pool could be occupied by waiting functions.
     """
 
     opening: int

@@ -34,15 +34,17 @@ SHOWN = 3
 def load_checkpoint(module: nn.Module, path: str) -> None:
     """Replaces all weights of a network by those of a checkpoint.
 
-    The final layers of a classifier are replaced if the checkpoint has another number of classes.
+    If the checkpoint of a classifier has another number of classes, the network's final layers are first replaced by
+    layers with this number of outputs.
 
     Args:
         module: The network, which is changed.
         path: A .safetensors file, or a pickle that contains only tensors and plain values.
 
     Raises:
-        UsageError: The file cannot be read without running code, or does not match the network, or a weight is not
-            finite, as after a training that diverged, or no floating-point number, as in a quantised checkpoint.
+        UsageError: The file cannot be read without running code, or its names and shapes do not match the network.
+            Also if it holds NaN or infinite values, or weights that are not plain floating-point tensors (such as
+            quantised ones).
     """
     state = _renamed(_unwrapped(_read(path), path), module)
     _check_values(state, path)
@@ -67,7 +69,14 @@ def load_checkpoint(module: nn.Module, path: str) -> None:
 
 
 def check_file(given: str) -> Path:
-    """Returns the path of a checkpoint; UsageError if it is no file, or has the suffix of no kind of checkpoint."""
+    """Returns the path of a checkpoint file. The content is not read.
+
+    Args:
+        given: The path as the user gave it.
+
+    Raises:
+        UsageError: There is no such file, or its suffix is neither SAFE nor one of PICKLED.
+    """
     path = user_path(given)
     if not path.is_file():
         raise UsageError(f"target.weights={given!r}: there is no such file; give a .safetensors, .pt or .pth file")

@@ -35,8 +35,8 @@ def any_network(name: str, pretrained: bool) -> TargetNetwork:
 
     Args:
         name: The name of a classifier and optionally of its weights, such as `resnet18` or `resnet18@IMAGENET1K_V1`.
-        pretrained: Whether the weights are loaded. Otherwise they are random, and the name selects the preprocessing
-            only.
+        pretrained: Whether the weights are loaded. Otherwise they are random, and the name of the weights only selects
+            the preprocessing and properties of the architecture, such as the number of classes.
 
     Raises:
         UsageError: The weights are unknown or cannot be downloaded.

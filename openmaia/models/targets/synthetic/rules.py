@@ -37,7 +37,7 @@ SIZE = 224
 """Pixels per side of the images that the object detector and the segmenter receive."""
 
 GRID = 56
-"""Cells per side of the activation maps: SIZE / 4, which is also the resolution at which SAM predicts masks."""
+"""Cells per side of the activation maps: SIZE / 4. SAM, too, predicts masks at a quarter of the side of its input."""
 
 CELL = SIZE // GRID
 """Side of a cell of an activation map, in pixels of the image."""

@@ -13,14 +13,18 @@ OWN = "an image that the agent made"
 
 @dataclass(frozen=True, slots=True)
 class Captions:
-    """The captions of a record's images. Keys are the names of the images in the agent's code."""
+    """The captions of the images in the record of an investigation.
+
+    All keys are names of images in the agent's code, such as `image-3`.
+    """
 
     entries: dict[str, ImageEntry] = field(default_factory=dict[str, ImageEntry])
     """The record's entry of each image, with its activation and mask: the last one if several tool calls have one."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The text of each image: its prompt, "prompt → editing instruction", or for an exemplar "top 1"."""
     measured: set[str] = field(default_factory=set[str])
-    """Names of images that were passed to `call_neuron` or `edit_images`, which return new entries for them."""
+    """Names of images that were passed to `call_neuron` or `edit_images`. These tools return each of them again under a
+    new name."""
 
     @classmethod
     def of(cls, record: Record) -> "Captions":
@@ -91,9 +95,12 @@ def references(value: Any) -> Iterator[str]:
 
 
 def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
-    """Yields the label of each image that tool calls displayed: the text in square brackets shown directly before it.
+    """Yields the label of each displayed image: the text directly before it, such as "[image-3, masked]".
 
-    The label is empty if there is no such text. It has nothing to do with the labels of the agent's answer.
+    It is empty if that text is not in square brackets. It has nothing to do with the labels of the agent's answer.
+
+    Args:
+        calls: The tool calls of a turn. The result is in the order in which they displayed images.
     """
     for call in calls:
         before: Part = ""

@@ -13,14 +13,16 @@ from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.runs.records import ImageEntry, Record, Turn
 
 TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
-"""Maximum numbers of images that are shown: for the test of a label, for a supporting turn, and of the dataset."""
+"""Maximum numbers of images that are shown: of the test of a label, of a supporting turn, and of a unit's exemplars
+(the dataset images that excite it most)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportingTurn:
     """The measurements of one turn on images that test a label of the answer.
 
-    An image tests the label if the agent said so. If the agent named no hypothesis for it, its prompt decides.
+    If the agent's code named a hypothesis for an image, the image tests the label if the hypothesis contains the words
+    of the label and does not begin with "not". Otherwise the prompt of the image must contain these words.
     """
 
     turn: int

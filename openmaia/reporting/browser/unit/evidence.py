@@ -1,7 +1,8 @@
 """Prepares the section of a unit's page that shows the evidence for the answer.
 
-It consists of the task's requirements on the agent's experiments, and of the test that the agent loop makes of the
-answer's labels.
+The evidence has two parts. One is whether the agent's experiments meet the requirements of its task. The other is a
+test that the program makes after the answer: it measures the unit on new images of each label, and on near misses,
+which show the same scenes with one thing changed so that the label no longer holds.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,10 @@ class EvidenceView:
 
 
 def evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
-    """Prepares the evidence for a record's answer for the page of its unit. `pictures` embeds images in the page."""
+    """Returns the evidence for the answer in a record, in the form that the page of its unit shows.
+
+    `pictures` embeds images in the page.
+    """
     test = record.confirmation
     if test is None:
         return EvidenceView(evidence=record.evidence)

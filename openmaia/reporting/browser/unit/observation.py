@@ -28,7 +28,8 @@ class ImageView:
     caption: str = ""
     """The prompt or the editing instruction; empty if there is none."""
     activation: Mapping[str, float | bool] | None = None
-    """The measurement of the image, as the agent saw it; None if there is none."""
+    """What the agent was told about the unit's activation on the image: the activation under the key `value`, and if
+    known `percentile` and others (`openmaia.agent.tools.image_registry.describe_activation`). None if not measured."""
 
     @property
     def seen(self) -> str:

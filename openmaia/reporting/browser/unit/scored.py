@@ -70,7 +70,8 @@ class EvaluationView:
     low: float
     high: float
     failed_checks: tuple[str, ...]
-    """A sentence for each metric on the page that fails a test of `openmaia.evaluation.analysis.sanity`."""
+    """A caveat, such as "AUC is blind to missing labels", for each metric on the page that failed a sanity test or was
+    not put to these tests of metrics (`openmaia.evaluation.analysis.sanity`)."""
 
 
 def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
