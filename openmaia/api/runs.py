@@ -41,10 +41,10 @@ class LoadedRun:
     def units(self) -> pd.DataFrame:
         """Returns a data frame with one row per finished investigation, the table in `summary.parquet` of the run.
 
-        Its columns say which unit was investigated (`target`, `layer`, `index`, `replicate`), how the investigation
-        ended (`stop`), what the agent answered (`description`, `labels`), what it cost (such as `turns` and `tokens`),
-        and the scores of the description in its test on new images (such as `auc`). The column `verdict` says whether
-        the test supports the description: `supported`, `weak` or `not supported`. It is `abstained` or `untested` if
+        Its columns say which unit was investigated (`target`, `layer`, `index`), in which of its repeated investigations
+        (`replicate`), how the investigation ended (`stop`), what the agent answered (`description`, `labels`), what it
+        cost (such as `turns` and `tokens`), and the scores of the description in its test on new images (such as
+        `auc`). The column `verdict` says whether the test supports the description: `supported`, `weak` or `not supported`. It is `abstained` or `untested` if
         there is no description or no complete test. `verdict_reason` says why.
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts

@@ -145,7 +145,7 @@ class JobConfig:
     head_cpus: int = 4
     """KubeRay: CPUs of the pod that holds the driver (the command) and the dispatchers (which batch requests)."""
     head_memory_gb: int = 16
-    """KubeRay: memory of the pod of `job.head_cpus`, in GiB."""
+    """KubeRay: memory of that pod, in GiB."""
     runtime_env: RuntimeEnvConfig = field(default_factory=RuntimeEnvConfig)
 
 

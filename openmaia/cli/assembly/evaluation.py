@@ -182,11 +182,12 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
 
 def detector_judge(detector: str, segmenter: str, size: int) -> DetectorJudge:
-    """Loads a judge that detects objects in images.
+    """Loads a judge, which decides whether an image shows a label, that does so with a model for detecting objects.
 
     Args:
         detector: The name of a Grounding DINO model.
-        segmenter: The name of a SAM model for the masks. If empty, the boxes are the masks.
+        segmenter: The name of a SAM model that computes the mask of each detected object. If empty, the mask is the
+            object's bounding box.
         size: Side of the square to which images are resized, in pixels.
     """
     from openmaia.models.targets.synthetic.detector import GroundingDino

@@ -52,9 +52,10 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """Replaces the answer to a request that could not be read, because the process that owned it has died."""
+    """Takes the place of the answer to a request whose data is lost, because the process that stored it has died."""
 
     reason: str
+    """What Ray says, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,5 +264,5 @@ def _request(payload: list[Any] | LostRequest, index: int) -> Any:
 
 
 def lost(value: LostRequest) -> ServiceError:
-    """Returns the error for a request that its replica could not read."""
+    """Returns the error that a caller receives if a replica answers a request with a `LostRequest`."""
     return ServiceError(f"a request was lost: {value.reason}")

@@ -33,7 +33,8 @@ class PoolStatus:
     """The state of a pool, from which the driver decides how many replicas to run."""
 
     incarnation: str
-    """A random id that changes when the dispatcher is restarted. The driver then sends it the replicas again."""
+    """A random id of this start of the dispatcher. If it changes, the dispatcher was restarted and knows no replicas. The
+    driver then sends the handles of all replicas again."""
     drained: tuple[int, ...]
     """Indices of draining replicas that have no work left."""
     unplaced: tuple[int, ...]
@@ -42,7 +43,9 @@ class PoolStatus:
     """Number of replicas that would be busy now if there were enough of them. A replica of a language model
     counts as n / m if it answers n chats and could answer m chats concurrently."""
     released: bool
-    """Whether the pool may end all of its replicas, see `Dispatcher.release_replicas`."""
+    """Whether the run has said that it no longer needs the pool (`Dispatcher.release_replicas`), so that idle replicas are
+    ended, even below the configured minimum."""
     statistics: PoolStatistics
+    """Counts and times of the pool's requests since the dispatcher started."""
     notes: tuple[str, ...] = ()
     """Messages since the last status: output of models that are loading, and failures to load."""

@@ -60,7 +60,12 @@ class ClosedFormTarget:
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns each image as resized for the detectors, and the activation maps of all units on it by layer."""
+        """Computes the responses of all units to each image.
+
+        Returns:
+            For each image, in order: the image in the fixed size on which the formulas are computed, and for each layer
+            an array with the activation maps of all its units.
+        """
         views = [EncodedImage.of(resized(pixels)) for pixels in images]
         return [(view.pixels, {layer: self._layer(layer, view) for layer in self.units}) for view in views]
 

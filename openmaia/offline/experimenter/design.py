@@ -146,14 +146,18 @@ def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[t
 
 
 def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Returns pairs of a prompt and an editing instruction for hypotheses that hold against their controls.
+    """Plans edits of images that test hypotheses.
 
-    These are the pairs of `removals`, and for an object also changes of its colour. If the hypothesis is right, a
-    change of the colour lowers the activation only a little.
+    Some remove what a hypothesis names (see `removals`), which lowers the activation if the hypothesis is right. For an
+    object, each is followed by an edit of the same image that changes the object's colour, which then lowers the
+    activation only a little.
 
     Args:
-        kept: The hypotheses to test by edits.
-        candidates: All hypotheses under test.
+        kept: The hypotheses to test: those that hold against their controls.
+        candidates: All hypotheses under test. What an edit puts in the place of something is none of their words.
+
+    Returns:
+        Pairs: the prompt from which the image is generated, and the instruction for its edit.
     """
     avoid = [word for candidate in candidates for word in candidate.words]
     words = [word for hypothesis in kept for word in hypothesis.words]

@@ -115,7 +115,7 @@ def stamps(share: Path) -> Iterator[PackagedImage]:
 
 
 def gcompris(share: Path) -> Iterator[PackagedImage]:
-    """Yields photographs of GCompris, and cut-outs of fish and of planets.
+    """Yields the photographs in the package of GCompris (learning games), and its cut-outs of fish and planets.
 
     Args:
         share: The folder usr/share of the unpacked package.
