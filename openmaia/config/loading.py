@@ -140,12 +140,15 @@ def _listed(source: str) -> list[str]:
         return []
     with _errors_of(source):
         paths: Any = _overlay(source).get(SWEEPS)
-        texts = not isinstance(paths, ListConfig) or all(isinstance(each, str) for each in paths)
-    if paths is None:
-        return []
-    if not isinstance(paths, ListConfig) or not paths or not texts:
-        raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
-    return [str(path.parent / cast(str, each)) for each in paths]
+        if paths is None:
+            return []
+        if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
+            raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
+        return [str(path.parent / cast(str, each)) for each in paths]
+
+
+_UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)
+"""Exceptions for what cannot be read as YAML. ValueError: it is not UTF-8, or has a number of thousands of digits."""
 
 
 def _overlay(source: str) -> DictConfig:
@@ -160,12 +163,7 @@ def _overlay(source: str) -> DictConfig:
         loaded, written = OmegaConf.load(path), yaml.compose(path.read_text("utf-8"))
     except OmegaConfBaseException:  # some are ValueErrors; `_errors_of` translates them
         raise
-    except (
-        yaml.YAMLError,
-        ValueError,
-        OSError,
-        RecursionError,
-    ) as error:  # ValueError: no UTF-8, or thousands of digits
+    except (*_UNREADABLE, OSError) as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
@@ -244,7 +242,7 @@ def _override(source: str) -> DictConfig:
         return overlay
     except OmegaConfBaseException:
         raise
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
+    except _UNREADABLE as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
 
 

@@ -44,11 +44,11 @@ _COLUMNS = [
 _SCHEMA = pa.schema(_COLUMNS)
 
 _HEADER: dict[str, Any] = {
-    **dict.fromkeys(("claim", "trial", "detection", "scores"), dict),
+    **dict.fromkeys(("claim", "trial", "detection"), dict),
     **dict.fromkeys(("location", "scale"), str),
     "overlap": (dict, type(None)),
 }
-"""Keys of the header of a file, with their types. A trial that is not scored has no `scores`."""
+"""Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict."""
 
 WITHOUT_IMAGES = tuple(name for name, _ in _COLUMNS if name != "data")
 
@@ -111,8 +111,9 @@ def check_header(header: dict[str, Any]) -> None:
             f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
-    for key, kind in _HEADER.items():
-        if not isinstance(header.get(key, ... if key != "scores" else {}), kind):
+    expected = _HEADER | ({"scores": dict} if "scores" in header else {})
+    for key, kind in expected.items():
+        if key not in header or not isinstance(header[key], kind):
             raise StoreError(f"an evaluation that lacks {key!r}, or has it with another type than OpenMAIA writes")
     _claim(header)
 

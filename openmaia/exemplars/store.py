@@ -92,9 +92,7 @@ class ExemplarStore:
         if manifest is None:
             self.write_manifest(facts)
             return
-        wanted = {**facts, "version": VERSION}
-        if manifest.get("imported"):
-            wanted = {**manifest, "version": VERSION}
+        wanted = {**(manifest if manifest.get("imported") else facts), "version": VERSION}
         differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
         if differing:
             said = ", ".join(f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)" for key in differing)
@@ -116,6 +114,13 @@ class ExemplarStore:
         if found is not None and not isinstance(found, dict):
             raise StoreError(f"{self.files.path('manifest.json')} is damaged: it is no JSON object; remove the folder")
         return cast("dict[str, Any] | None", found)
+
+    def is_current(self) -> bool:
+        """Returns whether the exemplars have the version of the format that this program reads. False for a new store.
+
+        Raises StoreError if the manifest is damaged.
+        """
+        return (self.manifest() or {}).get("version") == VERSION
 
     def layers(self) -> list[str]:
         """Returns the names of the layers that have exemplars."""
@@ -219,7 +224,7 @@ class ExemplarStore:
             StoreError: The unit has no exemplars, or a file is damaged or has another version.
         """
         stem = safe(unit.layer)
-        if (self.manifest() or {}).get("version") != VERSION:
+        if not self.is_current():
             raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
         found, _ = tables.select(self.files, f"{stem}.units.parquet", "unit", unit.index)
         if not found:

@@ -13,7 +13,7 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
 from openmaia.core.text import printable
-from openmaia.exemplars.store import VERSION, ExemplarStore
+from openmaia.exemplars.store import ExemplarStore
 from openmaia.interop import answers, exemplars, label_tables, labels, reading, synthetic
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
@@ -142,8 +142,7 @@ class Importer:
         store = ExemplarStore.at(self._to, target, dataset)
         units, k = layer.activations.shape
         summary = f"exemplars of {target}/{layer.name} on {dataset}: {units} units, {k} each"
-        manifest = store.manifest()
-        if store.units(layer.name) and manifest is not None and manifest.get("version") == VERSION:
+        if store.is_current() and store.units(layer.name):
             report.imported.append(f"{summary}: imported before, unchanged (in {store.files.root})")
             return
         _claim(store, target, self._root.name, set(layer.estimated))
@@ -213,7 +212,7 @@ def _claim(store: ExemplarStore, target: str, source: str, estimated: set[str]) 
         UsageError: The store holds exemplars that OpenMAIA computed, or that another version of it imported.
     """
     before = store.manifest() or {}
-    if before.get("imported") and before.get("version") == VERSION:
+    if before.get("imported") and store.is_current():
         estimated = estimated | set(before.get("estimated", ()))
         store.files.delete("manifest.json")
     store.claim({"target": target, "imported": "maia", "source": source, "estimated": sorted(estimated)})

@@ -1,12 +1,14 @@
 """A cluster in miniature: a whole sweep, evaluation included, on elastic pools and on pools of fixed sizes.
 
 Replicas sleep for the service times of `assumed.yaml` divided by a factor. Everything else is the product's: scheduler, investigating
-and evaluating processes, dispatchers, scaling. Each replica holds as much of a pretended GPU as in the machine file of the cluster. With
-`replicas` = GPUs / factor, the dispatchers get as many calls a second as on the full cluster. The times after which pools grow and shrink are divided by the same
+and evaluating processes, dispatchers, scaling. Each replica holds as much of a pretended GPU as in the machine file of the cluster.
+With `replicas` = GPUs / factor, the dispatchers get as many calls a second as on the full cluster. The times after which pools
+grow and shrink are divided by the same
 factor; how long Ray takes to start a replica is not, and stands for loading a model.
 
 busy: the share of the GPUs' time, from the first investigation to the last evaluation, in which a replica had work (a language model
-that answers a single chat counts as busy). Work of a replica that shares a GPU with another model is left out. over_one_by_one: the time of as many GPUs that each hold all models and take one unit
+that answers a single chat counts as busy). Work of a replica that shares a GPU with another model is left out.
+over_one_by_one: the time of as many GPUs that each hold all models and take one unit
 after the other, over ours; computed from the same table. cores: what the busiest dispatcher, the driver and the whole machine used. If
 `machine` is near the number of cores, the CPU was the bottleneck, and the figures are those of the machine. The fixed sizes are the
 best split by `openmaia run … --estimate --gpus`.
@@ -17,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,8 @@ SMOKE = (Miniature(8, 5, 60, 12),)
 # -- the pools ---------------------------------------------------------------------------------------------------------
 
 
-def shares(gpus: int) -> dict[str, float]:
+@cache
+def shares(gpus: int) -> Mapping[str, float]:
     """The GPUs of a replica of each service, by the machine file of a cluster of that size."""
     machine = REPOSITORY / "configs/machine" / ("eight-gpus.yaml" if gpus == 8 else "many-nodes.yaml")
     pools = load(["name=x", "units=all", "target.name=x", str(machine)]).pools

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.units import Unit
-from openmaia.exemplars.store import VERSION, ExemplarStore
+from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.pages import design, render
 from openmaia.reporting.browser.rows import UnitRow
 from openmaia.reporting.browser.strips import COLUMNS, SIDE, exemplar_strips
@@ -153,14 +153,13 @@ def of_run(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunShee
 
 def _store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
     """Returns the folder of a run's exemplars, their store (None if missing or outdated), and the layers in it."""
-    config, place = run.config(), "the place that the run’s config names"
+    config = run.config()
+    target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
+    place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
     try:
-        target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
-        place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
         store = ExemplarStore.at(_found(run, config["paths"]), target, dataset)
-        is_whole = (store.manifest() or {}).get("version") == VERSION
-        return place, store if is_whole else None, store.layers() if is_whole else ()
-    except (KeyError, TypeError, StoreError, UsageError, OSError):
+        return (place, store, store.layers()) if store.is_current() else (place, None, ())
+    except (StoreError, UsageError, OSError):
         return place, None, ()
 
 
