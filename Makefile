@@ -84,6 +84,8 @@ applications: setup
 screenshots: setup
 	@$(BIN)/python -m tests.screenshots
 
+# On a machine with a GPU, one of 80 GB for all: large models at their full size with random weights, nothing is downloaded.
+# Minutes; 34 GB of disk. The figures go to the folder in OUT; what was measured is in tests/gpu/RESULTS.md.
 gpu: setup
 	$(BIN)/pytest -m gpu
 

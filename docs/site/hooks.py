@@ -21,6 +21,7 @@ RESULTS = {
     "applications.md": ("Biases of classifiers", "tests/applications/RESULTS.md"),
     "spurious.md": ("Spurious features", "openmaia/apps/spurious/RESULTS.md"),
     "benchmarks.md": ("Pools, sweeps and exemplars", "tests/benchmarks/RESULTS.md"),
+    "gpu.md": ("Large models on a GPU", "tests/gpu/RESULTS.md"),
     "faults.md": ("Processes that die", "tests/faults/RESULTS.md"),
     "cluster.md": ("Jobs and faults on a cluster", "cluster/RESULTS.md"),
 }

@@ -1,7 +1,7 @@
 """Elastic pools in simulation: whole sweeps on up to 512 GPUs, which no few cores can play with real processes.
 
 The decisions are the product's (`openmaia.distributed.pools.autoscaling`); replicas, queues and investigations are simulated
-with the service times of `assumed.yaml`. Every investigation is tested as soon as it has ended, as in the product. Not
+with the service times of `rates.yaml`. Every investigation is tested as soon as it has ended, as in the product. Not
 simulated: messages, failures, conversations that stay with their replica. The benchmark `miniature` plays 8 and 64 GPUs with
 real actors, so that the two can be compared.
 

@@ -62,7 +62,7 @@ COSTS = {
     "generator": Cost(0.3, 1.0, 8, 8),
     "target": Cost(0.02, 0.006, 128, 4),
 }
-"""The figures of openmaia/costs/assumed.yaml for GPUs of 80 GB: a 27B backbone, a FLUX.1-dev for all images, a
+"""Arithmetic from data sheets of GPUs of 80 GB, older than the measured rates: a 27B backbone, a FLUX.1-dev for all images, a
 ResNet-152. Each of the four targets has one replica."""
 
 TURNS = {4: 8, 5: 14, 6: 20, 7: 22, 8: 17, 9: 10, 10: 5, 12: 3, 14: 1}

@@ -1,4 +1,4 @@
-"""Investigations and evaluations that ask the services for what `assumed.yaml` says, and hosts that sleep instead of answering.
+"""Investigations and evaluations that ask the services for what `rates.yaml` says, and hosts that sleep instead of answering.
 
 The run's name ends with `-` and the factor by which all times are divided.
 """

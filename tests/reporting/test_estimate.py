@@ -177,8 +177,8 @@ def written(folder: Path, values: object) -> str:
     return str(path)
 
 
-def test_the_built_in_table_says_that_it_is_assumed():
-    assert "assumed, not measured" in from_rates().source
+def test_the_built_in_table_says_what_was_measured():
+    assert "measured on one H200 with random weights; turns and calls assumed" in from_rates().source
 
 
 def test_investigations_are_drawn_from_the_rates(tmp_path: Path):
@@ -186,7 +186,7 @@ def test_investigations_are_drawn_from_the_rates(tmp_path: Path):
     assert {tuple(trace) for trace in work.traces} == {(("backbone", 1), ("", 2.0), ("generator", 5)) * 3}
     assert work.tokens[0].tolist() == [300, 120, 21] and work.source == "of this test"
     assert work.timed["editor"] == pool(fixed=1.0, per_item=0.5, max_batch=4)
-    assert work.timed["generator"] == from_rates().timed["generator"], "what a file leaves out is assumed"
+    assert work.timed["generator"] == from_rates().timed["generator"], "what a file leaves out is built in"
 
 
 def test_turns_and_calls_are_as_frequent_as_stated():
@@ -361,7 +361,7 @@ def command(tmp_path: Path, *arguments: str) -> str:
 def test_an_estimate_says_what_it_assumed_and_leaves_no_trace(tmp_path: Path):
     said = command(tmp_path, "units=layer4=0-99", "--estimate")
     assert "units: 100 units, from units=layer4=0-99" in said
-    assert "service times: assumed, not measured" in said
+    assert "service times: measured on one H200 with random weights" in said
     assert "exemplars, loading, failures" in said
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Determines how investigations use the services, from the records of a run or from assumed rates in a YAML file."""
+"""Determines how investigations use the services, from the records of a run or from rates in a YAML file."""
 
 import importlib.resources
 import math
@@ -25,7 +25,7 @@ from openmaia.runs.records import Record, Turn
 from openmaia.runs.run import EXTENSIBLE, Run
 
 LARGEST = 2000
-"""Number of investigations that are drawn from assumed rates, and maximum number that are read from records."""
+"""Number of investigations that are drawn from rates, and maximum number that are read from records."""
 
 TOOLS = ("generator", "editor", "target", "backbone")
 """The services of tools in the assumed order of their calls: images are generated, edited, measured, and described."""
@@ -45,7 +45,7 @@ class Workload:
     source: str
     """The origin of the numbers, in words."""
     seconds: Mapping[str, Sequence[float]]
-    """For each service the recorded replica-seconds of each investigation; no services if rates were assumed."""
+    """For each service the recorded replica-seconds of each investigation; no services if there are only rates."""
 
 
 def from_rates(path: str = "", seed: int = 0) -> Workload:
@@ -54,14 +54,14 @@ def from_rates(path: str = "", seed: int = 0) -> Workload:
     The number of investigations is the constant LARGEST.
 
     Args:
-        path: The path of a YAML file with rates, whose keys replace those of the built-in table `assumed.yaml`. If it
+        path: The path of a YAML file with rates, whose keys replace those of the built-in table `rates.yaml`. If it
             is empty, only the built-in table is used.
         seed: The seed of the draws.
 
     Raises:
         UsageError: The file cannot be read, or contains an unknown key or an invalid value.
     """
-    table: Any = OmegaConf.create((importlib.resources.files(__package__ or "") / "assumed.yaml").read_text("utf-8"))
+    table: Any = OmegaConf.create((importlib.resources.files(__package__ or "") / "rates.yaml").read_text("utf-8"))
     OmegaConf.set_struct(table, True)
     try:
         own: Any = OmegaConf.load(path) if path else {"about": table.about}
@@ -177,7 +177,7 @@ def find_workload(config: Config, source: str) -> Workload:
     Args:
         config: The config of the sweep that is to be predicted.
         source: A run directory or a file with rates. If it is empty, the records of the config's own run are used, or
-            the built-in table of assumed rates if there are none.
+            the built-in table of rates if there are none.
 
     Raises:
         UsageError: The source cannot be used.
