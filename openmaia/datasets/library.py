@@ -142,7 +142,7 @@ class ImageDataset:
         return self._of("cutout", split)
 
     def textures(self, split: Split) -> list[DatasetImage]:
-        """Returns the textures of the explore or the test split."""
+        """Returns the images of textures (surfaces without objects) of the explore or the test split."""
         return self._of("texture", split)
 
     def _of(self, kind: ImageKind, split: Split) -> list[DatasetImage]:

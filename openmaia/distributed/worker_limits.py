@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-import ray
-
 from openmaia.config.schema import Config
+from openmaia.distributed.cluster.nodes import alive
 from openmaia.distributed.cluster.placement import held
 
 
@@ -51,4 +50,4 @@ def largest_capacity(config: Config) -> int:
     def free(node: dict[str, Any]) -> dict[str, float]:
         return {name: amount - taken[node["NodeID"]][name] for name, amount in node["Resources"].items()}
 
-    return max([1, *(room(free(node)) for node in ray.nodes() if node["Alive"])])
+    return max([1, *(room(free(node)) for node in alive())])

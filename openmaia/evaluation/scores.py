@@ -39,10 +39,9 @@ class Evaluation:
 
     @property
     def scores(self) -> dict[str, Any]:
-        """All scores of the trial by name, as the JSON values that are stored. Each access computes them again.
+        """All scores by name, as JSON values: the items of `values`, and `controls`. Each access computes them again.
 
-        They are those of `values` and, as `controls`, the result of `control_scores`, which is empty if nothing was
-        tested.
+        `controls` is the result of `control_scores`; it is empty if no description was tested.
         """
         tested = self.trial.outcome == "tested"
         unit = self.trial.claim.unit.index

@@ -142,7 +142,7 @@ class FirstPass:
                     accumulator.take(number, self._order.start(number), torch.from_numpy(found[layer]))
 
     def summaries(self) -> dict[str, Summary]:
-        """Returns the statistics over all images processed so far, by layer."""
+        """Returns for each layer the statistics and the extreme images of its units, over all images processed so far."""
         return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from openmaia.cli.assembly.exemplars import make
 from openmaia.config.loading import load
 from openmaia.runs.run import InvestigationId, Run
+from tests.cluster.ray_hosts import node_environment
 from tests.conftest import REPOSITORY
 from tests.helpers.images import sample_image, save
 
@@ -133,14 +133,4 @@ def root() -> Iterator[Path]:
 
 def environment(root: Path, meeting: Meeting) -> dict[str, str]:
     """Of jobs and hosts."""
-    return {
-        "OPENMAIA_PYTHON": sys.executable,
-        "OPENMAIA_TMP": str(root / "t"),
-        "TMPDIR": str(root / "tmp"),
-        # Else Ray's workers yield to everything else that runs on this machine.
-        "RAY_worker_niceness": "0",
-        # Ray starts sooner without it, and most of these tests are not about it.
-        "OPENMAIA_HEAD_OPTIONS": "--include-dashboard=false",
-        "OPENMAIA_TEST": str(meeting.folder),
-        "PYTHONPATH": str(REPOSITORY),
-    }
+    return node_environment(root) | {"OPENMAIA_TEST": str(meeting.folder), "PYTHONPATH": str(REPOSITORY)}

@@ -1,12 +1,12 @@
-"""Ray on hosts that can be cut off, killed and switched off: the sweep finishes.
+"""Ray on hosts that are cut off, killed and switched off: the sweep finishes.
 
-h0 holds the head, without room for investigations; the driver and the investigations are on h1 and h2.
+The driver and the investigations are on h1 and h2.
 """
 
-import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,87 +14,29 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import Meeting, Sweep, Sweeps, environment
-from tests.cluster.hosts import Network, lacking, network, until
-
-PATIENCE = 400
-"""Seconds for what takes some tens on a quiet machine."""
-
-PORT = 20_000
+from tests.cluster.hosts import lacking, until
+from tests.cluster.ray_hosts import PATIENCE, RayHosts, ray_hosts
 
 reason = lacking()
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(2 * PATIENCE)]
 
-RAY = {
-    "RAY_AUTH_MODE": "token",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
-    # A host is given up after some seconds and not after Ray's own quarter of a minute.
-    "RAY_health_check_initial_delay_ms": "1000",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "5",
-}
-
 
 @dataclass
-class Cluster:
-    network: Network
-    root: Path
+class Cluster(RayHosts):
+    """With the folder where a test and its agents meet."""
+
     meeting: Meeting
-
-    @property
-    def environment(self) -> dict[str, str]:
-        head = self.network.hosts["h0"].address
-        return {
-            **os.environ,
-            **RAY,
-            **environment(self.root, self.meeting),
-            "RAY_ADDRESS": f"{head}:{PORT}",
-            "RAY_AUTH_TOKEN_PATH": str(self.root / "token"),
-            # What the head knows outlives it.
-            "RAY_gcs_storage": "rocksdb",
-            "RAY_gcs_storage_path": str(self.root / "gcs"),
-        }
-
-    def join(self, name: str) -> None:
-        cpus = 0 if name == "h0" else 1
-        more = f"--num-cpus={cpus} --object-store-memory=100000000"
-        role = "head" if name == "h0" else "worker"
-        command = (sys.executable, "-m", "ray_jobs.node", role)
-        self.network.hosts[name].start(
-            *command, log=self.root / f"{name}.ray", env=self.environment | {"OPENMAIA_RAY_OPTIONS": more}
-        )
-
-    def wait(self, nodes: int) -> None:
-        command = (sys.executable, "-m", "ray_jobs.wait", f"--nodes={nodes}", f"--timeout={PATIENCE}")
-        done = self.network.hosts["h1"].run(*command, env=self.environment, timeout=PATIENCE + 60)
-        assert done.returncode == 0, done.stdout + done.stderr + self.logs()
 
     def drive(self, sweep: Sweep) -> subprocess.Popen[bytes]:
         command = (sys.executable, "-m", "ray_jobs", "run", *sweep.sources)
         return self.network.hosts["h1"].start(*command, log=self.root / "driver.out", env=self.environment)
 
-    def raylets(self, name: str) -> list[int]:
-        listed = self.network.hosts[name].run("ps", "-eo", "pid=,comm=").stdout.splitlines()
-        return [int(line.split()[0]) for line in listed if line.split()[1] == "raylet"]
-
-    def logs(self) -> str:
-        logs = [*sorted(self.root.glob("*.ray")), *self.root.glob("driver.out")]
-        return "\n".join(f"---- {log.name}\n{log.read_text()[-3000:]}" for log in logs)
-
 
 @pytest.fixture(scope="module")
 def cluster(root: Path, sweeps: Sweeps) -> Iterator[Cluster]:
-    (root / "t").mkdir()
-    (root / "token").write_text("0123456789abcdef" * 4)
-    with network(root, ["h0", "h1", "h2"]) as made:
-        meeting = sweeps.meeting("hosts")
-        hosts = Cluster(made, root, meeting)
-        for name in made.hosts:
-            made.boot(name)
-            hosts.join(name)
-        hosts.wait(3)
-        yield hosts
+    meeting = sweeps.meeting("hosts")
+    with ray_hosts(root, environment(root, meeting)) as made:
+        yield Cluster(made.network, made.root, made.own, meeting)
 
 
 @pytest.fixture
@@ -137,6 +79,17 @@ def test_a_host_that_is_cut_off_for_a_while(cluster: Cluster, sweep: Sweep):
     finish(cluster, sweep, driver)
     until(lambda: cluster.raylets("h2") not in ([], first), 120, "another raylet is started there")
     cluster.wait(3)
+
+
+@pytest.mark.nightly
+def test_a_command_whose_own_host_was_cut_off_ends_and_the_next_one_goes_on(cluster: Cluster, sweep: Sweep):
+    driver = under_way(cluster, sweep)
+    cluster.network.cut("h1")
+    time.sleep(15)
+    cluster.network.heal("h1")
+    assert driver.wait(PATIENCE) == 1, cluster.logs()
+    cluster.wait(3)
+    finish(cluster, sweep, cluster.drive(sweep))
 
 
 def _alive(cluster: Cluster) -> int:

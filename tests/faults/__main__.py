@@ -4,7 +4,7 @@
 
 `times` is the number of disturbances of each kind. A sweep is disturbed up to five times and takes one to four minutes; two
 run side by side. Disturbances that were not asked for keep their trials. The clock of the machine is left alone (processes of the
-sweep see one that jumps), and so are networks: hosts that are cut off or switched off are in tests/cluster.
+sweep see one that jumps), and so is its network: hosts that are cut off or switched off are namespaces of it.
 """
 
 import sys

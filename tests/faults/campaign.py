@@ -14,9 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from openmaia.runs.lease import LEASE_SECONDS
 from openmaia.runs.run import Run
 from tests.faults import sweep
-from tests.faults.disturbances import DISTURBANCES, Disturbed
+from tests.faults.disturbances import DISTURBANCES, Disturbed, Place
 from tests.helpers.measuring import machine
 
 IMAGE = re.compile(r"image-\d+")
@@ -71,20 +72,14 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
         disturbance.place(Path(temporary)) as place,
     ):
-        folder, overrides = Path(temporary), [f"paths.runs={place.runs}"]
-        commands = _Commands(folder, overrides, place.environment, len(moments) + 3)
+        folder = Path(temporary)
+        commands = _Commands(folder, place, len(moments) + 3)
         hits, problem = list[int](), ""
         try:
             for moment in moments:
                 if commands.run_until(moment):
                     time.sleep(chance.uniform(0, 1))
-                    disturbed = Disturbed(
-                        driver=commands.process,
-                        folder=folder,
-                        environment=place.environment,
-                        overrides=overrides,
-                        chance=chance,
-                    )
+                    disturbed = Disturbed(driver=commands.process, folder=folder, place=place, chance=chance)
                     begun = len(sweep.carried_out(folder))
                     hits += [begun] if disturbance.act(disturbed) else []
             commands.finish()
@@ -119,10 +114,10 @@ def _moments(times: int, chance: random.Random) -> list[int]:
 class _Commands:
     """Repeats the same command until the run is complete, at most `most` times."""
 
-    def __init__(self, folder: Path, overrides: Sequence[str], environment: dict[str, str], most: int):
-        self._folder, self._overrides, self._environment, self._most = folder, overrides, environment, most
+    def __init__(self, folder: Path, place: Place, most: int):
+        self._folder, self._place, self._most = folder, place, most
         self.codes: list[int] = []
-        self.process = self._start()
+        self.process = place.start(folder)
 
     def run_until(self, turns: int) -> bool:
         """Waits until more than this number of different turns were carried out. Returns whether a command is running."""
@@ -148,11 +143,10 @@ class _Commands:
         self.codes.append(self.process.wait(0))
         if self.codes[-1] == 0 or len(self.codes) == self._most:
             return False
-        self.process = self._start()
+        if self.codes[-1] == 2:  # the host of the last command was switched off, and its process id is used again
+            time.sleep(LEASE_SECONDS)
+        self.process = self._place.start(self._folder)
         return True
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return sweep.start(self._folder, *self._overrides, environment=self._environment)
 
 
 def _problem(

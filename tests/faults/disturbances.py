@@ -1,4 +1,5 @@
-"""What is done to a running sweep: a signal to one of its processes, a second command, a disk that fills, a clock that jumps."""
+"""What is done to a running sweep: a signal to one of its processes, a second command, a disk that fills, a clock
+that jumps, a host that is cut off or switched off."""
 
 import contextlib
 import os
@@ -16,10 +17,30 @@ from pathlib import Path
 import psutil
 
 from openmaia.runs.lease import LEASE_SECONDS
+from tests.cluster.ray_hosts import RayHosts, ray_hosts
+from tests.conftest import REPOSITORY
 from tests.faults import sweep
 from tests.helpers.object_store import object_store
 
 Victims = Callable[[psutil.Process], list[psutil.Process]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a trial runs."""
+
+    runs: str
+    """The folder of the runs."""
+    environment: dict[str, str]
+    overrides: Sequence[str] = ()
+    cluster: RayHosts | None = None
+    """Hosts on which the sweep runs; its command on h1."""
+
+    def start(self, folder: Path) -> subprocess.Popen[bytes]:
+        """Gives the command of the sweep."""
+        host = self.cluster.network.hosts["h1"] if self.cluster else None
+        overrides = (f"paths.runs={self.runs}", *self.overrides)
+        return sweep.start(folder, *overrides, environment=self.environment, host=host)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +49,8 @@ class Disturbed:
 
     driver: subprocess.Popen[bytes]
     folder: Path
-    environment: dict[str, str]
-    overrides: Sequence[str]
+    place: Place
     chance: random.Random
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where the run directory of a trial lies."""
-
-    runs: str
-    environment: dict[str, str]
 
 
 @contextmanager
@@ -87,6 +99,17 @@ def _with_a_clock(folder: Path) -> Iterator[Place]:
     (folder / "python/sitecustomize.py").write_text(JUMPING.format(clock=str(folder / "clock")))
     path = os.pathsep.join(filter(None, (str(folder / "python"), os.environ.get("PYTHONPATH"))))
     yield Place(runs=str(folder / "runs"), environment={"PYTHONPATH": path})
+
+
+@contextmanager
+def _on_hosts(folder: Path) -> Iterator[Place]:
+    """Three hosts on one switch, which need root."""
+    root = folder / "hosts"
+    root.mkdir()
+    variables = {sweep.LOG: str(folder / "turns.log"), "PYTHONPATH": str(REPOSITORY)}
+    with ray_hosts(root, variables) as cluster:
+        overrides = (f"ray.address={cluster.address}", "ray.num_cpus=0")
+        yield Place(runs=str(folder / "runs"), environment=cluster.environment, overrides=overrides, cluster=cluster)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +202,7 @@ def _stop(victims: Victims, seconds: float, disturbed: Disturbed) -> bool:
 
 def _second(disturbed: Disturbed, timeout: float) -> int:
     """Gives the same command a second time and returns its exit code. Wakes the first one up when it drives the run."""
-    second = sweep.start(disturbed.folder, *disturbed.overrides, environment=disturbed.environment)
+    second = disturbed.place.start(disturbed.folder)
     try:
         while sweep.driver(disturbed.folder) != second.pid and second.poll() is None:
             time.sleep(0.1)
@@ -232,6 +255,30 @@ def _fill_disk(disturbed: Disturbed) -> bool:
     return is_full
 
 
+def _host(disturbed: Disturbed, act: Callable[[RayHosts, str], None]) -> bool:
+    """Does something to the host of the driver or to the other one, and waits until it is part of the cluster again."""
+    cluster = disturbed.place.cluster
+    assert cluster
+    name = disturbed.chance.choice(("h1", "h2"))
+    is_used = any(" ray::" in line for line in cluster.network.hosts[name].processes())
+    act(cluster, name)
+    cluster.wait(3)
+    return is_used
+
+
+def _cut_off(cluster: RayHosts, name: str) -> None:
+    cluster.network.cut(name)
+    time.sleep(15)
+    cluster.network.heal(name)
+
+
+def _switch_off(cluster: RayHosts, name: str) -> None:
+    cluster.network.power_off(name)
+    time.sleep(2)
+    cluster.network.boot(name)
+    cluster.join(name)
+
+
 DISTURBANCES: dict[str, Disturbance] = {
     **{
         f"{name} killed": Disturbance(
@@ -251,6 +298,8 @@ DISTURBANCES: dict[str, Disturbance] = {
     "driver stopped until another takes over": Disturbance(act=_take_over, times=1),
     "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
+    "host cut off for 15 s": Disturbance(act=partial(_host, act=_cut_off), place=_on_hosts),
+    "host switched off": Disturbance(act=partial(_host, act=_switch_off), place=_on_hosts),
     "driver killed (run on S3)": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),
     "worker killed (run on S3)": Disturbance(act=partial(_kill, WORKERS), place=_on_object_store),
 }

@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from openmaia.runs.run import Run
+from tests.cluster.hosts import Host
 from tests.helpers.samples import comparable
 from tests.helpers.sweeping import ANSWER, sources, unit_under_investigation
 
@@ -50,15 +53,16 @@ print(values, tools.wait(0.7))
     ]
 
 
-def start(folder: Path, *overrides: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Starts the command. What it says is appended to output.log in the folder."""
-    with (folder / "output.log").open("ab") as output:
-        return subprocess.Popen(
-            command(folder, *overrides),
-            stdout=output,
-            stderr=output,
-            env=os.environ | {LOG: str(folder / "turns.log")} | (environment or {}),
-        )
+def start(
+    folder: Path, *overrides: str, environment: Mapping[str, str] = MappingProxyType({}), host: Host | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts the command, on another host if one is given. What it says is appended to output.log in the folder."""
+    given, log = command(folder, *overrides), folder / "output.log"
+    variables = os.environ | {LOG: str(folder / "turns.log")} | environment
+    if host:
+        return host.start(*given, log=log, env=variables)
+    with log.open("ab") as output:
+        return subprocess.Popen(given, stdout=output, stderr=output, env=variables)
 
 
 def carried_out(folder: Path) -> list[tuple[str, int]]:

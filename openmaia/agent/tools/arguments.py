@@ -83,9 +83,10 @@ def hypotheses(given: Any, count: int) -> list[str]:
 
 
 def view(name: Any) -> str:
-    """Returns the name if it is `original`, `masked` or empty (the caller's default). Raises ToolError otherwise.
+    """Checks the name of an image version that the agent's code passed to a tool, and returns it.
 
-    It names the version of an image that a tool takes: the plain image, or the one that shows where the unit responds.
+    The versions are `original` (the plain image) and `masked` (the image that shows where the unit responds). "" stands for
+    the default of the tool. Raises ToolError for any other value.
     """
     if name not in ("", "original", "masked"):
         raise ToolError(f"view {brief(name)}; expected original or masked")

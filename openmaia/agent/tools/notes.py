@@ -14,7 +14,7 @@ COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your
 
 
 def not_drawn(words: Sequence[str], prompt: str) -> str:
-    """Returns the note to the agent about words of a prompt that its generated image lacks."""
+    """Returns the note that tells the agent which words of a prompt are missing from the image generated for it."""
     return f"note: could not draw {', '.join(map(repr, words))} of {prompt!r}"
 
 

@@ -42,7 +42,10 @@ class WrongImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureMode:
-    """How often and on which images a bias (a context that changes a score) makes a classifier err in one way."""
+    """One kind of error that a bias (a context that changes the score of a class) causes, and on which images.
+
+    The kinds are classes that are missed and false alarms.
+    """
 
     context: ClaimedContext
     kind: FailureKind

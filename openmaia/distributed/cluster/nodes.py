@@ -1,7 +1,12 @@
 """Lists the nodes of the cluster, checks that Ray is alive on the node of this process, and runs functions on nodes."""
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -10,15 +15,47 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.core.errors import ServiceError
 
+ANSWER_SECONDS = 60.0
+"""Longest wait in seconds for an answer of the head. A head that is restarted answers again within this time. If this node
+was cut off from the head for a while, `ray.nodes` may never return."""
+
 
 def alive() -> list[dict[str, Any]]:
-    """Returns the nodes that are alive, as `ray.nodes` describes them."""
-    return [node for node in ray.nodes() if node["Alive"]]
+    """Returns the nodes that are alive, as `ray.nodes` describes them.
+
+    Raises:
+        ServiceError: If the head of the cluster gives no answer within `ANSWER_SECONDS`.
+    """
+    answer: Future[list[dict[str, Any]]] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(ray.nodes())
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="nodes", daemon=True).start()
+    try:
+        return [node for node in answer.result(ANSWER_SECONDS) if node["Alive"]]
+    except TimeoutError:
+        raise ServiceError(
+            f"the head of the Ray cluster gave no answer within {ANSWER_SECONDS:g} s, as if this node had been cut off from "
+            "it; what is finished is kept: check the network, and run the same command again to continue"
+        ) from None
 
 
 ABSENT_SECONDS = 45.0
 """Time in seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended
 on it. After a restart of the head, nodes are missing for a short time, because they register one after another."""
+
+
+WATCH_SECONDS = 20.0
+"""Time in seconds between two looks of `never_without_its_node`."""
+
+ENDED = (
+    "Ray has ended on the node of this command, and all models and investigations with it; finished turns are kept: run "
+    "the same command again to continue"
+)
 
 
 class OwnNode:
@@ -35,17 +72,47 @@ class OwnNode:
         """Checks that Ray still runs on the node of this process.
 
         Raises:
-            ServiceError: If the node has been missing among the living nodes for a while (`ABSENT_SECONDS`).
+            ServiceError: If the node has been missing among the living nodes for a while (`ABSENT_SECONDS`), or the head
+                gives no answer.
         """
         if ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}:
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = time.monotonic()
         elif time.monotonic() > self._absent_since + ABSENT_SECONDS:
-            raise ServiceError(
-                "Ray has ended on the node of this command, and all models and investigations with it; finished turns "
-                "are kept: run the same command again to continue"
-            )
+            raise ServiceError(ENDED)
+
+
+LOST_SECONDS = 120.0
+"""Time in seconds after which a process whose node Ray has given up is ended, if it has not ended by itself. `OwnNode` and the
+end of the run take about a minute and a half."""
+
+
+@contextmanager
+def never_without_its_node() -> Iterator[None]:
+    """Context manager that ends this process with exit code 1 if Ray has ended on its node and the block does not end.
+
+    After the node was cut off from the head for a while, many calls of Ray never return, so that no exception could end
+    the block.
+    """
+    over = threading.Event()
+    own = ray.get_runtime_context().get_node_id()
+
+    def watch() -> None:
+        seen = time.monotonic()
+        while not over.wait(WATCH_SECONDS):
+            with suppress(ServiceError, RayError):
+                if own in {node["NodeID"] for node in alive()}:
+                    seen = time.monotonic()
+            if time.monotonic() > seen + LOST_SECONDS:
+                print(f"error: {ENDED}", file=sys.stderr, flush=True)
+                os._exit(1)
+
+    threading.Thread(target=watch, name="own node", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def label(node: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ MEASURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The difference between two runs in one measure, over their shared units."""
+    """The difference (first minus second run) in one measure over the units that both runs share."""
 
     measure: str
     """The name of the measure: one of MEASURES."""

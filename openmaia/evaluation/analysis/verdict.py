@@ -253,5 +253,5 @@ def sentence(verdicts: Iterable[UnitVerdict]) -> str:
 
 
 def write_summary(run: Run) -> None:
-    """Writes summary.parquet, a table of all finished investigations of a run, with their verdicts."""
+    """Writes summary.parquet, a table of all finished investigations of a run, with their scores and verdicts (`Verdict`)."""
     run.write_summary({each: verdict.columns for each, verdict in run_verdicts(run).items()})

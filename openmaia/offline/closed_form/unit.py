@@ -47,7 +47,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A concept that adds to a synthetic unit's activation without being part of its truth (what activates it)."""
+    """A concept that adds a little to a synthetic unit's activation. A correct description of the unit does not name it."""
 
     concept: Concept
     weight: float

@@ -67,7 +67,7 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
 
     Args:
         prompt: Any text.
-        seed: The seed of the scene.
+        seed: Decides sizes, places and the choice of images when the scene is drawn. It does not change what is parsed.
         knows: Returns whether there is an image that shows a noun.
 
     Returns:
