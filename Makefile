@@ -60,7 +60,7 @@ bench: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m tests.benchmarks $(if $(only),only=$(only))
 
-# Kills parts of running sweeps at random moments: writes tests/faults/trials.csv and RESULTS.md. Hours; root for the full disk.
+# Kills parts of running sweeps at random moments: writes tests/faults/trials.csv and RESULTS.md. Hours; root for the full disk and the hosts.
 faults: setup
 	@$(BIN)/python -m tests.faults $(if $(only),only="$(only)") $(if $(times),times=$(times))
 
@@ -84,7 +84,7 @@ applications: setup
 screenshots: setup
 	@$(BIN)/python -m tests.screenshots
 
-# On a machine with a GPU, one of 80 GB for all: large models at their full size with random weights, nothing is downloaded.
+# On a machine with a GPU (80 GB for all; tried on an H200): large models at their full size with random weights, nothing is downloaded.
 # Minutes; 34 GB of disk. The figures go to the folder in OUT; what was measured is in tests/gpu/RESULTS.md.
 gpu: setup
 	$(BIN)/pytest -m gpu

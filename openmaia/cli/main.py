@@ -15,6 +15,7 @@ from openmaia.cli.commands.studies import ablate, bias, spurious
 from openmaia.cli.commands.submit import submit
 from openmaia.cli.commands.view import view
 from openmaia.cli.commands.views import dashboard, doctor, figures, report, show, trace
+from openmaia.cli.lost_node import end_without_ray
 from openmaia.cli.signals import end_on_signals
 from openmaia.core.errors import OpenMaiaError, UsageError
 
@@ -75,6 +76,7 @@ def options(
 def main() -> None:
     """Runs the command in sys.argv. Exit codes: 0 success, 1 failure, 2 mistake of the user, 3 stopped by a signal."""
     end_on_signals()
+    end_without_ray()
     try:
         app()
     except UsageError as error:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from types import FrameType
+from typing import NoReturn
 
 GRACE = 12.0
 """Time limit in seconds for a clean end. Job schedulers send SIGKILL after 15 seconds or more."""
@@ -51,9 +52,19 @@ def _watch(reader: int) -> None:
         again = _next(reader, first + GRACE - time.monotonic())
         if again > first + TOGETHER:
             break
+    end_at_once("stopped at once; run the same command again to continue", STOPPED)
+
+
+def end_at_once(message: str, code: int) -> NoReturn:
+    """Ends this process without waiting for anything in it.
+
+    Args:
+        message: The error message, which is written to stderr.
+        code: The exit code.
+    """
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar may have hidden it
-    os.write(2, f"{cursor}error: stopped at once; run the same command again to continue\n".encode())
-    os._exit(STOPPED)
+    os.write(2, f"{cursor}error: {message}\n".encode())
+    os._exit(code)
 
 
 def _next(reader: int, seconds: float | None) -> float:

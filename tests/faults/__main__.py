@@ -18,9 +18,10 @@ from typing import Any
 
 import pandas as pd
 
+from tests.cluster.hosts import lacking
 from tests.faults import sweep
 from tests.faults.campaign import Trial, trial, undisturbed
-from tests.faults.disturbances import DISTURBANCES
+from tests.faults.disturbances import DISTURBANCES, on_hosts
 
 FOLDER = Path(__file__).parent
 TRIALS, RESULTS = FOLDER / "trials.csv", FOLDER / "RESULTS.md"
@@ -35,6 +36,8 @@ def main() -> None:
     unknown = [*given, *(set(names) - set(DISTURBANCES))]
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; expected times=25 and only= with some of: {', '.join(DISTURBANCES)}")
+    if any(DISTURBANCES[name].place is on_hosts for name in names) and (reason := lacking()):
+        sys.exit(f"hosts cannot be made here: {reason}")
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
     kept = pd.read_csv(TRIALS, keep_default_na=False) if TRIALS.exists() else pd.DataFrame()

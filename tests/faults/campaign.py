@@ -73,7 +73,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
         disturbance.place(Path(temporary)) as place,
     ):
         folder = Path(temporary)
-        commands = _Commands(folder, place, len(moments) + 3)
+        commands = _Commands(folder, place, 2 * len(moments) + 3)  # each may be refused once
         hits, problem = list[int](), ""
         try:
             for moment in moments:
@@ -143,7 +143,8 @@ class _Commands:
         self.codes.append(self.process.wait(0))
         if self.codes[-1] == 0 or len(self.codes) == self._most:
             return False
-        if self.codes[-1] == 2:  # the host of the last command was switched off, and its process id is used again
+        if self._place.cluster and self.codes[-1] == 2:
+            # The host of the command before was switched off, and its process id is used again.
             time.sleep(LEASE_SECONDS)
         self.process = self._place.start(self._folder)
         return True

@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 
 from openmaia.runs.lease import LEASE_SECONDS
-from tests.cluster.ray_hosts import RayHosts, ray_hosts
+from tests.cluster.hosts import until
+from tests.cluster.ray_hosts import PATIENCE, RayHosts, ray_hosts
 from tests.conftest import REPOSITORY
 from tests.faults import sweep
 from tests.helpers.object_store import object_store
@@ -102,7 +103,7 @@ def _with_a_clock(folder: Path) -> Iterator[Place]:
 
 
 @contextmanager
-def _on_hosts(folder: Path) -> Iterator[Place]:
+def on_hosts(folder: Path) -> Iterator[Place]:
     """Three hosts on one switch, which need root."""
     root = folder / "hosts"
     root.mkdir()
@@ -260,16 +261,19 @@ def _host(disturbed: Disturbed, act: Callable[[RayHosts, str], None]) -> bool:
     cluster = disturbed.place.cluster
     assert cluster
     name = disturbed.chance.choice(("h1", "h2"))
-    is_used = any(" ray::" in line for line in cluster.network.hosts[name].processes())
+    working = [line for line in cluster.network.hosts[name].processes() if " ray::" in line and "ray::IDLE" not in line]
+    is_used = bool(working) or (name == "h1" and disturbed.driver.poll() is None)
     act(cluster, name)
     cluster.wait(3)
     return is_used
 
 
 def _cut_off(cluster: RayHosts, name: str) -> None:
+    first = cluster.raylets(name)
     cluster.network.cut(name)
     time.sleep(15)
     cluster.network.heal(name)
+    until(lambda: cluster.raylets(name) not in ([], first), PATIENCE, f"Ray starts again on {name}")
 
 
 def _switch_off(cluster: RayHosts, name: str) -> None:
@@ -277,6 +281,7 @@ def _switch_off(cluster: RayHosts, name: str) -> None:
     time.sleep(2)
     cluster.network.boot(name)
     cluster.join(name)
+    until(lambda: cluster.raylets(name), PATIENCE, f"Ray starts again on {name}")
 
 
 DISTURBANCES: dict[str, Disturbance] = {
@@ -298,8 +303,8 @@ DISTURBANCES: dict[str, Disturbance] = {
     "driver stopped until another takes over": Disturbance(act=_take_over, times=1),
     "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
-    "host cut off for 15 s": Disturbance(act=partial(_host, act=_cut_off), place=_on_hosts),
-    "host switched off": Disturbance(act=partial(_host, act=_switch_off), place=_on_hosts),
+    "host cut off for 15 s": Disturbance(act=partial(_host, act=_cut_off), place=on_hosts),
+    "host switched off": Disturbance(act=partial(_host, act=_switch_off), place=on_hosts),
     "driver killed (run on S3)": Disturbance(act=partial(_kill, VICTIMS["driver"]), place=_on_object_store),
     "worker killed (run on S3)": Disturbance(act=partial(_kill, WORKERS), place=_on_object_store),
 }

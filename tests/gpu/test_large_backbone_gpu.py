@@ -54,8 +54,8 @@ GEMMA_3_27B = Size(
     patch=14,
     tokens_per_image=256,
 )
-GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32]}
-CONVERSATIONS = (1, 8, 32)
+GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8, 16]}
+CONVERSATIONS = (1, 8, 16)
 EXEMPLARS, EXPERIMENT = 15, 8
 """Images of the first turn, and of a later one."""
 INSTRUCTIONS, OUTPUT = 4000, 300
@@ -134,5 +134,4 @@ def test_conversations_share_the_engine(host: VllmBackbone) -> None:
         if out := os.environ.get("OUT"):
             written = {"gpu": torch.cuda.get_device_name(), "by_conversations": table}
             Path(out, "backbone.json").write_text(json.dumps(written, indent=1))
-    seconds = {count: row["a turn"]["seconds"] for count, row in table.items()}
-    assert seconds[8] < 8 * seconds[1] / 2
+    assert table[8]["a turn"]["seconds"] < 8 * table[1]["a turn"]["seconds"] / 2

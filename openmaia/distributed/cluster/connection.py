@@ -12,7 +12,6 @@ import ray
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.distributed.cluster.nodes import never_without_its_node
 
 
 @contextmanager
@@ -44,11 +43,10 @@ def cluster(config: Config) -> Generator[None]:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         lines = str(error).strip().splitlines()
         raise _unreachable(config.ray.address, lines[0] if lines else type(error).__name__) from error
-    with never_without_its_node():
-        try:
-            yield
-        finally:
-            ray.shutdown()
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 @contextmanager

@@ -1,12 +1,9 @@
 """Lists the nodes of the cluster, checks that Ray is alive on the node of this process, and runs functions on nodes."""
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -49,13 +46,11 @@ ABSENT_SECONDS = 45.0
 on it. After a restart of the head, nodes are missing for a short time, because they register one after another."""
 
 
-WATCH_SECONDS = 20.0
-"""Time in seconds between two looks of `never_without_its_node`."""
-
 ENDED = (
     "Ray has ended on the node of this command, and all models and investigations with it; finished turns are kept: run "
     "the same command again to continue"
 )
+"""Message of an error: Ray has ended on the node of this process."""
 
 
 class OwnNode:
@@ -81,38 +76,6 @@ class OwnNode:
             self._absent_since = time.monotonic()
         elif time.monotonic() > self._absent_since + ABSENT_SECONDS:
             raise ServiceError(ENDED)
-
-
-LOST_SECONDS = 120.0
-"""Time in seconds after which a process whose node Ray has given up is ended, if it has not ended by itself. `OwnNode` and the
-end of the run take about a minute and a half."""
-
-
-@contextmanager
-def never_without_its_node() -> Iterator[None]:
-    """Context manager that ends this process with exit code 1 if Ray has ended on its node and the block does not end.
-
-    After the node was cut off from the head for a while, many calls of Ray never return, so that no exception could end
-    the block.
-    """
-    over = threading.Event()
-    own = ray.get_runtime_context().get_node_id()
-
-    def watch() -> None:
-        seen = time.monotonic()
-        while not over.wait(WATCH_SECONDS):
-            with suppress(ServiceError, RayError):
-                if own in {node["NodeID"] for node in alive()}:
-                    seen = time.monotonic()
-            if time.monotonic() > seen + LOST_SECONDS:
-                print(f"error: {ENDED}", file=sys.stderr, flush=True)
-                os._exit(1)
-
-    threading.Thread(target=watch, name="own node", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
 
 
 def label(node: Mapping[str, Any]) -> str:
