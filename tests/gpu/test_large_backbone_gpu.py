@@ -22,7 +22,7 @@ from openmaia.core.messages import Chat, Message, Reply, assistant, system, user
 pytest.importorskip("vllm")
 
 from openmaia.models.backbones.vllm.engine import VllmBackbone
-from tests.helpers.tiny.gemma import Size, build_without_weights
+from tests.helpers.tiny.gemma import GEMMA_3_27B, build_without_weights
 
 NEEDED = 75 * 2**30
 """Bytes of memory: 54 GB of weights and a KV cache for conversations."""
@@ -36,24 +36,6 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-GEMMA_3_27B = Size(
-    hidden=5376,
-    intermediate=21504,
-    layers=62,
-    heads=32,
-    key_value_heads=16,
-    head=128,
-    window=1024,
-    positions=131072,
-    vocabulary=262144,
-    vision_hidden=1152,
-    vision_intermediate=4304,
-    vision_layers=27,
-    vision_heads=16,
-    image=896,
-    patch=14,
-    tokens_per_image=256,
-)
 GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8, 16]}
 CONVERSATIONS = (1, 8, 16)
 EXEMPLARS, EXPERIMENT = 15, 8

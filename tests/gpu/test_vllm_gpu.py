@@ -22,7 +22,7 @@ from openmaia.core.messages import Chat, Reply, assistant, system, user
 pytest.importorskip("vllm")
 
 from openmaia.models.backbones.vllm.engine import VllmBackbone
-from tests.helpers.tiny.gemma import Size, build_without_weights
+from tests.helpers.tiny.gemma import GEMMA_3_4B, build_without_weights
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,24 +30,6 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-GEMMA_3_4B = Size(
-    hidden=2560,
-    intermediate=10240,
-    layers=34,
-    heads=8,
-    key_value_heads=4,
-    head=256,
-    window=1024,
-    positions=131072,
-    vocabulary=262144,
-    vision_hidden=1152,
-    vision_intermediate=4304,
-    vision_layers=27,
-    vision_heads=16,
-    image=896,
-    patch=14,
-    tokens_per_image=256,
-)
 CONCURRENT = (1, 2, 4, 8, 16, 32, 64)
 ANSWER = 128
 """Tokens per answer: random weights hardly ever end one by themselves."""

@@ -5,7 +5,7 @@ again to what was generated. Its weights never choose anything but those charact
 """
 
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -64,6 +64,28 @@ class Size:
     image: int = 56
     patch: int = 14
     tokens_per_image: int = 4
+
+
+GEMMA_3_4B = Size(
+    hidden=2560,
+    intermediate=10240,
+    layers=34,
+    heads=8,
+    key_value_heads=4,
+    head=256,
+    window=1024,
+    positions=131072,
+    vocabulary=262144,
+    vision_hidden=1152,
+    vision_intermediate=4304,
+    vision_layers=27,
+    vision_heads=16,
+    image=896,
+    patch=14,
+    tokens_per_image=256,
+)
+GEMMA_3_27B = replace(GEMMA_3_4B, hidden=5376, intermediate=21504, layers=62, heads=32, key_value_heads=16, head=128)
+"""The architectures of the published models, which differ in the text model alone."""
 
 
 def build(folder: Path, size: Size | None = None) -> Path:
