@@ -11,6 +11,9 @@ import time
 
 import ray
 
+from openmaia.core.errors import ServiceError
+from openmaia.distributed.cluster.nodes import alive as alive_nodes
+
 PAUSE = 0.25
 """Time in seconds between two checks."""
 
@@ -22,7 +25,10 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds")
     given = parser.parse_args()
     address = os.environ.get("RAY_ADDRESS") or parser.error("RAY_ADDRESS=HOST:PORT says which cluster; it is not set")
-    alive = wait(address, given.nodes, time.monotonic() + given.timeout)
+    try:
+        alive = wait(address, given.nodes, time.monotonic() + given.timeout)
+    except ServiceError as error:
+        sys.exit(f"error: {error.message}")
     if alive < given.nodes:
         sys.exit(
             f"error: {alive} of {given.nodes} Ray nodes at {address} after {given.timeout:g} s. The log of each node says "
@@ -40,12 +46,15 @@ def wait(address: str, wanted: int, until: float) -> int:
 
     Returns:
         The number of nodes that are alive; less than `wanted` if the time limit was reached.
+
+    Raises:
+        ServiceError: The head gives no answer, although it did before.
     """
     if not connected(address, until):
         return 0
     alive = reported = -1
     while alive < wanted and time.monotonic() < until:
-        alive = sum(node["Alive"] for node in ray.nodes())
+        alive = len(alive_nodes())
         if alive != reported:
             print(f"{time.strftime('%H:%M:%S')} {alive} of {wanted} Ray nodes", flush=True)
             reported = alive

@@ -188,7 +188,8 @@ class ToolSession(_Session):
     Args:
         toolbox: The tools.
         turns: The completed turns of the investigation. Their time counts towards the limits of the investigation.
-            None: a person makes the calls, and these limits, MAX_CALLS and MAX_IMAGE_BYTES do not apply.
+            None if a person makes the calls. Then the time, the number of calls and the size of the images have no
+            limit.
         image_bytes: Size of the images and masks of the completed turns, in bytes.
 
     Attributes:

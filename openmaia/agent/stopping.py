@@ -90,12 +90,12 @@ class Stopping:
 
     @property
     def expected(self) -> TurnKind:
-        """What the next turn may be.
+        """What the next turn may be: an experiment, a measurement (of generated images), an answer, or any of them.
 
-        As long as the agent has not run as many experiments as the stopping rule demands: an experiment. If the
-        last turn is omitted (see `left_out`) and the agent can generate images, the experiment has to measure generated
-        images. After that: the answer if the agent has used up its turns, repeats itself or has reached a limit,
-        otherwise any turn.
+        It has to be an experiment until the agent has run as many experiments as the stopping rule demands. This
+        experiment has to be a measurement if the last turn is omitted (see `left_out`) and the agent can generate
+        images. After these experiments, the next turn has to be an answer if the agent has used up its turns, repeats
+        itself or has reached a limit. Otherwise it may be any turn.
         """
         count = len(self._turns)
         if not self._has_experiments(count):

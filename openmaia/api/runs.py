@@ -41,11 +41,17 @@ class LoadedRun:
     def units(self) -> pd.DataFrame:
         """Returns a data frame with one row per finished investigation, the table in `summary.parquet` of the run.
 
-        Its columns say which unit was investigated (`target`, `layer`, `index`), in which of its repeated investigations
-        (`replicate`), how the investigation ended (`stop`), what the agent answered (`description`, `labels`), what it
-        cost (such as `turns` and `tokens`), and the scores of the description in its test on new images (such as
-        `auc`). The column `verdict` says whether the test supports the description: `supported`, `weak` or `not supported`. It is `abstained` or `untested` if
-        there is no description or no complete test. `verdict_reason` says why.
+        Among the columns are:
+
+        - `target`, `layer`, `index`: the unit that was investigated
+        - `replicate`: the number of the investigation among those of the same unit, from 0
+        - `stop`: how the investigation ended
+        - `description`, `labels`: what the agent answered
+        - `turns`, `tokens` and others: what the investigation cost
+        - `auc` and others: the scores of the description in its test on new images
+        - `verdict`: whether the test supports the description: `supported`, `weak` or `not supported`; `abstained` if
+          there is no description, and `untested` if there is no complete test
+        - `verdict_reason`: the reason for the verdict
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts
 

@@ -31,7 +31,7 @@ def opened(
     Args:
         inputs: The config and the objects of the caller.
         say: Receives messages for the user.
-        progress: Called with the number of finished and of all images while exemplars are computed.
+        progress: Called with the number of finished images and the number of all images while exemplars are computed.
         is_human: Whether a person plays the agent.
 
     Raises:

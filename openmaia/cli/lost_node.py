@@ -1,4 +1,4 @@
-"""Ends a command whose node Ray has given up, if it does not end by itself.
+"""Ends a command if Ray has declared its node dead and the command does not end by itself.
 
 After a node was cut off from the head of its cluster for a while, many calls of Ray never return on it, so that no
 exception could end the command. As after a second Ctrl-C, no data is lost.
@@ -7,34 +7,38 @@ exception could end the command. As after a second Ctrl-C, no data is lost.
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from openmaia.cli.signals import end_at_once
 
-WATCH_SECONDS = 20.0
-"""Time in seconds between two looks."""
-
-LOST_SECONDS = 120.0
-"""Time in seconds for which Ray must have given up this node until the process is ended. By itself a command notices within
-about a minute, and needs some seconds to end."""
+WATCH_SECONDS, LOST_SECONDS = 20.0, 120.0
+"""Defaults of `end_without_ray`. Most commands end earlier by themselves: they notice the loss within about a minute, and
+need some seconds to end."""
 
 FAILURE = 1
 """Exit code of a command that failed."""
 
 
-def end_without_ray() -> None:
-    """Lets this process end when Ray has given up its node. Call it once in a command, whether or not it uses Ray."""
-    threading.Thread(target=_watch, name="lost node", daemon=True).start()
+def end_without_ray(every: float = WATCH_SECONDS, after: float = LOST_SECONDS) -> None:
+    """Starts a thread that ends this process after Ray has listed its node as dead, or not answered, for a while.
+
+    Call it once in a command. The thread does nothing while the process is not connected to Ray.
+
+    Args:
+        every: Time in seconds between two checks of the node.
+        after: Time in seconds for which all checks must have found the node lost.
+    """
+    threading.Thread(target=_watch, args=(every, after), name="lost node", daemon=True).start()
 
 
-def _watch() -> None:
+def _watch(every: float, after: float) -> NoReturn:
     seen = time.monotonic()
     while True:
-        time.sleep(WATCH_SECONDS)
+        time.sleep(every)
         problem = _problem()
         if not problem:
             seen = time.monotonic()
-        elif time.monotonic() > seen + LOST_SECONDS:
+        elif time.monotonic() > seen + after:
             end_at_once(problem, FAILURE)
 
 

@@ -44,8 +44,8 @@ def load(sources: Sequence[str], listing: str = "") -> Config:
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
-        listing: That one of the sources which has the key `sweeps` (see `load_sweeps`). The key is ignored. Empty if no
-            source has it.
+        listing: The source that has the key `sweeps` (see `load_sweeps`), which is ignored here. Empty if no source has
+            this key.
 
     Raises:
         UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type
@@ -90,8 +90,8 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
         sources: YAML files and `key=value` overrides. Later ones win.
 
     Raises:
-        UsageError: As `load`, or if two sweeps have one name or differ in a section that sweeps of one
-            command share (see SHARED).
+        UsageError: As `load`, or if two sweeps have the same name, or if they differ in a section that must be equal in
+            all sweeps of a command (see SHARED).
     """
     divided = sweep_sources(sources)
     configs = [load(each, listing) for each, listing in divided]
@@ -263,7 +263,7 @@ def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
 
 def _refuse_unknown(overlay: DictConfig, source: str) -> None:
     known = _defaults()
-    for key in keys(overlay):
+    for key, _ in leaves(overlay):
         if key == SWEEPS:
             raise UsageError(f"{source} names several sweeps, and one is needed here; give one of its files")
         if key not in known:
@@ -286,20 +286,21 @@ def _defaults() -> dict[str, Any]:
 
 def _values(config: DictConfig) -> dict[str, Any]:
     """Returns the values of all leaves by dotted key. The value of a required key that is missing is None."""
-    return {key: OmegaConf.select(config, key) for key in keys(config)}
+    return dict(leaves(config))
 
 
-def keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Yields the dotted names of all leaves of a config or section. A mapping with keys of the user's choice is a leaf.
+def leaves(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields all leaves of a config or section: (dotted name, value). A mapping with keys of the user's choice is a leaf.
 
-    `prefix` is put before the names, such as "target." for that section.
+    The value of a required key that is missing is None. `prefix` is put before the names, such as "target." for that
+    section.
     """
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]
         if isinstance(value, DictConfig) and len(value) and f"{prefix}{name}" not in FREE:
-            yield from keys(value, f"{prefix}{name}.")
+            yield from leaves(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{name}", value
 
 
 def _complete(merged: DictConfig) -> Config:
@@ -330,9 +331,10 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Returns a config that a run stored, as nested dicts, without the checks of `restore` on what the values mean.
+    """Returns the config that a run stored, as nested dicts.
 
-    A key that did not exist yet when the config was stored has its default.
+    Unlike `restore`, it does not check whether values are in range or whether keys contradict each other. A key that
+    did not exist yet when the config was stored has its default.
 
     Args:
         values: The content of the run's config.yaml.

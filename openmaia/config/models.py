@@ -215,7 +215,7 @@ class BackboneConfig:
     concurrency: int = 32
     """Number of conversations that are answered concurrently: per replica (vllm), or in total (openai, anthropic)."""
     timeout: float = 300.0
-    """Longest silence of a server in seconds: before the first token of a reply, or between two."""
+    """Longest silence of a server in seconds: before the first token of a reply, or between two tokens."""
     sees: str = "images"
     """`images`: displayed images are sent to the model; `text`: for a model that takes no images, they are replaced by
     descriptions that the model in the section `viewer` writes."""

@@ -24,8 +24,9 @@ class EvaluateConfig:
     detect: int = 24
     """Detection: number of photographs per description. A judge says of each whether it shows what the description
     names, and this is compared with the unit's activations. Fuzzing: largest number of crops of photographs per
-    description that are judged in the same way. They come from the photographs that excite the unit most, at most a
-    fifth of all: from each, the part that excites the unit most and another part. 0: neither test."""
+    description that are judged in the same way. The crops come from the photographs that excite the unit most, at
+    most a fifth of all. Each photograph gives two crops: the part that excites the unit most, and another part. 0:
+    neither test."""
     random_words: int = 10
     """Number of random words that are tested as if each were the description of a unit. Their images are generated once
     for all layers. Their scores extend the null distribution of the descriptions' p-values. 0: none."""

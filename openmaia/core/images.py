@@ -98,7 +98,7 @@ class EncodedImage:
         return array
 
     def decoded(self) -> Pixels:
-        """Returns `pixels` without keeping them: an investigation holds many images and rarely needs their pixels."""
+        """Returns the same array as `pixels`, but does not keep it in memory: an investigation holds many images."""
         kept = self.__dict__.get("pixels")
         return np.asarray(decode(self.data)) if kept is None else kept
 

@@ -61,8 +61,8 @@ class AnswerFormat:
     """Heading of a section that holds one label, a short phrase such as one thing that the unit responds to. The
     heading may be followed by a number, as in `[LABEL 2]:`."""
     decided_by: str = "DESCRIPTION"
-    """The heading that makes a reply a final answer: the value of `text` or of `labels`. A reply without a section of
-    this heading is no answer."""
+    """The heading that makes a reply a final answer: the value of `text` or of `labels`. A reply without a section
+    with this heading is not a final answer."""
     choices: tuple[str, ...] = ()
     """The valid labels in capitals; if empty, every label is valid."""
     placeholders: tuple[str, ...] = ()

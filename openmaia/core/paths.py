@@ -22,7 +22,7 @@ def user_path(given: str) -> Path:
 def nearest_existing(path: Path) -> Path:
     """Returns the path itself if it exists, and its nearest existing parent otherwise.
 
-    A path that may not be looked at, or is too long, counts as missing.
+    A path that this process may not access, or that is too long, counts as missing.
     """
     return next(folder for folder in (path, *path.absolute().parents) if os.path.exists(folder))
 

@@ -47,7 +47,8 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
 
     Args:
         config: Describes the image generator, the target network and the judge, which decides what an image shows.
-        run: The run. If all of its records, the stored results of investigations, are evaluated, nothing is done.
+        run: The run. If all of its records, the stored results of investigations, are evaluated already, they are not
+            evaluated again.
         assembly: Builds the objects that the config describes.
         view: Receives messages and progress.
     """

@@ -64,10 +64,11 @@ class Assembly(Protocol):
             backbone: The model that plays the agent in the run. It also writes the prompts of the test images, unless the
                 config names another model or rules for that.
             store: The exemplars of the target, from which the mean and standard deviation of each unit's activations
-                are read. Only `openmaia.evaluation.controls.prepare_reference` needs them. None if the returned
-                services are not passed to that function.
-            dataset: The images of the run, from which photographs are taken as control images and for detection. None
-                under the same condition as `store`.
+                are read. May be None if the returned services are not passed to
+                `openmaia.evaluation.controls.prepare_reference`.
+            dataset: The images of the run. Photographs from it serve as control images, and for the detection test: a
+                judge decides which photographs show what a description names, and this is compared with the unit's
+                activations. May be None if `store` may be None.
         """
         ...
 

@@ -76,8 +76,9 @@ class EvaluationTasks:
             timeout: Longest time in seconds to wait for an evaluation to finish.
 
         Raises:
-            OpenMaiaError: If it concerns all evaluations: the config does not permit them, a server cannot be reached, or
-                the reference data could not be computed. Other errors are raised by `finish`.
+            OpenMaiaError: If an error concerns all evaluations: the config does not permit them, a server cannot be
+                reached, the reference data could not be computed, or the workers cannot run. Other errors are raised by
+                `finish`.
         """
         for worker, evaluation in self._workers.assignable():
             self._assign(worker, evaluation)
@@ -101,7 +102,8 @@ class EvaluationTasks:
         The scores of a sweep with a failed evaluation are not computed.
 
         Raises:
-            OpenMaiaError: If an evaluation failed. Finished evaluations are kept in the run.
+            OpenMaiaError: If an evaluation or the computation of the scores failed. Finished evaluations are kept in
+                the run.
         """
         while self._running or self._workers.queued:
             self.poll(timeout=1.0)

@@ -40,7 +40,10 @@ class EvaluationWorker:
         return CALLER
 
     def start(self) -> None:
-        """Does nothing. `WorkerPool` calls it when the process has started, while models may still be loading."""
+        """Does nothing. `WorkerPool` requires this method and calls it when the process has started.
+
+        The services are built at their first use instead, because models may still be loading now.
+        """
 
     def prepare(self, number: int) -> ReferenceData:
         """Returns what all evaluations of a sweep share: control images and the responses of its units' layers to them.

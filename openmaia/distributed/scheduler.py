@@ -85,14 +85,16 @@ class Scheduler:
         self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
 
     def results(self) -> Iterator[tuple[int, InvestigationResult]]:
-        """Runs all pending investigations. Yields the index of the sweep and the result of each when it has ended.
+        """Runs all pending investigations.
 
-        A failed attempt is not yielded if the investigation is tried again.
+        Yields:
+            For each investigation that has ended, the index of its sweep and its result. A failed attempt is not
+            yielded if the investigation is tried again.
 
         Raises:
             UsageError: If the workers cannot start because of a mistake in the config.
             ServiceError: If the workers cannot start for another reason, if Ray has ended on this node, or if many
-                investigations in a row have failed, see FAILURES_IN_A_ROW. The others stay pending.
+                investigations in a row have failed, see FAILURES_IN_A_ROW. Unfinished investigations stay pending.
         """
         try:
             while self._fill():

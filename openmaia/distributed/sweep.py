@@ -69,7 +69,7 @@ class Testing:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sweep:
-    """The state of one sweep: a config whose units are planned, investigated and evaluated."""
+    """The state of one sweep, which executes the run of one config: it plans, investigates and evaluates units."""
 
     config: Config
     run: Run
@@ -314,7 +314,7 @@ def _note(result: InvestigationResult) -> str:
 
 
 def is_complete(run: Run, testing: Testing) -> bool:
-    """Returns whether a run has a plan (its units), no pending investigation and no answer that is to be tested."""
+    """Returns whether a run has a plan (its units), no pending investigation and no answer that is still untested."""
     return bool(run.planned()) and next(run.iter_pending(), None) is None and testing.is_done(run)
 
 

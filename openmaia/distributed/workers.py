@@ -82,8 +82,9 @@ class WorkerPool:
 
     Args:
         limits: Limits of the concurrent work, and its resources.
-        sweeps: The sweeps whose investigations or evaluations the workers run. They are given to the constructor of each.
-        worker_class: The class that runs in the processes. It has the methods `start` and `run`.
+        sweeps: The sweeps whose investigations or evaluations the workers run.
+        worker_class: The class that runs in the processes. Its constructor takes `sweeps`. It has the methods `start`
+            and `run`.
     """
 
     def __init__(self, limits: WorkerLimits, sweeps: Sequence[SweepContext], worker_class: type):
@@ -99,7 +100,7 @@ class WorkerPool:
 
     @property
     def queued(self) -> int:
-        """Number of pieces of work that no worker has."""
+        """Number of pieces of work that are not assigned to a worker yet."""
         return len(self._waiting) + len(self._suspects)
 
     def submit(self, work: Any, *, is_suspect: bool = False) -> None:
@@ -110,7 +111,8 @@ class WorkerPool:
         """Scales the workers to the queue, then takes from it as much work as they have room for.
 
         Yields:
-            A worker and the piece of work that it can take. It has to be given to `assign` before the next one is taken.
+            A worker and the piece of work that it can take. The caller must pass both to `assign` before it takes the
+            next pair.
         """
         self._scale()
         for queued, isolated in ((self._suspects, True), (self._waiting, False)):

@@ -35,7 +35,7 @@ class ReferenceData:
     copies with the activations of a claim's unit."""
     unrelated_responses: LayerResponses
     photographs: tuple[EncodedImage, ...]
-    """Photographs of the test split, for detection and as random control images."""
+    """Photographs of the test split, for the tests of `openmaia.evaluation.judging` and as random control images."""
     photograph_responses: LayerResponses
     random: int
     """How many of `photographs`, from the first one on, are used as random control images."""

@@ -102,7 +102,8 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Ablates the unit of each tested description, and measures how the output on the images of its test changes.
 
-    Units of layers for which `target.can_intervene` is False are left out, and those whose images are damaged.
+    A description is left out if `target.can_intervene` is False for the layer of its unit, or if its stored test is
+    damaged.
 
     Args:
         run: An evaluated run.

@@ -185,7 +185,7 @@ instruction, which may be empty, names prompts that must not be written again.""
 
 
 def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Counter[str]) -> list[tuple[str, ...]]:
-    """Asks a language model for n prompts, or pairs of prompts, and once more for as many as cannot be used.
+    """Asks a language model for n prompts or pairs of prompts, and once more to replace those that cannot be used.
 
     Rows (prompts or pairs) that contain a prompt in `explored` are left out. Rows that only repeat another test prompt
     are used if there are too few others.
@@ -253,7 +253,8 @@ def parse_numbers(answer: str, count: int) -> frozenset[int]:
     """Parses a model's answer, numbers from 1 to `count` or the word "none", and returns them as positions from 0.
 
     Raises:
-        MalformedAnswer: The answer contains neither or both, or a range, or a number is out of range.
+        MalformedAnswer: The answer contains neither numbers nor "none", or both, or an interval such as "1-3", or a
+            number that is not from 1 to `count`.
     """
     written, is_none = re.findall(r"\d+", answer), "none" in answer.casefold()
     is_range = re.search(r"\d\s*[-–—]\s*\d", answer) is not None

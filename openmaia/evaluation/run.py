@@ -50,7 +50,7 @@ def evaluate_run(
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Computes and stores measures of a run: how far repeated investigations agree, and labels match known truths.
+    """Computes and stores how far repeated investigations of a run agree, and how well labels match known truths.
 
     The reliability is stored last, with a hash that identifies the evaluations (`evaluation_stamp`). If the hash is
     missing or outdated, for example after an interruption, `evaluate_run` repeats the call.
@@ -142,7 +142,8 @@ def unevaluated_claims(run: Run) -> list[Claim]:
 def untested_claims(run: Run) -> list[Claim]:
     """Returns the claims (descriptions) that still have to be tested.
 
-    These have no scores and no stored trial, which would hold the images of a test and the units' activations on them."""
+    These have neither scores nor a stored trial (the test images and the units' responses to them).
+    """
     tried = run.artifacts(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 

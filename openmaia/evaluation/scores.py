@@ -53,7 +53,8 @@ class Evaluation:
 
         All AUCs compare activations of the trial's unit. Undefined scores are None.
 
-        `auc`: positive against neutral images of the trial; 0.5 for an abstention or an undrawable description.
+        `auc`: positive against neutral images of the trial; 0.5 for an abstention or an undrawable description (at
+        least half of its positive images do not show what it names).
         `auc_by_label`, `auc_worst`: the same for the images of each label, and the lowest of these values.
         `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
         `auc_against`: positive images against the positive images of `others`.
@@ -258,11 +259,11 @@ def identification(trial: Trial) -> dict[str, Any]:
 
     Returns:
         `rank`: rank of the unit's mean standardised activation (1 is the highest, ties share their mean rank).
-        `units`: number of units of the layer; missing if nothing was tested.
+        `units`: number of units of the layer.
         `top1` and `top5`: share of images on which the unit is the highest, or among the five highest. Tied units share
         the remaining places equally.
         `chance`: expected `top1` of a random description.
-        If nothing was tested, all values are None.
+        If nothing was tested, `units` is missing and all other values are None.
     """
     rows = trial.rows("positive", verified=True)
     if trial.outcome != "tested" or not rows:

@@ -30,9 +30,10 @@ class EvaluationServices:
     model: LanguageModel | None = None
     """The language model that writes and rates prompts in the preset `pairing`; None if none is configured."""
     judge: Judge | None = None
-    """Decides which labels an image shows. If it is None, detection is left out."""
+    """Decides which labels an image shows. If it is None, the tests of `openmaia.evaluation.judging` are left out."""
     photographs: Sequence[EncodedImage] = ()
-    """Photographs of the test split, which no agent has seen. They serve as random control images and for detection."""
+    """Photographs of the test split, which no agent has seen. They serve as random control images and for the tests of
+    `openmaia.evaluation.judging`."""
     scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
     """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
     with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the

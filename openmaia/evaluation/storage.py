@@ -192,8 +192,9 @@ class StoredTrials:
     def outdated(self) -> list[InvestigationId]:
         """Returns the evaluated investigations whose scores have to be computed again.
 
-        Their scores compare the unit with other trials than those that `partners` selects now, for example because
-        trials were added; or with no random words, although there are trials of random words now.
+        Scores are outdated in two cases. Either they compare the unit with other trials than those that `partners`
+        selects now, for example because trials were added. Or they use no trials of random words, although the layer
+        has some now.
         """
         claims = {claim.investigation: claim for claim in self._outcomes}
         scores = self._run.scores(self._investigations)

@@ -82,9 +82,9 @@ class Trial:
     matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""
     location: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Mean response of each unit, (units,). `standard` says to which images."""
+    """Mean response of each unit to the images that `standard` names, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Standard deviation of the responses of each unit, (units,). `standard` says to which images."""
+    """Standard deviation of the responses of each unit to the images that `standard` names, (units,)."""
     standard: str = ""
     """The images behind `location` and `scale`: EXEMPLARS for the dataset images from which exemplars are chosen,
     CONTROLS for the images of this trial. `standardise` describes them in detail."""

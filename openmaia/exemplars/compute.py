@@ -164,7 +164,7 @@ class ExemplarJob:
     """
 
     images: int
-    """Number of all images, also of those that the first pass has processed."""
+    """Number of all images, including those that the first pass has processed."""
     first: list[int]
     """Indices of the shards (groups of images, see `SHARD`) that the first pass has not processed yet."""
 

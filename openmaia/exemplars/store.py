@@ -204,7 +204,7 @@ class ExemplarStore:
             tables.write(stream, rows, _header(pictures_file), group)
 
     def write_units(self, layer: str, units: Iterable[UnitExemplars], pictures_file: str) -> None:
-        """Writes the table with one row per unit of a layer. It comes last: with it, the layer has exemplars.
+        """Writes the table with one row per unit of a layer. Write it last: it marks the layer as complete.
 
         Args:
             layer: Name of the layer.

@@ -55,7 +55,8 @@ def export(
     Args:
         source: An exemplar store, or a folder or URL with several stores.
         to: The destination folder.
-        progress: Called with the name of the layer, the number of its units that are written, and of all its units.
+        progress: Called with the name of the layer, the number of its units that are written, and the number of all
+            its units.
 
     Returns:
         For each layer a message that describes what was exported.

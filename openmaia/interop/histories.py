@@ -7,8 +7,9 @@
     eval_results.json  prompts and activations of the test of the labels, if there was one
     positive_images/   and negative_images/: the images of that test
 
-As in that code, only investigations that ended with an answer may be written. The conversation of another one may
-contain an answer that was refused, which would look like its result. `answers.py` reads the same folders.
+As in that code, only investigations that ended with an answer may be written. Any other conversation may contain an
+answer that was refused. This answer would look like the result of the investigation. `answers.py` reads the same
+folders.
 """
 
 import base64

@@ -70,7 +70,7 @@ class Importer:
 
         Args:
             progress: Called with the name of the current stage (a layer, or "answers"), the number of its units that
-                are done, and of all its units.
+                are done, and the number of all its units.
 
         Raises:
             UsageError: A target is given, but the files are about several models.

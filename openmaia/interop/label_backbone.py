@@ -18,9 +18,9 @@ ABSTENTION = "[DESCRIPTION]: NONE"
 
 
 class LabelBackbone:
-    """Answers in each investigation at once with the labels that one method gave to its unit.
+    """A backbone that answers in each investigation at once with the labels that one method gave to the unit.
 
-    Abstains if it gave none.
+    If the method gave no labels to the unit, the answer abstains.
     """
 
     def __init__(self, path: str, target: str, method: str):
@@ -96,8 +96,8 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
 def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], str]:
     """Reads what the units of a target (network) are known to respond to.
 
-    In a file with labels by several methods, only those by the method "ground truth" count, which `openmaia
-    import-maia` writes.
+    If a file has labels by several methods, only the labels by the method "ground truth" are read. `openmaia
+    import-maia` writes such labels for the synthetic units of the published MAIA data.
 
     Args:
         path: A table (.csv), or a labels.jsonl or its folder.

@@ -56,7 +56,8 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         target: Name of the network that the labels are about. Tables do not contain it.
         source: Name of the file, which is stored with each label.
         method: Name of the method that made the labels. The format does not always identify it: several methods use
-            that of MILAN. Empty: the name in the column `method`, or without such a name that of the format.
+            that of MILAN. Empty: the name in the column `method` of each row, and if there is none, that of the
+            format.
 
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.
@@ -99,7 +100,8 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
 def layer_of(path: Path) -> str:
     """Returns the layer that a file name contains, such as layer4 for resnet18-layer4.csv.
 
-    Without a part `layer` and a number, it is the last part of the name: features for vit_b_16-features.csv.
+    If the name does not contain `layer` followed by a number, the layer is the last part of the name, such as features
+    for vit_b_16-features.csv.
     """
     if named := re.search(r"layer[-_.]?(\d+)", path.stem, re.IGNORECASE):
         return f"layer{named[1]}"

@@ -75,14 +75,17 @@ def from_map(small: Map | None, threshold: float, height: int, width: int) -> np
 
 
 def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np.bool_]) -> float:
-    """Estimates the threshold of a unit's masks, if it was not published, from its exemplars.
+    """Estimates the threshold of a unit's masks from the unit's exemplars. It is used if no threshold was published.
 
-    The activation of an exemplar exceeds the threshold if and only if its mask is not empty. The estimate is
-    the mean of two activations: the lowest one with a non-empty mask, and the highest one below it with an empty mask.
-    If there is no such empty mask, the first of the two is only an upper bound of the threshold. The estimate is then
-    half of the bound if it is positive; otherwise a value as far below the bound as the highest activation is above it,
-    but at least a small margin (see MARGIN) below it. If all masks are empty, the threshold is the highest
-    activation.
+    The mask of an exemplar is not empty if and only if its activation exceeds the threshold. Let `upper` be the lowest
+    activation with a non-empty mask, and `lower` the highest activation below `upper` with an empty mask. The estimate
+    is given by the first of these cases that applies:
+
+    - All masks are empty: the highest activation.
+    - `lower` exists: the mean of `lower` and `upper`.
+    - `upper` is positive: half of `upper`.
+    - Otherwise: `upper` minus the distance from `upper` to the highest activation. A small margin is subtracted instead
+      if it is larger than this distance (see MARGIN).
 
     Args:
         activations: Activations on the exemplars, shape (k,).

@@ -16,7 +16,7 @@ class Costs:
     seconds: float
     """Wall-clock time, summed over investigations. It includes time in queues."""
     prompt_tokens: int
-    """Prompt tokens of all replies, as counted by the backbone."""
+    """Prompt tokens of all replies, as counted by the backbone (the language model that plays the agent)."""
     cached_tokens: int
     """Number of prompt tokens that were in the backbone's prefix cache."""
     generated_tokens: int

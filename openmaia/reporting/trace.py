@@ -50,7 +50,7 @@ def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEv
 
     Args:
         record: The record of the investigation.
-        process: The number of the process, one for each layer.
+        process: The number of the process. All investigations of a layer have the same one.
         thread: The number of the first of the two threads.
     """
     number = f"{record.unit.index}" + (f" #{record.replicate}" if record.replicate else "")

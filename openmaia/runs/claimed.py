@@ -1,7 +1,7 @@
-"""Stores descriptions by other methods, to be tested like those of a run RUN, in run directories RUN/claims/METHOD.
+"""Stores descriptions by other methods in run directories RUN/claims/METHOD, to test them like those of the run RUN.
 
-Each of these has the config of RUN. A description is stored as a record, like the outcome of an agent's investigation;
-the record has no turns if no agent made the description.
+Each of these directories has the config of RUN. A description is stored as a record, like the outcome of an agent's
+investigation. The record has no turns if no agent made the description.
 """
 
 import time

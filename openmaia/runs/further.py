@@ -45,14 +45,14 @@ def further_evaluations(run: Run) -> list[Run]:
 
 
 def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a config that has the values of another config for the keys in EXTENSIBLE.
+    """Returns a copy of `config` in which the keys in EXTENSIBLE have the values of `source`.
 
-    These keys add investigations to a run. They may have changed in the run since the config of its further evaluation
-    was stored.
+    A run gets more investigations by a change of these keys. Their values may have changed in the config of the run
+    since the config of its further evaluation was stored.
 
     Args:
         config: The config to copy, as nested dicts.
-        source: The config, as nested dicts, from which the values of the keys are taken.
+        source: The config, as nested dicts, from which the values of the keys in EXTENSIBLE are taken.
     """
     changed = copy.deepcopy(config)
     for key in EXTENSIBLE:

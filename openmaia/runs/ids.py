@@ -44,8 +44,8 @@ class InvestigationId:
             name: Path of the file relative to the run directory.
 
         Returns:
-            The investigation, or None if the file does not belong to one, such as files that other programs leave in
-            the folders that they show.
+            The investigation, or None if the path does not have this form. Examples are files that file managers
+            create in the folders that they display.
         """
         match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)(?:\.\w+)?", name, re.ASCII)
         if not match:

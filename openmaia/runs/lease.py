@@ -16,6 +16,7 @@ from _thread import interrupt_main
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from openmaia.core.errors import StoreError, UsageError
@@ -153,7 +154,8 @@ def is_held(files: Files) -> bool:
 
 
 def _write(files: Files, token: str) -> None:
-    holder = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "token": token}
+    pid = os.getpid()
+    holder = {"host": socket.gethostname(), "pid": pid, "started": _started(pid), "time": time.time(), "token": token}
     files.write(FILE, dumps(holder).encode())
 
 
@@ -181,7 +183,7 @@ def _holder(files: Files) -> dict[str, Any] | None:
     """
     try:
         held: Any = json.loads(files.read(FILE) or b"null")
-        kinds: dict[str, Any] = {"host": str, "pid": int, "time": float, "token": str}
+        kinds: dict[str, Any] = {"host": str, "pid": int, "started": str, "time": float, "token": str}
         return {key: kind(held[key]) for key, kind in kinds.items()}
     except (ValueError, TypeError, KeyError):
         return None
@@ -190,7 +192,8 @@ def _holder(files: Files) -> dict[str, Any] | None:
 def _is_dead_here(holder: dict[str, Any]) -> bool:
     """Returns whether the holder ran on this host and has ended.
 
-    A holder with the process id of this process has ended too: its container was restarted, and ids are used again.
+    A process with its id is another one if it is this process or was started at another time: ids are used again after
+    a restart of the host or container.
     """
     if holder["host"] != socket.gethostname():
         return False
@@ -201,5 +204,17 @@ def _is_dead_here(holder: dict[str, Any]) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
-    return False
+        pass
+    started = _started(holder["pid"])
+    return bool(started) and started != holder["started"]
+
+
+def _started(pid: int) -> str:
+    """Returns when a process of this host was started, in clock ticks since the start of the host.
+
+    Returns "" if the system does not say so.
+    """
+    with suppress(OSError):
+        # The name of the program, in parentheses, may contain anything. The 20th field after it is the time.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    return ""

@@ -125,12 +125,13 @@ def read_record(data: bytes) -> Record:
 def drawn_prompts(data: bytes) -> list[str]:
     """Reads the texts of an investigation's requests to generate or edit images, or to describe them. Loads no images.
 
-    These are the prompts of generated images, including those of the test that follows the answer; instructions for
-    edits, each after the digest of the image to edit; and questions about images, each after the word "viewer", the
-    name for the model that describes images in words.
-
     Args:
         data: The file that `write_record` returned.
+
+    Returns:
+        The prompts of generated images, the instructions for edits, and the questions about images. An instruction is
+        preceded by the digest of the image to edit. A question is preceded by the word "viewer", the name for the model
+        that describes images in words. The prompts of the test that follows the answer come last.
 
     Raises:
         StoreError: The file is damaged, has another version, or was not written by OpenMAIA.

@@ -186,7 +186,7 @@ class Record:
     """Name of the task (a question and its prompts) that the agent was given."""
     sandbox: str
     """How strongly the agent's code was confined: "full", "degraded" (by a kernel with an older version of
-    Landlock, see `openmaia.agent.sandbox.policy`) or "none", also with a remark, as in "none (no agent)"."""
+    Landlock, see `openmaia.agent.sandbox.policy`) or "none". A remark may follow, as in "none (no agent)"."""
     prompts: tuple[str, ...]
     """Texts of the messages before the first reply: the instructions (system message), then the user messages."""
     turns: tuple[Turn, ...]
@@ -194,8 +194,8 @@ class Record:
     config: dict[str, Any]
     """The config of the run with the values of all keys."""
     preprocessing: str = ""
-    """What was done to an image before the network received it, in words. Empty if the units are no part of a network,
-    such as formulas over pixels."""
+    """What was done to an image before the network received it, in words. Empty if the units are not part of a network,
+    but for example formulas over pixels."""
     started: float
     """Time at which the investigation began, in seconds since 1970."""
     notes: tuple[str, ...] = ()

@@ -92,9 +92,8 @@ class RunResults:
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores of an investigation's description from its evaluation, by name, without the p-values.
 
-        `openmaia.evaluation.scores.Evaluation` explains the scores.
-
-        None if the investigation is not evaluated, or if its evaluation is damaged.
+        `openmaia.evaluation.scores.Evaluation` explains the scores. Returns None if the investigation is not evaluated,
+        or if its evaluation is damaged.
         """
         name = f"{EVALUATION}/{investigation.path}.parquet"
         try:
@@ -104,9 +103,9 @@ class RunResults:
         return cast(dict[str, Any], scores) if isinstance(scores, dict) else None
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores and p-values of one description by name, like `scores`.
+        """Returns the scores and p-values of an investigation's description, by name (see `scores`).
 
-        None if it has no readable evaluation.
+        Returns None if the investigation is not evaluated, or if its evaluation is damaged.
         """
         return self.scores([investigation]).get(investigation)
 

@@ -49,10 +49,14 @@ class Run(RunResults):
     def create(cls, config: Config) -> "Run":
         """Creates the run directory `config.name` in `config.paths.runs`, or opens it to resume the run.
 
-        The config may differ from that of the directory in keys that say where and with how many processes the run is
-        executed, and in those that add investigations (see EXTENSIBLE). Before the first completed turn it may differ
-        in every key, and before the first test of a description in those of the section `evaluate`; in these two cases,
-        earlier failures are deleted.
+        If the directory exists, its config may differ from `config` only in these keys:
+
+        - keys that say where and with how many processes the run is executed, and keys that add investigations
+          (EXTENSIBLE): always;
+        - keys of the section `evaluate`: until the first description has been tested;
+        - all other keys: until the first turn has been completed.
+
+        If keys of the last two kinds differ, the stored failures of investigations are deleted.
 
         Raises:
             UsageError: The directory cannot be written, another command works on it with another config, or it holds
@@ -294,8 +298,8 @@ class Run(RunResults):
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
 
         Args:
-            verdicts: Further columns by investigation: the verdicts on the descriptions, which
-                `openmaia.evaluation.analysis.verdict.write_summary` passes.
+            verdicts: Further columns of the table by investigation.
+                `openmaia.evaluation.analysis.verdict.write_summary` passes the verdicts on the descriptions.
         """
         with self.files.writing(SUMMARY) as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
@@ -318,7 +322,7 @@ class Run(RunResults):
         return FolderJournal(self.investigations, f"journal/{investigation.path}")
 
     def turns_begun(self) -> Counter[InvestigationId]:
-        """Returns the number of completed turns of each investigation that has a journal, which stores them."""
+        """Counts the completed turns in the journal of each investigation. Those without a journal are left out."""
         return Counter(
             InvestigationId.of_paths(name.rsplit("/", 1)[0] for name in self.investigations.names("journal"))
         )
@@ -371,7 +375,8 @@ class Run(RunResults):
 def check_record(header: tables.TableRow) -> tables.TableRow:
     """Returns the summary from the header of a record's file.
 
-    Raises StoreError if it has another version, no summary, or one of another shape.
+    Raises StoreError if the header has another version or no summary, or if the summary lacks a key or has a value of a
+    wrong type.
     """
     check_version(header)
     if not isinstance(header.get("summary"), dict):

@@ -422,7 +422,7 @@ def test_endless_pixels_end_at_the_limit_of_the_investigation(run: Investigate):
 
 
 def test_record_of_refused_calls_is_bounded(run: Investigate):
-    refused = "while True:\n    try: tools.text2image(['x' * 1_000_000])\n    except ToolError: pass"
+    refused = "while True:\n    try: tools.text2image(['x' * 100_000])\n    except ToolError: pass"
     record = run(code(refused), ANSWER, overrides=("limits.turns=2", "limits.soft_turns=1"))
     assert record.turns[0].status == "timeout"
     assert "the experiment has made 2000 calls of tools; the experiment was stopped" in said(record, 0)

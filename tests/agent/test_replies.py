@@ -25,7 +25,6 @@ from tests.helpers.samples import turn
 CORPUS: list[dict[str, Any]] = [
     json.loads(line) for line in Path(__file__).with_name("replies.jsonl").read_text().splitlines()
 ]
-MUTATED = 10_000
 INVESTIGATED = 12
 TASK = load_task("description")
 
@@ -122,10 +121,11 @@ def test_reply_is_understood_as_annotated(after: str):
     assert [understood(line["reply"]) for line in lines] == annotated
 
 
-def test_damaged_reply_never_ends_an_investigation_without_evidence():
+@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_damaged_reply_never_ends_an_investigation_without_evidence(count: int):
     replies = damaged()
     accepted = [
-        text for _ in range(MUTATED) if is_accepted(text := next(replies), is_due=False) or is_accepted(text, True)
+        text for _ in range(count) if is_accepted(text := next(replies), is_due=False) or is_accepted(text, True)
     ]
     assert not accepted
 

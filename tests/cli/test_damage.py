@@ -116,13 +116,12 @@ def test_damaged_file_is_named_and_left_out(run: Run, folder: str, damage: Damag
 
 
 @pytest.mark.parametrize("change", OTHER_SHAPES, ids=str)
-def test_summary_of_another_shape_is_damage(run: Run, tmp_path: Path, change: dict[str, Any]):
+def test_summary_of_another_shape_is_damage(run: Run, change: dict[str, Any]):
     with_summary(change)(path(run, "records"))
     result = invoke("show", run.files.root)
     assert f"damaged: records/{FIRST.path}.parquet: " in result.stderr
     assert repr(next(iter(change))) in result.stderr
     assert len(run.headers()) == 2
-    assert invoke("figures", run.files.root, "--to", str(tmp_path / "figures")).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -139,6 +138,11 @@ def test_header_of_an_evaluation_with_another_shape_is_damage(run: Run, key: str
     assert f"damaged: {EVALUATION}/{FIRST.path}.parquet: " in result.stderr
     assert repr(key) in result.stderr
     assert run_scores(run, 50).units == 2
+
+
+@pytest.mark.parametrize("key", ["claim", "scores"])
+def test_page_of_a_damaged_evaluation_shows_the_conversation(run: Run, key: str):
+    with_header(lambda header: header | {key: [1]})(path(run, EVALUATION))
     assert invoke("report", run.files.root).exit_code == 0
     pages = [each.read_text() for each in Path(run.files.root).glob("report/**/*.html")]
     page = next(each for each in pages if "The test of this description cannot be shown" in each)
@@ -176,6 +180,11 @@ def test_other_commands_go_on_without_a_damaged_record(run: Run, tmp_path: Path,
     assert "trace of 2 investigations" in invoke("trace", root).output
     assert invoke("figures", root, "--to", str(tmp_path / "figures")).exit_code == 0
     assert "2 investigations" in invoke("export-maia", root, str(tmp_path / "published")).output
+
+
+def test_figures_are_made_without_a_damaged_summary(run: Run, tmp_path: Path):
+    with_summary({"labels": [1]})(path(run, "records"))
+    assert invoke("figures", run.files.root, "--to", str(tmp_path / "figures")).exit_code == 0
 
 
 def test_set_aside_record_is_pending_again(run: Run):
@@ -225,12 +234,13 @@ def test_damaged_turn_ends_the_journal_before_it(run: Run, damage: Damage):
     assert journal.damage(0) == ""
 
 
-@pytest.mark.parametrize(
-    "name", ["evaluation.json", "reliability.json", "report/pages.json", "progress.json", "driver.json", SIGNIFICANCE]
-)
+DERIVED = ("evaluation.json", "reliability.json", "report/pages.json", "progress.json", "driver.json", SIGNIFICANCE)
+
+
 @pytest.mark.parametrize("data", [b"{", b"[]"])
-def test_damaged_derived_file_is_made_again(run: Run, name: str, data: bytes):
-    run.files.write(name, data)
+def test_damaged_derived_files_are_made_again(run: Run, data: bytes):
+    for name in DERIVED:
+        run.files.write(name, data)
     for command in ("show", "report"):
         result = invoke(command, run.files.root)
         assert (result.exit_code, result.stderr) == (0, "")

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import REPOSITORY
 
 DRIVER = """
@@ -24,6 +26,7 @@ print(json.dumps({"heard": sorted(heard)}))
 """
 
 
+@pytest.mark.slow
 def test_own_cluster_listens_on_loopback_only():
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], env=os.environ | {"RAY_AUTH_MODE": "token"}, cwd=REPOSITORY,

@@ -164,7 +164,7 @@ def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
 # -- the same however the work is shared ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [2, 5])
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.slow), 5])
 def test_any_number_of_workers_in_any_order_gives_the_same_bytes(
     folder: Path, reference: Path, tmp_path: Path, workers: int
 ):

@@ -1,17 +1,17 @@
 """Disturbs sweeps and writes trials.csv and RESULTS.md beside this file.
 
-    python -m tests.faults [only="driver killed,worker killed"] [times=25]
+    python -m tests.faults [only="driver killed,worker killed"] [times=25] [again=yes]
 
-`times` is the number of disturbances of each kind. A sweep is disturbed up to five times and takes one to four minutes; two
-run side by side. Disturbances that were not asked for keep their trials. The clock of the machine is left alone (processes of the
-sweep see one that jumps), and so is its network: hosts that are cut off or switched off are namespaces of it.
+`times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv count; `again=yes` measures
+the kinds anew. A sweep is disturbed up to five times and takes one to four minutes; two run side by side. The clock of the machine
+is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
+namespaces of it.
 """
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import fields
-from itertools import repeat
-from math import ceil
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,25 +33,57 @@ def main() -> None:
     given: dict[str, str] = {name: value for name, _, value in (text.partition("=") for text in sys.argv[1:])}
     times = int(given.pop("times", "25"))
     names = [name for name in given.pop("only", "").split(",") if name] or list(DISTURBANCES)
+    again = given.pop("again", "no")
     unknown = [*given, *(set(names) - set(DISTURBANCES))]
-    if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; expected times=25 and only= with some of: {', '.join(DISTURBANCES)}")
+    if unknown or again not in ("yes", "no"):
+        sys.exit(
+            f"unknown: {', '.join(unknown) or f'again={again}'}; expected times=25, again=yes and only= with some of: "
+            f"{', '.join(DISTURBANCES)}"
+        )
     if any(DISTURBANCES[name].place is on_hosts for name in names) and (reason := lacking()):
         sys.exit(f"hosts cannot be made here: {reason}")
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
-    kept = pd.read_csv(TRIALS, keep_default_na=False) if TRIALS.exists() else pd.DataFrame()
-    rows: list[Any] = [] if kept.empty else kept[~kept["disturbance"].isin(names)].to_dict("records")
+    rows = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
+    if again == "yes":
+        rows = [row for row in rows if row["disturbance"] not in names]
+    for done in _further(names, times, rows):
+        print(
+            f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)", flush=True
+        )
+        rows.append(done.row())
+        _write(rows)
+
+
+def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any]]) -> Iterator[Trial]:
+    """Runs trials until each disturbance has found something `times` times, in at most as many sweeps.
+
+    Args:
+        names: The disturbances.
+        times: How often each is to find what it disturbs.
+        rows: The trials that count already. The caller appends each new one.
+    """
     expected = undisturbed()
+    running: dict[Future[Trial], tuple[str, int]] = {}
+
+    def following() -> tuple[str, int] | None:
+        for name in names:
+            own = [row for row in rows if row["disturbance"] == name]
+            ahead = [seed for other, seed in running.values() if other == name]
+            hits = sum(row["hit"] for row in own) + len(ahead) * DISTURBANCES[name].times
+            if hits < times and len(own) + len(ahead) < times:
+                return name, max([*(row["seed"] for row in own), *ahead], default=-1) + 1
+        return None
+
     with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
-        wanted = [(name, seed) for name in names for seed in range(ceil(times / DISTURBANCES[name].times))]
-        for done in processes.map(trial, *zip(*wanted, strict=True), repeat(expected)):
-            print(
-                f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)",
-                flush=True,
-            )
-            rows.append(done.row())
-            _write(rows)
+        while True:
+            while len(running) < SIDE_BY_SIDE and (wanted := following()):
+                running[processes.submit(trial, *wanted, expected)] = wanted
+            if not running:
+                return
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[done]
+                yield done.result()
 
 
 def _write(rows: list[Any]) -> None:

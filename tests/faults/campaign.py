@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from openmaia.runs.lease import LEASE_SECONDS
 from openmaia.runs.run import Run
 from tests.faults import sweep
 from tests.faults.disturbances import DISTURBANCES, Disturbed, Place
@@ -73,7 +72,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
         disturbance.place(Path(temporary)) as place,
     ):
         folder = Path(temporary)
-        commands = _Commands(folder, place, 2 * len(moments) + 3)  # each may be refused once
+        commands = _Commands(folder, place, len(moments) + 3)
         hits, problem = list[int](), ""
         try:
             for moment in moments:
@@ -143,9 +142,6 @@ class _Commands:
         self.codes.append(self.process.wait(0))
         if self.codes[-1] == 0 or len(self.codes) == self._most:
             return False
-        if self._place.cluster and self.codes[-1] == 2:
-            # The host of the command before was switched off, and its process id is used again.
-            time.sleep(LEASE_SECONDS)
         self.process = self._place.start(self._folder)
         return True
 

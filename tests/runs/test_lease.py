@@ -54,7 +54,7 @@ def holder(files: Files) -> Iterator["subprocess.Popen[bytes]"]:
 
 def write_lease(files: Files, **changes: Any) -> None:
     """The lease of a driver on another host."""
-    values = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "t"} | changes
+    values = {"host": "elsewhere", "pid": 1, "started": "1", "time": time.time(), "token": "t"} | changes
     files.write(FILE, json.dumps(values).encode())
 
 
@@ -71,6 +71,15 @@ def test_second_driver_is_refused_and_told_who_drives(files: Files, holder: "sub
 def test_lease_of_a_killed_driver_is_taken_over_at_once(files: Files, holder: "subprocess.Popen[bytes]"):
     holder.kill()
     holder.wait()
+    assert not is_held(files)
+    take(files)
+    assert lease(files)["pid"] == os.getpid()
+
+
+def test_lease_of_a_process_whose_id_is_used_again_is_taken_over_at_once(
+    files: Files, holder: "subprocess.Popen[bytes]"
+):
+    write_lease(files, **lease(files) | {"started": "1"})
     assert not is_held(files)
     take(files)
     assert lease(files)["pid"] == os.getpid()

@@ -44,7 +44,10 @@ Frame = dict[str, Any]
 
 
 class CallRefused(RuntimeError):
-    """A tool call had invalid arguments. The agent's code knows this class as `ToolError`."""
+    """A tool call failed, for example because of an invalid argument.
+
+    The agent's code knows this class as `ToolError`.
+    """
 
 
 # Tracebacks show the name by which the agent can catch it.
@@ -70,7 +73,7 @@ class PackageFinder:
 
 
 def main() -> None:
-    """Confines this process, prepares the namespace of the agent's code, and runs it until the parent kills it."""
+    """Confines this process, prepares the namespace of the agent's code, and runs experiments until it is killed."""
     source, sink = _take_pipes()
     receive = _receiver(source)
     initial = receive()

@@ -28,9 +28,9 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
     Args:
         memory_mb: Memory in MiB.
         cpu_seconds: CPU time in seconds.
-        scratch_mb: Size of a file in MiB.
+        scratch_mb: Largest size of each file in MiB.
         processes: If it is 1, the process cannot fork.
-        parent: The pid of the supervisor, which started this process. This process is killed when it dies.
+        parent: The pid of the supervisor, which started this process. When the supervisor dies, this process is killed.
         strict: Whether to raise an exception if Linux refuses a resource limit, or if the system call numbers of the
             machine are not known. Otherwise this protection is left out.
     """

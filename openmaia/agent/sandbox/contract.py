@@ -12,7 +12,11 @@ raises ExperimentStopped, the experiment is stopped. Any other exception is an e
 
 
 class ExperimentStopped(Exception):
-    """Raised instead of the answer to a tool call: the experiment has reached a limit. Its text says which, for the agent."""
+    """The experiment that makes a tool call has reached a limit and has to be stopped.
+
+    A `CallHandler` raises this exception instead of returning the result of the call. The message tells the agent which
+    limit was reached.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ def _finite(text: str) -> float:
 class Decoder:
     """Reads frames (encoded messages) from a stream that arrives in pieces. It holds at most one frame and one piece.
 
-    The sender waits for an answer to each message before it sends another one.
+    The sender has to wait for the answer to a message before it sends the next one.
 
     Args:
         limit: The maximum size of a frame in bytes.
@@ -178,7 +178,7 @@ class Decoder:
         """Returns (True, message) and removes the frame, or (False, None) while the frame is incomplete.
 
         Raises:
-            FrameError: The stream holds no valid frame, or the frame is too large.
+            FrameError: The frame is invalid or too large, or the stream holds data after it.
         """
         if len(self._buffer) < PREFIX.size:
             return False, None

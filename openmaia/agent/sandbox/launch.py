@@ -25,9 +25,12 @@ END_SECONDS = 15.0
 
 @functools.cache
 def script(modules: tuple[str, ...]) -> str:
-    """Returns modules of this package as one script that calls `main` of the last one.
+    """Returns the source of several modules of this package as one script, which calls `main` of the last module.
 
-    The processes that run them cannot read the files of this package.
+    A script is needed because the processes that run these modules cannot read the files of this package.
+
+    Args:
+        modules: The names of the modules, in the order in which they import each other.
     """
     package = "openmaia.agent.sandbox"
     sources = {"openmaia": "", "openmaia.agent": "", package: ""}
@@ -115,9 +118,11 @@ class Launched:
         return {}
 
     def reap(self) -> tuple[int, int]:
-        """Kills the process and what it started, and closes the pipes. Returns (exit code, signal or -1).
+        """Kills the process and the processes that it started, and closes the pipes. May be called only once.
 
-        May be called only once.
+        Returns:
+            The exit code of the process, and the number of the signal that ended it. -1 means that there is none or
+            that it is unknown.
         """
         self._socket.settimeout(END_SECONDS)
         with contextlib.suppress(OSError):  # the supervisor has ended

@@ -63,7 +63,7 @@ class Sandbox:
     It is not thread-safe.
 
     Args:
-        api_source: Python text that the child runs as the module `openmaia_api`. Its function `build(call, manifest)`
+        api_source: Python text that the process runs as the module `openmaia_api`. Its function `build(call, manifest)`
             returns the names that are defined for the agent's code.
         manifest: Passed to `build`. It says which names to define: a dict with the keys "tools", the docstrings of the
             user's own tools by name, and "scope", a value of `openmaia.core.units.Scope`.
@@ -97,7 +97,10 @@ class Sandbox:
 
     @property
     def hides_files(self) -> bool:
-        """Whether files outside of the sandbox do not even exist for it. The process is started to find out."""
+        """Whether the process sees only a few paths of the file system. Starts the process to find this out.
+
+        Otherwise it can also see the names and sizes of other files.
+        """
         self.start()
         assert self._child is not None
         return self._child.hides_files
@@ -126,9 +129,9 @@ class Sandbox:
             write: Receives the text that the experiment writes.
 
         Raises:
-            SandboxError: No child could be started.
+            SandboxError: The process could not be started.
             Exception: `write` raised it, or `serve` did and it is neither a ToolError nor ExperimentStopped (see
-                `CallHandler`). The child has been killed.
+                `CallHandler`). The process has been killed.
         """
         child = self._ready()
         self._count += 1

@@ -33,9 +33,11 @@ Reaper = Callable[[], tuple[int, int]]
 def main() -> None:
     """Serves the parent over the socket whose descriptor is the only argument of the script.
 
-    The parent sends a JSON line with the command and the options of sandlock. The answer is a line with the `pid` and
-    whether other files are `hidden`, or a line with the `error`. When the parent shuts down its side, or dies, the
-    sandboxed process is killed. The last line has its exit `code` and its `signal`.
+    Each message is a line of JSON. The parent sends a request with the command of the sandboxed process and the options
+    of sandlock. The answer has the `pid` of the process, and `hidden`: whether the process sees only a few paths of the
+    file system (see `view.py`). If the process cannot be started, the answer has the `error` instead. The process is
+    killed when the parent dies or shuts down its end of the socket. The last message has the exit `code` of the process
+    and the `signal` that ended it, or -1.
     """
     parent, begun_by = socket.socket(fileno=int(sys.argv[1])), os.getppid()
     parent.set_inheritable(False)

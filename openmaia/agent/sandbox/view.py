@@ -1,8 +1,8 @@
 """Gives the supervisor, and the process that it starts, a view of the file system with a few paths only.
 
-Landlock refuses to open other files, but not to see whether they exist, their sizes and their times. In the view they do
-not exist. It is a mount namespace, which an ordinary user can make only in a user namespace. Many machines and containers
-do not allow these; there, the protection of Landlock remains.
+Landlock keeps a process from opening other files, but not from seeing that they exist, and their sizes and times. In
+the view, these files do not exist. The view is a mount namespace, which an ordinary user can make only in a user
+namespace. Many machines and containers do not allow user namespaces; only the protection of Landlock remains there.
 
 The source of this module is run as a part of the supervisor's script, so it may import only the standard library.
 """
@@ -19,15 +19,15 @@ _MNT_DETACH = 2
 
 
 def enter(paths: Iterable[str], without: Iterable[str], folder: str) -> bool:
-    """Makes everything except the paths vanish for this process and those that it starts.
+    """Hides all files and folders except `paths` from this process and the processes that it starts.
 
     Args:
-        paths: Files and folders that remain. /proc remains in any case.
+        paths: Files and folders that remain visible. /proc remains visible in any case.
         without: Files and folders inside the folders of `paths`. They remain visible, but appear empty.
-        folder: A folder that exists. It is used for the new root, and is not changed.
+        folder: An existing folder, on which the new root of the file system is mounted. Its content is not changed.
 
     Returns:
-        False if the system does not allow it. Nothing has changed then.
+        True, or False if the system does not allow this. In that case nothing has changed.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -80,7 +80,8 @@ class ParsedReply:
     hypotheses: tuple[str, ...]
     """The entries of the hypothesis list, with their ids if they have any, such as "H1: dogs"."""
     description: str | None
-    """None if the reply holds no answer, "" if the agent abstains. A reply may hold an experiment and an answer."""
+    """The description in the answer; "" if the agent abstains, None if the reply holds no answer. A reply may hold both
+    an experiment and an answer."""
     labels: tuple[str, ...]
     """The labels (short phrases) of the answer; the description if the answer has none. Empty without an answer and for
     an abstention."""

@@ -75,6 +75,9 @@ def hypotheses(given: Any, count: int) -> list[str]:
 
     Returns:
         A hypothesis for each image; empty if the image tests none.
+
+    Raises:
+        ToolError: The list does not have `count` items, or an item is not valid (see `text`).
     """
     names: list[Any] = list_of(given) if isinstance(given, list) else [given] * count
     if len(names) != count:

@@ -11,7 +11,7 @@ class Subjects:
 
     Args:
         subject: The subject of the investigation: a unit, or a layer or network, all of whose units may be queried.
-        services: The network under study and the exemplars of its units are taken from them.
+        services: Provide the network under study and the exemplars of its units.
     """
 
     def __init__(self, subject: Unit, services: Services):

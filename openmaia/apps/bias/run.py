@@ -48,7 +48,7 @@ def put_to_test(
     """Tests the biases that agents claim, and searches for errors that the supported ones cause.
 
     Only records (finished investigations) that have no test yet are tested. The p-values of all tests of the run are
-    adjusted together, so that a verdict may change when records are added. All errors are then searched anew.
+    adjusted together, so that a verdict may change when records are added. In that case all errors are searched anew.
 
     Args:
         run: The run.

@@ -48,7 +48,7 @@ class SelectionScore:
     """
 
     units: tuple[int, ...]
-    """The number of units that the model of each accuracy uses."""
+    """For each accuracy, the number of units that the scored model uses."""
     accuracies: tuple[float, ...]
 
 
@@ -115,10 +115,9 @@ def unbalanced(
 def balanced(
     settings: SpuriousConfig, pool: FeatureSet, test: FeatureSet, n: int, seed: int
 ) -> dict[str, SelectionScore]:
-    """Returns the rows of Table 2 that are fitted on images in which class and place are independent.
+    """Computes the rows of the MAIA paper's Table 2 that are fitted on balanced images.
 
-    They are returned by the names in ROWS, with one accuracy for each balanced set that is drawn. The row `balanced`
-    has the L1 regularisation that is best on held-out images. The row `balanced_n` has nonzero weights for n units.
+    In balanced images class and place are independent.
 
     Args:
         settings: The settings of the study.
@@ -126,6 +125,10 @@ def balanced(
         test: The images on which the rows are scored.
         n: The number of units of the row `balanced_n`. The row is left out if n is 0.
         seed: The seed with which the sets are drawn.
+
+    Returns:
+        The rows by name, with one accuracy for each balanced set that is drawn. `balanced`: the model with the L1
+        regularisation that is best on held-out images. `balanced_n`: the L1-regularised model with n units.
     """
 
     def trial(number: int) -> dict[str, tuple[int, float]]:

@@ -66,7 +66,7 @@ class StudyResult:
     """The candidates that the factorial probe (see factorial.py) found selective: the class changes their activation
     more than the place."""
     rows: Mapping[str, SelectionScore]
-    """The classifier's rows of Table 2, by the names in `scoring.ROWS`."""
+    """The classifier's rows of the MAIA paper's Table 2, by the names in `scoring.ROWS`."""
 
     @property
     def agreement(self) -> int:

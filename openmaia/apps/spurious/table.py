@@ -106,7 +106,8 @@ class SpuriousTable:
 
     rows: tuple[SelectionRow, ...]
     differences: dict[str, SeedEstimate]
-    """By the name of another row: accuracy with the agent's units minus that of the other row, paired by seed."""
+    """Accuracy of the row with the agent's units minus that of another row, paired by seed. The keys are the names of
+    the other rows."""
     seen: SeedEstimate
     """Accuracy of the classifiers on the unbalanced validation images."""
     shifted: SeedEstimate

@@ -14,8 +14,8 @@ def backbone(config: Config, section: str = "backbone") -> Backbone:
 
     Args:
         config: The config.
-        section: The section from which the user's config set `config.backbone`, for error messages. It is another one,
-            such as "evaluate.writer", if the caller replaced `config.backbone`.
+        section: The section that error messages name, because the user set the values of `config.backbone` in it. It is
+            "evaluate.writer" if the caller has replaced `config.backbone` by that section.
     """
     agent = _language_model(config, section)
     if config.backbone.sees == "images":

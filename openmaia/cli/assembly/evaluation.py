@@ -182,7 +182,7 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
 
 def detector_judge(detector: str, segmenter: str, size: int) -> DetectorJudge:
-    """Loads a judge, which decides whether an image shows a label, that does so with a model for detecting objects.
+    """Loads a judge that uses an object detector to decide whether an image shows a label.
 
     Args:
         detector: The name of a Grounding DINO model.

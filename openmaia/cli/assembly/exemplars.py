@@ -30,7 +30,7 @@ def make(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarStore:
-    """Computes exemplars where they are missing, and returns the store of exemplars.
+    """Computes the missing exemplars of layers, and returns the store of exemplars.
 
     Exemplars are the dataset images that excite a unit most.
 

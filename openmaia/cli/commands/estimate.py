@@ -32,8 +32,9 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure:
         config: YAML files and key=value overrides.
         rates: A run directory or a YAML file from which service times (seconds that a request takes) are taken.
             If it is empty, they are taken from the records of the config's own run, or from a built-in table.
-        gpus: Numbers of GPUs, separated by commas. For each, the replicas (copies of the models) are balanced over so
-            many GPUs. If it is empty, each model has the replicas of the config.
+        gpus: Numbers of GPUs, separated by commas. A prediction is made for each: that many GPUs are divided among the
+            models such that the sweep is fastest. If it is empty, the number of replicas (copies) of each model is
+            within the limits of the config.
         units: Numbers of units, separated by commas. If it is empty, the pending investigations of the config count.
         figure: The SVG file into which the durations are drawn. If it is empty, none is drawn.
 

@@ -19,7 +19,9 @@ pools = typer.Typer(
 @pools.command("up")
 @stoppable()
 def up(config: ConfigSources) -> None:
-    """Starts the pools of a config. Runs with the same models use them until `openmaia pools down`.
+    """Starts the pools of a config: models that stay loaded on the cluster.
+
+    Runs with the same models use them until `openmaia pools down`.
 
     Example: openmaia pools up configs/demo.yaml ray.address=auto
     """
@@ -35,7 +37,7 @@ def up(config: ConfigSources) -> None:
 @pools.command("down")
 @stoppable()
 def down(config: ConfigSources) -> None:
-    """Ends the pools of a config.
+    """Ends the pools of a config, which `openmaia pools up` started.
 
     Example: openmaia pools down configs/demo.yaml ray.address=auto
     """
@@ -51,7 +53,7 @@ def down(config: ConfigSources) -> None:
 @pools.command("list")
 @stoppable()
 def list_pools(config: ConfigSources) -> None:
-    """Lists the pools that are up on the cluster of a config, with their replicas and requests.
+    """Lists the pools (models that stay loaded) on the cluster of a config, with their replicas and requests.
 
     Example: openmaia pools list configs/demo.yaml ray.address=auto
     """

@@ -19,7 +19,9 @@ def show(
         bool, typer.Option("--agents", help="Show how well the agents follow the protocol, to compare backbones.")
     ] = False,
 ) -> None:
-    """Shows how far a run is: pending, running, done, failed and why. Works while it runs.
+    """Shows the progress of a run, why investigations failed, and the verdicts on descriptions.
+
+    It can be used while the run continues.
 
     Example: openmaia show runs/demo --watch
     """
@@ -128,7 +130,7 @@ def figures(
 
 
 def dashboard(path: RunPath) -> None:
-    """Writes the W&B workspace of a run as code, and saves it to W&B if there is an account.
+    """Writes the W&B workspace of a run as JSON into the run directory, and saves it in W&B if the user has an account.
 
     Example: openmaia dashboard runs/demo
     """

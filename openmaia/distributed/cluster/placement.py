@@ -98,8 +98,9 @@ def reserved(
         requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
             CPUs are skipped.
         say: Receives a message if the resources are not free yet.
-        grows: Whether the cluster is autoscaled. Nodes are then added for one replica after another, so that each
-            replica gets its own placement group, and only the first replica of each request is waited for.
+        grows: Whether the cluster is autoscaled, so that it adds nodes for one replica after another. If so, each
+            replica gets its own placement group, and the context manager waits only for the first replica of each
+            request.
 
     Yields:
         One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.

@@ -87,8 +87,9 @@ def of_investigations(config: Config) -> ResourceRequest:
 def of_exemplars(config: Config) -> ResourceRequest:
     """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit.
 
-    Each worker requests `pools.target.num_gpus`. If that is above 0 and `ray.exemplar_workers` is 0, which leaves the
-    number of workers open, it requests at least EXEMPLAR_SHARE. The count of the result is `ray.exemplar_workers`.
+    Each worker requests `pools.target.num_gpus` GPUs. The count of the result is `ray.exemplar_workers`. A count of 0
+    means that the number of workers is chosen later. In this case, a worker that uses a GPU requests at least the
+    fraction EXEMPLAR_SHARE of it.
     """
     count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
     if gpus and not count:

@@ -81,7 +81,9 @@ def prepare(config: Config, overlays: Sequence[str], image: str | None, namespac
         namespace: The Kubernetes namespace; empty for the current one.
 
     Raises:
-        UsageError: If the overlays, the paths or the resources of the config do not permit the job.
+        UsageError: If an overlay cannot be applied or conflicts with the config or another overlay, if a path of the
+            config is not on a persistent volume of the pods, if the pods are too small for the config, or if the
+            package is not installed from a clone of the repository.
     """
     home = checking.folder("kuberay")
     found = documents(home / "base", [_overlay(home, name) for name in overlays])

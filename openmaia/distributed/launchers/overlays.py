@@ -19,7 +19,11 @@ KEYS = {"apiVersion", "kind", "resources", "patches"}
 
 
 def documents(base: Path, overlays: Sequence[Path]) -> list[Document]:
-    """Returns the YAML documents of a kustomize base after the patches of overlays, applied in the given order.
+    """Loads the YAML documents of a kustomize base, applies the patches of overlays to them, and returns them.
+
+    Args:
+        base: The folder of the base.
+        overlays: The folders of the overlays. Their patches are applied in this order.
 
     Raises:
         UsageError: If a folder cannot be read, uses an unsupported feature, or holds a patch that cannot be applied.

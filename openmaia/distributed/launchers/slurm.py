@@ -20,10 +20,12 @@ CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """A batch job: the call of sbatch that submits it, and the path of the Python that it uses."""
+    """A SLURM batch job."""
 
     command: list[str]
+    """The sbatch command that submits the job."""
     python: str
+    """The path of the Python interpreter that the job uses."""
 
     def __str__(self) -> str:
         """Returns the command in shell syntax."""
@@ -39,8 +41,8 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         options: Further options of sbatch. They override those made from the config.
 
     Raises:
-        UsageError: If an option is invalid, the nodes are too small for the configs, a path of runs or exemplars is
-            relative, or files or packages are missing.
+        UsageError: If an option is invalid, the nodes are too small for the configs, `paths.runs` or `paths.exemplars`
+            is relative, files or packages are missing, or the package is not installed from a clone of the repository.
     """
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:

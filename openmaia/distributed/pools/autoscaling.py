@@ -28,12 +28,15 @@ WINDOW = 300.0
 
 @dataclass(slots=True)
 class ScalingPolicy:
-    """Decides how many replicas a pool, which serves one model, should have, with hysteresis.
+    """Decides how many replicas a pool, which serves one model, should have.
 
-    The demand, the number of replicas that could be busy, must stay high or low for some time before anything changes.
-    If the resources do not suffice for all pools that request the same kind, each pool has a share (`fair_shares`): it
-    does not grow beyond its share, and gives up replicas above it, even busy ones. Without shares, all investigations
-    would wait for one pool, which would take all resources, and then for the next pool.
+    The demand is the number of replicas that would be busy now if there were enough of them. It must stay above or
+    below the number of replicas for some time before the policy changes that number (hysteresis).
+
+    If several pools compete for the same resources and these do not suffice for all, each pool has a share
+    (`fair_shares`). A pool does not grow beyond its share, and it gives up replicas above its share, even busy ones.
+    Without shares, all investigations would first wait for the same pool, which would take all resources. Then all
+    would wait for the next pool.
     """
 
     min_replicas: int
@@ -41,8 +44,8 @@ class ScalingPolicy:
     up_after: float = UP_AFTER
     """Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
     down_after: float = DOWN_AFTER
-    """Time in seconds for which the pool must have too many replicas before it shrinks: one fewer would satisfy the
-    demand, or the pool has more than its share."""
+    """Time in seconds for which the pool must have too many replicas before it shrinks. It has too many if one fewer
+    would satisfy the demand, or if it has more than its share."""
     is_released: bool = False
     """Whether the run no longer needs the pool. All idle replicas then end together after `up_after`, even below
     `min_replicas`."""
@@ -63,16 +66,17 @@ class ScalingPolicy:
 
         Args:
             count: Current number of replicas, including those that are loading or wait for resources.
-            demand: Number of replicas that would be busy now if there were enough of them. Within its share, the pool
-                shrinks only if one replica fewer would satisfy the demand, so that it does not grow again at once.
+            demand: Number of replicas that would be busy now if there were enough of them. Unless the pool exceeds its
+                share, it shrinks only if `demand` is at most `count - 1`, because it would otherwise grow again soon.
             now: Time of a monotonic clock, in seconds.
             share: The pool's share, as a number of replicas, if another pool that requests the same resources waits for
                 them and has less than its own share. Otherwise None.
             room: Number of further replicas for which resources are free. The pool grows by at most this number at
                 once. If it is 0, the pool grows by one replica, which waits for resources. None if the number is
                 unknown, or if the cluster adds nodes for waiting replicas.
-            is_starting: Whether the pool has replicas that Ray has not started. It then does not grow: Ray serves
-                requests in their order, and would load models that are no longer needed.
+            is_starting: Whether the pool has replicas that Ray has not started. If so, the pool does not grow. Ray
+                starts replicas in the order of their requests, so further replicas could start when they are no longer
+                needed.
         """
         lowest, highest = self._bounds(demand)
         if count < lowest:
@@ -127,7 +131,7 @@ class OfferedLoad:
     """
 
     window: float = WINDOW
-    """The time in seconds in which the weight of what was measured falls to 1/e."""
+    """The time in seconds in which the weight of a measurement falls to 1/e."""
     _passed: float = 0.0
     _arrived: float = 0.0
     _answered: float = 0.0
@@ -174,11 +178,11 @@ class PoolClaim:
     """The values from which `fair_shares` computes how many replicas a pool should get."""
 
     load: float | None
-    """The offered load (`OfferedLoad.value`)."""
+    """The offered load (`OfferedLoad.value`); 0 if the run no longer needs the pool."""
     placed: int
     """Number of replicas that have resources."""
     waits: bool
-    """Whether the pool waits for resources (WAITS_AFTER)."""
+    """Whether the pool has had replicas that wait for resources for more than WAITS_AFTER seconds."""
     smallest: int
     """Smallest number of replicas that the pool should get: `min_replicas`, or, if the run no longer needs the pool, 1
     while it has requests and otherwise 0."""
@@ -210,14 +214,17 @@ def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
 
 
 def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | None]:
-    """Returns the share of each pool (`fair_shares`) that has to respect it, and None for the other pools.
+    """Computes the shares of the pools with `fair_shares`, and decides which pools have to respect their shares.
 
-    A pool has to respect its share if another pool waits for resources and has less than its own share. The results are
-    values of the argument `share` of `ScalingPolicy.desired`.
+    A pool has to respect its share if another pool waits for resources and has less than its own share.
 
     Args:
         claims: One claim for each pool. The replicas of all these pools need the same resources.
         free: Number of replicas for which resources are free, in addition to those that the pools have.
+
+    Returns:
+        For each pool the argument `share` of `ScalingPolicy.desired`: its share, as a number of replicas, or None if
+        the pool does not have to respect it.
     """
     shares = fair_shares(claims, free)
     lacks = [claim.waits and claim.placed < share for claim, share in zip(claims, shares, strict=True)]

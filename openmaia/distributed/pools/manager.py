@@ -40,7 +40,10 @@ _RemoteReplica: Any = ray.remote(Replica)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Limits of the number of replicas of a pool, from the resources for which it competes with other pools."""
+    """Limits of the number of replicas of a pool.
+
+    They follow from the free resources and from the demand of the pools that compete for the same resources.
+    """
 
     share: int | None = None
     """The argument `share` of `ScalingPolicy.desired`."""
@@ -146,7 +149,7 @@ class PoolManager:
 
     @property
     def wants_more(self) -> bool:
-        """Whether more replicas would be busy than the pool has, or some of them have not started."""
+        """Whether the pool could keep more replicas busy than it has, or has replicas that have not started."""
         return self.is_waiting or (self.status is not None and self.status.demand > len(self._actors))
 
     @property
@@ -342,14 +345,14 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
 
 
 def unused_gpu_room(share: float, available: float, total: float, placed: int) -> int:
-    """Returns for how many more replicas of one kind the free GPUs of the cluster suffice.
+    """Returns for how many more replicas with the same GPU request the free GPUs of the cluster suffice.
 
     Args:
         share: Number of GPUs that a replica requests. Below 1, it has to fit on a single GPU: free fractions of several
             GPUs do not add up.
         available: Number of free GPUs: the sum of the free fractions of all GPUs.
         total: Number of GPUs of the cluster.
-        placed: Number of replicas of this kind that have their GPUs already.
+        placed: Number of replicas with this request that have their GPUs already.
     """
     room = int(available / share + ROUNDING)
     return room if share >= 1 else min(room, max(int(total) * int(1 / share + ROUNDING) - placed, 0))

@@ -55,7 +55,7 @@ class LostRequest:
     """Takes the place of the answer to a request whose data is lost, because the process that stored it has died."""
 
     reason: str
-    """What Ray says, in one line."""
+    """The type of Ray's exception and an explanation, in one line."""
 
 
 @dataclass(frozen=True, slots=True)

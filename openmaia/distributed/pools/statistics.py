@@ -30,8 +30,9 @@ class PoolStatistics:
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on answered batches. The duration of a batch is divided by the number of batches that
-    the replica had when it ended, that of a chat by the largest number of chats that a replica answers concurrently."""
+    """Time that replicas spent on answered batches. A replica may process several batches at once, so the duration of a
+    batch is divided by the number of batches that the replica had when the batch ended. For language models, each chat
+    counts as a batch. Its duration is divided by the largest number of chats that a replica answers concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0
@@ -43,9 +44,10 @@ class PoolStatistics:
     dropped: int = 0
     """Number of requests that were removed before they were sent to a replica, because their caller had ended."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of failed requests by cause: `error` (the model raised an exception), `died` and `late` (a replica died or
-    gave no answer in time, twice for this request), `lost` (the caller died), `unusable` (no replica can be loaded).
-    For language models, `died` and `late` count each attempt."""
+    """Number of failed requests by cause. `error`: the model raised an exception. `died` and `late`: replicas failed
+    twice on the request, and the second time the replica died or gave no answer in time. `lost`: the process that
+    stored the request died. `unusable`: no replica can be loaded. For language models, `died` and `late` count each
+    attempt."""
     cache_hits: int = 0
     cache_misses: int = 0
     cache_joined: int = 0

@@ -23,7 +23,8 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "no-editing": ("edit_images",),
     OTHER: (),
 }
-"""For each tool set the names of the tools that the agent lacks. In OTHER it has all, but another image generator."""
+"""For each tool set the names of the tools that the agent lacks. In OTHER the agent has all tools, but they use another
+image generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,8 @@ class ToolSetResult:
     neutral: Interval
     """Mean activation on neutral images, over tested units."""
     auc: Interval
-    """Mean over included units of the AUC of positive against neutral images; abstentions count as chance, 0.5."""
+    """Mean over included units of the AUC of positive against neutral images. An abstention (no description), or a
+    description whose images do not show what it names, counts as 0.5 (chance)."""
     positive_against: Interval | None
     """`positive` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
     against: Interval | None

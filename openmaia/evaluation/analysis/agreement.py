@@ -116,8 +116,9 @@ class Agreement:
     gap: Interval
     """Mean over units of `within` minus `between`, paired by unit."""
     identified: Interval
-    """Mean over units of the share of replicates whose most similar replicate, among all with which they are compared,
-    is of the same unit. Ties count in part."""
+    """Mean over units of the share of replicates whose most similar claim is about the same unit. Each replicate is
+    compared with the other replicates of its unit, and with one claim about each of at most MAX_OTHERS other units. If
+    several claims are equally similar, the replicate counts with the share of them that are about its unit."""
     chance: float
     """Expected value of `identified` for random claims; NaN if no unit could be compared with others of its layer."""
     by_unit: Mapping[Unit, float]

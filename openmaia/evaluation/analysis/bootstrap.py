@@ -60,7 +60,8 @@ class ClusteredValues:
 
     values: tuple[float, ...]
     clusters: tuple[str, ...]
-    """For each value the name of its cluster: for an activation the prompt of its image, or the photograph's digest."""
+    """The name of the cluster of each value. For an activation this is the prompt of its image, or the digest of the
+    image if it is a photograph."""
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":

@@ -73,11 +73,11 @@ def warning(metric: str) -> str:
     """Returns the caveat to show with a metric, such as "blind to missing labels".
 
     Args:
-        metric: The name of the metric. If it begins with `z_` and METRICS lacks it, it is taken without this prefix.
+        metric: The name of the metric. If it begins with `z_` and METRICS lacks it, this prefix is ignored.
 
     Returns:
-        The caveat. Empty if the metric passes both sanity tests, or if it is not one that they test (METRICS and
-        SAME_AS). "not put to the sanity tests" if it is one of METRICS, but sanity.json has no results for it.
+        The caveat. It is empty if the metric passes both sanity tests, or if it is neither in METRICS nor in SAME_AS.
+        It is "not put to the sanity tests" if the metric is in METRICS, but sanity.json has no results for it.
     """
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():
@@ -87,5 +87,5 @@ def warning(metric: str) -> str:
 
 
 def notes(metrics: Sequence[str]) -> list[str]:
-    """Returns a footnote for each of the given metrics (by name) that fails a sanity test or was not put to them."""
+    """Returns a footnote for each of the given metrics (by name) that fails a sanity test or was not tested."""
     return [f"{NAMES[name]} is {caveat}" for name in metrics if (caveat := warning(name))]

@@ -1,4 +1,4 @@
-"""Computes risk-coverage curves: the mean risk (such as 1 - AUC) of the units that remain without the least certain.
+"""Computes risk-coverage curves: the mean risk (such as 1 - AUC) of units if the least certain ones are left out.
 
 The curve follows El-Yaniv and Wiener (2010, "On the foundations of noise-free selective classification",
 JMLR 11). The area under this curve is the mean risk over all coverages, as in Geifman and El-Yaniv (2017, "Selective

@@ -50,7 +50,7 @@ class LayerActivations:
     whole: MeanActivations
     """The means over all layers."""
     units: Mapping[str, list[int]]
-    """Indices of the units of each layer, without repetition for replicates."""
+    """Indices of the included units of each layer. A unit with several replicates is listed once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 Controls (CONTROLS) are images with which the positive images, those of a description, are compared by AUC.
 
 The rule:
+    untested: no control is measured, or p is not computed yet.
     supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
         0.5.
     weak: not supported, but p is at most 0.05 and the AUC is above 0.5 for every measured control.

@@ -116,7 +116,7 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
         name: The name of the file, which also identifies a participant who gave no name.
 
     Raises:
-        UsageError: The file is too large, or is not one that the page saves.
+        UsageError: The file is too large, or does not have the format in which the page saves answers.
     """
     expected = "the file that the page saves, or the text that it shows"
     if len(data) > MAX_BYTES:
@@ -150,7 +150,7 @@ def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: i
         seed: The seed of the bootstrap.
 
     Raises:
-        UsageError: No question is answered, an answer belongs to another page, or two of `answers` are of one
+        UsageError: No question is answered, an answer belongs to another page, or two of `answers` come from the same
             participant (`who`).
     """
     participants = tuple(each.who for each in answers)

@@ -50,7 +50,8 @@ class ChoicePairs:
     """The pairs of statements of two methods, one pair for each compared investigation."""
 
     methods: tuple[str, str]
-    """The names of the two methods. If a run is compared with itself: OWN, and FOREIGN for texts about other units."""
+    """The names of the two methods. If only one run is given, they are OWN (texts about the unit) and FOREIGN (texts of
+    the same run about other units)."""
     pairs: tuple[ChoicePair, ...]
     left_out: Mapping[str, int]
     """The number of investigations of the first method's run for which there is no pair, by the reason."""

@@ -151,10 +151,11 @@ def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float
 
 
 def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
-    """Returns the mean of two weighted shares: of active images that are marked, and of other images that are not.
+    """Returns the balanced accuracy of `marks` (the image shows a label) as a prediction of `active`.
 
-    Marked images show a label. Each image counts `weight` times. The result is None if the unit is active on all or on
-    no images.
+    It is the mean of two shares: the share of marked images among those on which the unit is active, and the share of
+    unmarked images among the others. Each image counts `weight` times. The result is None if the unit is active on all
+    or on no images.
     """
     shares = [(weight * (marks == is_active))[active == is_active] for is_active in (True, False)]
     totals = [weight[active == is_active].sum() for is_active in (True, False)]
@@ -173,8 +174,10 @@ def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> di
         `auprc` (see `average_precision`), `f1` and `iou` (see `graded_iou`).
         `correlation`: the score of simulation (Bills et al. 2023), if the simulated activation is 1 for a marked image and
         0 for others.
-        `responsiveness` and `purity`, as in FADE (Puri et al. 2025): the absolute Gini coefficient |2 AUC - 1| with which
-        activations predict marks, and their average precision or, if the AUC is below 0.5, that of their negatives.
+        `responsiveness`, as in FADE (Puri et al. 2025): the absolute Gini coefficient |2 AUC - 1| with which
+        activations predict marks.
+        `purity`, as in FADE: the average precision with which activations predict marks. If the AUC is below 0.5, the
+        negative activations are used instead.
         `balanced_accuracy`: how well marks predict whether the unit is active, as in delphi's detection (Paulo et al.
         2024).
         Undefined values are None.
@@ -216,11 +219,15 @@ def detect(
             LocatingJudge, which also finds where in an image a label is visible.
 
     Returns:
-        `judge`: the judge's name. `judged`, `known`, `shown`: the numbers of photographs that were judged, for which the
-        judge could say whether they show a label (its verdict is not None), and that show one. `marks`: [digest, verdict]
-        of each judged photograph. If more than half of the verdicts are known, the measures of agreement that `metrics`
-        returns, such as `auprc`, over these photographs. With `probe` and a LocatingJudge, `mask_iou`: how much the
-        judge's masks and the unit's activation maps overlap.
+        `judge`: the judge's name.
+        `judged`: the number of judged photographs.
+        `known`: the number of judged photographs whose verdict is known (not None).
+        `shown`: the number of judged photographs that show a label.
+        `marks`: [digest, verdict] of each judged photograph.
+        The items of `metrics`, such as `auprc`, over the photographs with known verdicts. They are left out if at most
+        half of the verdicts are known.
+        `mask_iou`: how much the judge's masks and the unit's activation maps overlap. It is left out without `probe`,
+        or if the judge is no LocatingJudge.
     """
     chosen = sample(activations, [image.digest for image in images], count)
     judged = [images[position] for position in chosen.positions]
@@ -246,9 +253,8 @@ def mask_iou(
 ) -> float | None:
     """Returns the graded IoU of the judge's masks and the unit's activation maps over the pixels of all images.
 
-    Graded: an activation counts by its size and is not compared with a threshold, see `graded_iou`.
-
-    Pixels that the network did not see, because the image was cropped, are left out.
+    An activation counts by its size and is not compared with a threshold (see `graded_iou`). Pixels that the network
+    did not see, because the image was cropped, are left out.
 
     Args:
         images: The judged images.
@@ -258,7 +264,8 @@ def mask_iou(
             (images,).
 
     Returns:
-        The IoU; None for a layer without maps, if all masks are empty, or if the unit is constant over these pixels.
+        The IoU. None if the layer has no maps, if all masks are empty, or if the maximum activation over these pixels
+        does not exceed the weighted median.
     """
     inside: list[FloatArray] = []
     values: list[FloatArray] = []

@@ -52,10 +52,12 @@ def fuzz(
         probe: Returns the unit's activation and activation map for each given image.
 
     Returns:
-        `fuzzed`: the number of parts that have a verdict other than None. `fuzzing`: the mean of two shares, of exciting
-        parts that show a label and of other parts that do not; 0.5 is chance. `fuzzing` is left out if half of the
-        verdicts or more are unknown, or all on parts of one kind. The result is empty if there are no parts: no photograph
-        excites the unit more than others, or its maps are constant or missing.
+        `fuzzed`: the number of parts with a known verdict (not None).
+        `fuzzing`: the mean of two shares: the share of exciting parts that show a label, and the share of other parts
+        that show none. 0.5 is chance. It is left out if at least half of the verdicts are unknown, or if no exciting
+        part or no other part has a known verdict.
+        The result is empty if there are no parts, because no photograph excites the unit more than others, or because
+        the maps are constant or missing.
     """
     ranked: list[int] = np.argsort(-activations, kind="stable")[: count // 2].tolist()
     bound = float(np.quantile(activations, ACTIVE))
@@ -79,16 +81,16 @@ def fuzz(
 def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, EncodedImage] | None:
     """Returns the part of an image with the highest mean response of a unit, and another part of the same size.
 
-    The other part is drawn at random (by the image's digest) from those that overlap the first one by at most OVERLAP and
-    whose mean response is at most the median of all parts.
+    The other part is chosen pseudo-randomly, seeded by the image's digest. Candidates are parts that overlap the first
+    one by at most OVERLAP and whose mean response is at most the median of all parts.
 
     Args:
         image: The image.
         answer: The unit's activation map, and the part of the image that the network sees.
 
     Returns:
-        Both parts, of which the digest of the image is the only source. None if the layer has no maps,
-        or the map is constant.
+        Both parts. Each names the image as its source (`EncodedImage.sources`). None if the layer has no maps, or if
+        there is no candidate for the other part, for example because the map is constant.
     """
     if answer.map is None:
         return None
@@ -109,7 +111,9 @@ def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, En
 
 
 def part(image: EncodedImage, box: tuple[float, float, float, float], row: int, column: int) -> Pixels:
-    """Returns the pixels of one part of an image, enlarged until its longer side is that of the image.
+    """Returns the pixels of one part of an image, enlarged until its longer side is as long as that of the image.
+
+    The box consists of CELLS x CELLS cells, and a part of SIDE x SIDE cells.
 
     Args:
         image: The image.

@@ -87,8 +87,8 @@ class Endpoint(ABC):
 
         Raises:
             ServiceUnavailable: If the server cannot be reached or is overloaded.
-            ServiceError: If the server gave no usable reply. An empty reply is accepted as a turn of an investigation
-                unless the model refused to answer, but never as the answer to a single question.
+            ServiceError: If the server gave no usable reply. An empty reply is usable only if the chat requests a turn
+                (a reply of the agent in an investigation) and the model did not refuse to answer.
             UsageError: If the server rejects the API key, the model or the address.
         """
         if len(chats) <= 1:

@@ -38,8 +38,8 @@ class Failure:
     """
 
     status: int
-    """The HTTP status. 0 if the server did not respond. 200 if the response does not have the format of the API. For an
-    error that a server sends with status 200, the error code in the body, or 400 without one."""
+    """The HTTP status. 0 if the server did not respond. 200 if the response does not have the format of the API. If a
+    server reports an error with status 200, this is the error code in the body, or 400 if the body has none."""
     body: str
     """The text of the response."""
     tries: int = 1

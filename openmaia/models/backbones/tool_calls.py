@@ -79,8 +79,8 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
         answer: The format of the final answer.
 
     Returns:
-        The text, "" without a call. If the arguments of the call are no JSON object, it is these arguments unchanged,
-        so that the agent is told that its reply is no valid turn.
+        The text; "" if there is no call. If the arguments of the call are not a JSON object, they are returned
+        unchanged, so that the agent is told that its reply is not a valid turn.
     """
     if not calls:
         return ""
@@ -148,8 +148,8 @@ def with_calls(
     Args:
         turns: The conversation without its system message.
         answer: The format of the final answer.
-        plain: Converts a message to the format of the API. It is used for all messages in which the agent gives neither
-            an experiment nor an answer.
+        plain: Converts a message to the format of the API. It is used for the messages of the user, and for replies
+            of the agent that contain neither an experiment nor an answer.
     """
     converted: list[JsonObject] = []
     for number, message in enumerate(turns):

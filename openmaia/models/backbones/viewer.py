@@ -9,7 +9,7 @@ from openmaia.core.services import Backbone
 class NoViewer:
     """A viewer (a model that describes images in words for the agent) that describes nothing.
 
-    The agent is left with the activations of images.
+    The agent then only learns the activations of images.
     """
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:

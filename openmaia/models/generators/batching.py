@@ -67,7 +67,7 @@ class DiffusionBatcher:
         return type(self._pipeline).__name__
 
     def truncated(self, prompt: str) -> tuple[str, ...]:
-        """Returns the part of a prompt that is cut off because it is too long for every text encoder.
+        """Returns the end of a prompt that no text encoder of the pipeline reads, because the prompt is too long.
 
         Returns:
             A tuple of one text. It is empty if the prompt fits or the pipeline has no tokenizer.

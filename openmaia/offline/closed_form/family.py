@@ -31,8 +31,8 @@ from openmaia.offline.closed_form.unit import ClosedForm, Leak, Slot
 UnitSet = Literal["development", "held_out"]
 UnitMode = Literal["mono", "or", "and"]
 ConceptSlots = tuple[tuple[Concept, ...], ...]
-"""The truth of a unit (what activates it): one slot of concepts that must occur together in the modes `mono` and `and`,
-two slots in `or`, of which each alone activates the unit."""
+"""The truth of a unit, that is, what activates it. A slot holds concepts that must occur together. There is one slot in
+the modes `mono` and `and`. There are two in the mode `or`, and each of them alone activates the unit."""
 
 MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
 VARIANTS = 4
@@ -43,7 +43,7 @@ SETS = "openmaia closed form 1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetDesign:
-    """How the units of a set (development or held-out) are drawn."""
+    """How the units of a set (development or held-out) are drawn. The truth of a unit is what activates it."""
 
     edition: str
     """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
@@ -52,8 +52,8 @@ class UnitSetDesign:
     """Number of units in each mode: with a truth inside of the experimenter's vocabulary, and outside of it."""
     objects: float = 0.0
     """Share of the units of each mode, inside and outside of the vocabulary, that is reserved for truths with an
-    object (the truth of a unit is what activates it). These units come first. The others are drawn from all remaining
-    truths, so that the share of units with an object may be larger. It is smaller if there are too few such truths."""
+    object. These units come first. The others are drawn from all remaining truths, so that the share of units with an
+    object may be larger. It is smaller if there are too few such truths."""
     has_grounds: bool = False
     """Whether objects on a background of one colour are also among the pairs of concepts inside of the vocabulary."""
 

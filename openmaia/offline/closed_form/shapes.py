@@ -32,7 +32,11 @@ def shape(name: str) -> ConceptDetector:
 
 
 def count(low: int, high: int) -> ConceptDetector:
-    """Returns a detector of images with `low` to `high` separate regions on an even background that are not tiny."""
+    """Returns a detector of images in which `low` to `high` separate regions stand out from an even background.
+
+    Tiny regions are not counted. The evidence is 0 in all cells if the number of regions is not in this range.
+    Otherwise the evidence in a cell is the largest share of the cell that one region covers.
+    """
 
     def detect(image: DetectorInput) -> EvidenceMap:
         masks = [region.mask for region in image.regions if region.mask.sum() > 0.006 * SIDE**2]

@@ -91,11 +91,12 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
 
     Args:
         hypothesis: The hypothesis.
-        others: All hypotheses under test. The controls of a single word avoid their words.
+        others: All hypotheses under test. If `hypothesis` has a single word, its controls avoid the words of all these.
 
     Returns:
         Lists of six prompts (CONTEXTS). The first list shows the hypothesis. Each further list is a control group,
-        whose prompts replace one word by another of its kind. A combination has two control groups, one for each word.
+        whose prompts replace one word by another of its kind. There is one control group for each word of the
+        hypothesis.
     """
     avoid = [word for other in others for word in other.words]
     if len(hypothesis.words) == 1:
@@ -120,21 +121,24 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
 def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
     """Returns the prompts whose images the experimenter displays.
 
-    These are the prompts of the candidates (hypotheses) about objects and scenes, and of their controls. Images of
-    objects and scenes contain colours and shapes that the prompt does not name.
+    These are the prompts of the candidates (hypotheses) about objects and scenes, and of their controls. Their images
+    are displayed because they contain colours and shapes that the prompts do not name.
     """
     things = [h for h in candidates if h.kind in (WordKind.OBJECT, WordKind.SCENE)]
     return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
 
 
 def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Returns three pairs (EDITED) of a prompt that shows a hypothesis, and an edit that removes its first word.
+    """Plans three edits (EDITED) of images of a hypothesis that remove what its first word names.
 
-    If the hypothesis is right, the edit lowers the activation.
+    Each edit replaces this by something of the same kind. If the hypothesis is right, the edit lowers the activation.
 
     Args:
         hypothesis: The hypothesis.
-        candidates: All hypotheses under test. What replaces the word avoids their words.
+        candidates: All hypotheses under test. The replacement is none of their words.
+
+    Returns:
+        Pairs: the prompt from which the image is generated, and the instruction for its edit.
     """
     avoid = [word for candidate in candidates for word in candidate.words]
     words = hypothesis.words
@@ -148,13 +152,13 @@ def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[t
 def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
     """Plans edits of images that test hypotheses.
 
-    Some remove what a hypothesis names (see `removals`), which lowers the activation if the hypothesis is right. For an
-    object, each is followed by an edit of the same image that changes the object's colour, which then lowers the
-    activation only a little.
+    For each hypothesis, three edits remove what its first word names (see `removals`). If the hypothesis is about an
+    object, each of them is followed by an edit of the same image that changes the object's colour. If the hypothesis is
+    right, the removal lowers the activation, and the change of colour lowers it only a little.
 
     Args:
         kept: The hypotheses to test: those that hold against their controls.
-        candidates: All hypotheses under test. What an edit puts in the place of something is none of their words.
+        candidates: All hypotheses under test. No edit adds to an image what one of their words names.
 
     Returns:
         Pairs: the prompt from which the image is generated, and the instruction for its edit.

@@ -109,8 +109,8 @@ def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequ
     Args:
         hypothesis: The hypothesis.
         own: The activations of its images.
-        controls: The activations of each control group. There is one group for each word that is replaced, so that a
-            combination has to exceed each of its parts.
+        controls: The activations of each control group. There is one group for each word of the hypothesis. Its images
+            show another word in the place of this one.
     """
     groups = [group for group in controls if len(group) > 1]
     if len(own) < 2 or not groups:

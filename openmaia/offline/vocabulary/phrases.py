@@ -48,9 +48,9 @@ def _left(names: Sequence[str], avoid: Sequence[str]) -> list[str]:
 def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
     """Returns a prompt that shows a vocabulary word together with other words, its context.
 
-    The context of an object is a background, that of a colour a shape, and so on. Words of the same kind have the same
-    list of contexts. Prompts for two of them with the same `index`, and with both words in `avoid`, differ only in the
-    word.
+    For example, the context of an object is a background, and the context of a colour is a shape. Words of the same
+    kind have the same list of contexts. The prompts for two words of the same kind differ only in these words and their
+    articles if `index` is the same and `avoid` holds both words.
 
     Args:
         word: The vocabulary word.

@@ -81,8 +81,8 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
         pools: The replicas of each service.
         units: The number of investigations in the sweep.
         at_once: The number of concurrent investigations.
-        tested: The number of positive images (they show what a description names), and of neutral images (they do not),
-            on which each description is tested (`evaluate.n`).
+        tested: The number of images of each kind on which a description is tested (`evaluate.n`). Positive images show
+            what the description names, and neutral images do not.
     """
     chosen = np.random.default_rng(0).integers(len(work.traces), size=min(units, max(STEADY, 4 * at_once)))
     ends, queues = simulate([work.traces[int(index)] for index in chosen], pools, at_once)
@@ -170,14 +170,15 @@ def enough_at_once(work: Workload, pools: SimulatedPools, units: int) -> int:
 
 
 def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Prediction:
-    """Predicts a sweep (all investigations of a run) whose GPUs are divided among the services such that it is fastest.
+    """Predicts a sweep (all investigations of a run) with the numbers of replicas that make it fastest.
 
     Args:
         config: The config of the sweep.
         work: The sample from which investigations are drawn, and what they ask of each service.
         units: The number of investigations.
-        gpus: The number of GPUs. If it is None, each service has min_replicas to max_replicas replicas of the config,
-            as far as the GPUs of the config's job suffice.
+        gpus: The number of GPUs. If it is given, the config limits neither the replicas of services that use GPUs nor
+            the number of concurrent investigations. If it is None, the config sets all limits: `min_replicas` and
+            `max_replicas` of each service, the GPUs of its job, and the number of concurrent investigations.
 
     Raises:
         UsageError: The GPUs do not suffice even for the smallest permitted numbers of replicas.
@@ -212,8 +213,9 @@ def balanced(
 
     Both stages use the same replicas, one stage after the other. The time of a stage is the maximum over services of
     replica-seconds divided by the number of replicas. For one stage it is optimal to add replicas one by one, always to
-    the busiest service, until no GPUs are left. For the sum of both stages, the function takes each of the states on
-    this path of the first stage, adds replicas in the same way for the second stage, and returns the best result.
+    the busiest service, until no GPUs are left or this service has its maximum number. The function does this for the
+    first stage. After every number of such steps, also after none, it continues with the same steps for the second
+    stage. It returns the result with the smallest total time.
 
     Args:
         first: The replica-seconds of each service in the first stage.

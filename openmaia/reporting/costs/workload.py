@@ -149,7 +149,8 @@ def _steps(turn: Turn) -> Trace:
 def pending_units(config: Config) -> tuple[int, str]:
     """Returns the number of unfinished investigations of the run that a config describes, without loading any model.
 
-    A sentence about how the number is known is returned with it.
+    Returns:
+        The number, and a text that says where it comes from.
 
     Raises:
         UsageError: The number depends on the size of a layer, which is unknown until the target network is loaded.

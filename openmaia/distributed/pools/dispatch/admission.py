@@ -41,7 +41,7 @@ class AdmissionControl:
         return self._requests, self._bytes
 
     async def admit(self, caller: str, count: int, size: int) -> None:
-        """Waits until the limits permit `count` requests of `size` bytes in total, and reserves them for the caller."""
+        """Waits until the pool has room for `count` requests of `size` bytes in total, and reserves this room."""
         if not self._waiting and self._fits(count, size):
             self._keep(caller, count, size)
             return

@@ -80,7 +80,8 @@ class Dispatcher:
             caller: The name of the caller, such as an investigation.
             conversation: The id of the conversation. All chats of a conversation go to the same replica, whose KV cache
                 holds their common prefix. If empty, any replica may be chosen.
-            alone: Whether the replica must have no other chat meanwhile, because replicas died over this chat before.
+            alone: Whether the replica must answer no other chat at the same time, because replicas have failed on this
+                chat before.
 
         Raises:
             UsageError: If no replica of the pool can be loaded.

@@ -108,7 +108,9 @@ class QueuedRequest:
             call.fail(error)
 
     def forget(self, is_gone: Callable[[PendingCall], bool], reason: Exception) -> None:
-        """Removes calls that wait for the answer. If some remain, the first one's caller becomes that of the request.
+        """Removes calls that wait for the answer.
+
+        If other calls remain, the caller of the first one becomes the caller of the request.
 
         Args:
             is_gone: Returns whether a call is to be removed.
@@ -143,9 +145,9 @@ class FairQueue:
             self._length += 1
 
     def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all others, except that requests added by `push_alone` are still served first.
+        """Adds requests before all others, but after those that `push_alone` has added.
 
-        Requests that are marked as `alone` keep the mark: they are added by `push_alone`.
+        Those of `requests` that are marked as `alone` are added by `push_alone` instead.
         """
         together = [request for request in requests if not request.alone]
         for request in reversed(together):

@@ -42,7 +42,8 @@ class RequestTracker:
     async def submit(self, caller: str, method: str, payload: Any, keys: Sequence[str], size: int) -> Answers:
         """Queues the requests of one call, or finds their answers in the cache, and waits for all answers.
 
-        See `Dispatcher.submit` for the arguments; `payload` is the object reference itself here.
+        The arguments are those of `Dispatcher.submit`, except that `payload` is the object reference of the list of
+        requests.
         """
         self.admission.enter(caller, len(keys), size)
         self._counts.requests += len(keys)
@@ -81,7 +82,7 @@ class RequestTracker:
         return (await self._wait(call)).values[0]
 
     def take_answer(self, request: QueuedRequest, value: Any) -> None:
-        """Ends a request with the value that a replica has returned for it. Fails it if it was a `LostRequest`."""
+        """Ends a request with the value that a replica has returned for it. If this is a `LostRequest`, it fails."""
         if isinstance(value, LostRequest):
             self.fail(request, "lost", lost(value))
         else:
@@ -112,7 +113,10 @@ class RequestTracker:
         self.admission.leave(caller)
 
     def fail_all(self, error: OpenMaiaError) -> None:
-        """Fails all queued requests and lets waiting callers continue, because no replica can be loaded."""
+        """Fails all queued requests with an error, because no replica can be loaded.
+
+        Callers that wait for admission continue, so that their requests fail, too.
+        """
         for request in self.queue.clear():
             self.fail(request, "unusable", error)
         self.admission.let_all_go()

@@ -26,8 +26,9 @@ TPU_STD = (128 / 255, 128 / 255, 128 / 255)
 def efficientnet(name: str, pretrained: bool) -> TargetNetwork:
     """Loads an EfficientNet-Lite.
 
-    The weights were converted from Google's TPU checkpoints. Their input is (rgb - 127) / 128 with bicubic resampling,
-    of a central crop that keeps 0.875 of the shorter side.
+    The weights were converted from Google's TPU checkpoints. Images are cropped to a central square with 0.875
+    times the length of the shorter side, and resized with bicubic resampling. Values from 0 to 255 are then normalised
+    as (value - 127) / 128.
 
     Args:
         name: `efficientnet_lite0`, `efficientnet_lite1` or `efficientnet_lite2`.

@@ -64,8 +64,8 @@ def any_network(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
 def dino_vits8(pretrained: bool) -> TargetNetwork:
     """Loads DINO's ViT-S/8. Its modules have the same names in timm as in DINO's own code, such as blocks.0.mlp.fc1.
 
-    As in DINO's own code, position embeddings are interpolated for inputs of another size than 224 x 224, and a strip
-    at the end of an input is ignored if the patches do not fill the input.
+    As in DINO's own code, position embeddings are interpolated for inputs of another size than 224 x 224. If a side of
+    the input is not a multiple of 8 pixels, the remaining pixels at the right or bottom edge are ignored.
 
     Args:
         pretrained: Whether the weights are loaded. Otherwise they are random.

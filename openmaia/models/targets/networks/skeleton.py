@@ -9,16 +9,17 @@ from openmaia.models.targets.preprocess import TargetNetwork
 
 
 def skeleton(name: str) -> TargetNetwork | None:
-    """Returns a network without weights on the meta device, to list its layers. Nothing is downloaded or computed.
+    """Returns a network without weights on the meta device, to list its layers. Nothing is downloaded.
 
     Args:
         name: Name of the network, as for `load`.
 
     Returns:
-        The network. None if only the hub or a function of the user knows its layers.
+        The network. None if its layers cannot be listed without a download from the hub, or without code or objects of
+        the user.
 
     Raises:
-        UsageError: The name is unknown, or a function of the user cannot be imported.
+        UsageError: The name is unknown, or it names a function that cannot be imported.
     """
     library, colon, rest = name.partition(":")
     if colon and library not in (*LIBRARIES, "python"):
