@@ -48,8 +48,8 @@ def _problem() -> str:
     try:
         if ray is None or not ray.is_initialized():
             return ""
-        from openmaia.distributed.cluster.nodes import ENDED, alive
+        from openmaia.distributed.cluster.nodes import ENDED, own_is_alive
 
-        return "" if ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()} else ENDED
+        return "" if own_is_alive() else ENDED
     except Exception as error:
         return f"Ray does not answer on the node of this command: {error}"

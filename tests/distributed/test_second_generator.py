@@ -78,6 +78,13 @@ def test_second_pool_is_planned_only_if_it_is_configured():
     assert cache_spec("test_generator", two) == cache_spec("generator", two), "equal generators share images"
 
 
+def test_images_made_of_parts_that_the_user_may_change_are_not_cached():
+    collage = [*BASE, "generator.kind=collage", "editor.kind=collage"]
+    for parts, is_cached in (("packages", True), ("pictures", False)):
+        config = load([*collage, f"generator.parts={parts}"])
+        assert [cache_spec(role, config) is not None for role in ("generator", "editor")] == [is_cached] * 2
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -41,6 +41,11 @@ def alive() -> list[dict[str, Any]]:
         ) from None
 
 
+def own_is_alive() -> bool:
+    """Returns whether the node of this process is alive. Raises ServiceError if the head gives no answer, as `alive`."""
+    return ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}
+
+
 ABSENT_SECONDS = 45.0
 """Time in seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended
 on it. After a restart of the head, nodes are missing for a short time, because they register one after another."""
@@ -70,7 +75,7 @@ class OwnNode:
             ServiceError: If the node has been missing among the living nodes for a while (`ABSENT_SECONDS`), or the head
                 gives no answer.
         """
-        if ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}:
+        if own_is_alive():
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = time.monotonic()

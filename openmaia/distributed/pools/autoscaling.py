@@ -182,7 +182,7 @@ class PoolClaim:
     placed: int
     """Number of replicas that have resources."""
     waits: bool
-    """Whether the pool has had replicas that wait for resources for more than WAITS_AFTER seconds."""
+    """Whether the pool counts as waiting for resources: some replicas have not started for WAITS_AFTER seconds."""
     smallest: int
     """Smallest number of replicas that the pool should get: `min_replicas`, or, if the run no longer needs the pool, 1
     while it has requests and otherwise 0."""

@@ -141,6 +141,9 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
         return None
     # The collage generator uses images of the dataset, and its editor uses the image size of the generator.
     drawn = replace(config, generator=test_generator(config)) if role == TEST_GENERATOR else config
+    kind = drawn.editor.kind if role == "editor" else drawn.generator.kind
+    if kind == "collage" and drawn.generator.parts == "pictures":
+        return None  # the user may change the images, and composing them takes a few milliseconds
     sections = {name: values for name, values in to_dict(drawn).items() if name in ("generator", "editor", "pictures")}
     return CacheSpec(
         identity=json.dumps(sections, sort_keys=True),

@@ -147,7 +147,7 @@ class FairQueue:
     def push_first(self, requests: Sequence[QueuedRequest]) -> None:
         """Adds requests before all others, but after those that `push_alone` has added.
 
-        Those of `requests` that are marked as `alone` are added by `push_alone` instead.
+        Requests that are marked as `alone` are added by `push_alone` instead.
         """
         together = [request for request in requests if not request.alone]
         for request in reversed(together):

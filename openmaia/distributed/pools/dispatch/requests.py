@@ -82,7 +82,10 @@ class RequestTracker:
         return (await self._wait(call)).values[0]
 
     def take_answer(self, request: QueuedRequest, value: Any) -> None:
-        """Ends a request with the value that a replica has returned for it. If this is a `LostRequest`, it fails."""
+        """Ends a request with the value that a replica has returned for it.
+
+        If the value is a `LostRequest`, the request fails.
+        """
         if isinstance(value, LostRequest):
             self.fail(request, "lost", lost(value))
         else:
