@@ -9,29 +9,29 @@ HEAVY = ("ray", "torch", "transformers", "diffusers", "vllm", "wandb", "torchvis
 LIGHT = ("scipy", "pyarrow", "sandlock")
 
 
-def loaded(module: str, *names: str) -> list[str]:
-    """Which of the names are imported by importing a module in a fresh interpreter."""
-    code = f"import sys, {module}; print(*[name for name in {names!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "openmaia", "openmaia.agent", "openmaia.agent.loop", "openmaia.config.loading", "openmaia.core.services", "openmaia.core.units",
-        "openmaia.runs.run", "openmaia.exemplars.store", "openmaia.agent.tools.toolbox", "openmaia.agent.tools.api_text",
-        "openmaia.agent.tasks.task", "openmaia.agent.tasks.grammar", "openmaia.evaluation.run", "openmaia.datasets.library",
-        "openmaia.agent.sandbox", "openmaia.offline.collage", "openmaia.cli.assembly.hosts", "openmaia.cli.assembly.investigations", "openmaia.cli.main", "openmaia.interop.importing", "openmaia.interop.export",
-        "openmaia.reporting.tracking", "openmaia.reporting.figures.agents", "openmaia.apps.spurious.study", "openmaia.apps.spurious.page",
-    ],
+MODULES = (
+    "openmaia", "openmaia.agent", "openmaia.agent.loop", "openmaia.config.loading", "openmaia.core.services", "openmaia.core.units",
+    "openmaia.runs.run", "openmaia.exemplars.store", "openmaia.agent.tools.toolbox", "openmaia.agent.tools.api_text",
+    "openmaia.agent.tasks.task", "openmaia.agent.tasks.grammar", "openmaia.evaluation.run", "openmaia.datasets.library",
+    "openmaia.agent.sandbox", "openmaia.offline.collage", "openmaia.cli.assembly.hosts", "openmaia.cli.assembly.investigations",
+    "openmaia.cli.main", "openmaia.interop.importing", "openmaia.interop.export", "openmaia.reporting.tracking",
+    "openmaia.reporting.figures.agents", "openmaia.apps.spurious.study", "openmaia.apps.spurious.page",
 )  # fmt: skip
-def test_importing_it_loads_nothing_heavy(module: str):
-    assert loaded(module, *HEAVY) == []
+LIGHT_MODULES = ("openmaia", "openmaia.config.loading", "openmaia.core.services", "openmaia.cli.main")
+
+IMPORT = """
+import importlib, sys
+modules, names = sys.argv[1].split(), sys.argv[2].split()
+for module in modules:
+    importlib.import_module(module)
+    if found := [name for name in names if name in sys.modules]:
+        sys.exit(f"{module} loads {found}")
+"""
+"""Imports modules one after another and ends with an error at the first one that loads one of the names."""
 
 
-@pytest.mark.parametrize(
-    "module", ["openmaia", "openmaia.config.loading", "openmaia.core.services", "openmaia.cli.main"]
-)
-def test_importing_it_is_light(module: str):
-    assert loaded(module, *LIGHT) == []
+@pytest.mark.parametrize(("modules", "names"), [(MODULES, HEAVY), (LIGHT_MODULES, LIGHT)])
+def test_imports_load_nothing_heavy(modules: tuple[str, ...], names: tuple[str, ...]):
+    command = [sys.executable, "-c", IMPORT, " ".join(modules), " ".join(names)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

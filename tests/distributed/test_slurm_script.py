@@ -53,6 +53,7 @@ def test_a_job_can_wait_for_all_of_its_nodes(tmp_path: Path):
     assert wait[wait.index("--nodes") + 1] == "3"
 
 
+@pytest.mark.slow
 def test_every_step_of_a_pyxis_job_runs_in_the_image(tmp_path: Path):
     _, asked = calls(tmp_path, "openmaia.sbatch", OPENMAIA_PYXIS="/s/o.sqsh", OPENMAIA_MOUNTS="/shared /data")
     assert len(asked) == 5
@@ -61,6 +62,7 @@ def test_every_step_of_a_pyxis_job_runs_in_the_image(tmp_path: Path):
         assert f"--container-mounts={tmp_path}:{tmp_path},/tmp:/tmp,/shared:/shared,/data:/data" in call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["openmaia.sbatch", "join.sbatch"])
 def test_every_step_of_an_apptainer_job_runs_in_the_image(script: str, tmp_path: Path):
     (tmp_path / ".ray-7").mkdir()
