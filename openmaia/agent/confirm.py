@@ -90,7 +90,7 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
 
 
 def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
-    """Returns the hypotheses that the agent considered and rejected: some turn lists them, and its answer does not.
+    """Returns the hypotheses that the agent rejected: it listed them in some turn, but its answer does not keep them.
 
     Args:
         turns: The turns of the investigation.

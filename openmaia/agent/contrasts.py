@@ -58,7 +58,10 @@ class Contrasts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenContrasts:
-    """Asks a language model for contrasts (see `Contrasts`) of all labels, and at most once more for missing ones."""
+    """Asks a language model for contrasts (pairs of test prompts, see `Contrasts`) of all labels of an answer.
+
+    If its reply lacks some of them, it is asked once more for these.
+    """
 
     backbone: Backbone
     """The language model."""
@@ -70,7 +73,10 @@ class WrittenContrasts:
     """Limit of the tokens that the model generates for one reply."""
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
-        """Returns at most `n` contrasts; fewer if the model does not write enough usable ones. See `Contrasts.find`."""
+        """Returns at most `n` contrasts (pairs of test prompts); fewer if the model does not write enough usable ones.
+
+        See `Contrasts.find` for the arguments.
+        """
         labels = list(dict.fromkeys(labels))
         missing = {label: len(range(at, n, len(labels))) for at, label in enumerate(labels)}
         contrasts: dict[tuple[str, str], Contrast] = {}

@@ -77,7 +77,10 @@ class ExperimentRunner:
         sandbox.start()
 
     def run(self, code: str) -> ExperimentResult:
-        """Runs the code of an experiment. If the previous one lost its process, all completed ones are replayed first.
+        """Runs the code of an experiment.
+
+        If the process of the sandbox died or was killed in the previous experiment, the completed experiments are first
+        replayed in a new process, which restores their variables.
 
         Raises:
             ReplayDiverged: If a replayed experiment behaved differently.

@@ -53,7 +53,10 @@ class Stopping:
 
     @property
     def sent_back(self) -> int:
-        """The number of answers that the agent got back for lack of evidence, including one in the last turn."""
+        """The number of answers that were sent back to the agent because they lacked evidence.
+
+        It includes an answer in the last turn if that answer is to be sent back.
+        """
         grammar = self._task.answer
         is_last = bool(self._turns) and self.answer is None and answer_in(self._turns[-1], grammar) is not None
         return answers_sent_back(self._turns, grammar) + is_last
@@ -85,17 +88,18 @@ class Stopping:
 
     @property
     def left_out_in_a_row(self) -> int:
-        """How many of the latest turns, without a gap, are omitted from the messages to the agent (see `left_out`)."""
+        """The number of consecutive omitted turns (see `left_out`) at the end of the investigation so far."""
         return sum(1 for _ in takewhile(bool, reversed(self.left_out)))
 
     @property
     def expected(self) -> TurnKind:
-        """What the next turn may be: an experiment, a measurement (of generated images), an answer, or any of them.
+        """What the agent's next turn has to be. The first rule whose condition holds decides:
 
-        It has to be an experiment until the agent has run as many experiments as the stopping rule demands. This
-        experiment has to be a measurement if the last turn is omitted (see `left_out`) and the agent can generate
-        images. After these experiments, the next turn has to be an answer if the agent has used up its turns, repeats
-        itself or has reached a limit. Otherwise it may be any turn.
+        1. If the agent has run fewer experiments than the stopping rule demands, an experiment. If the last turn is
+           omitted (see `left_out`) and the agent can generate images, this experiment has to measure generated images.
+        2. If the next turn is the last one that `options.turns` allows, or the agent has had `options.soft_turns`
+           turns, repeats itself or has reached another limit, an answer.
+        3. Otherwise, any turn.
         """
         count = len(self._turns)
         if not self._has_experiments(count):

@@ -59,12 +59,14 @@ def configure(
     backbone: "str | Mapping[str, Any] | Backbone | None" = None,
     overrides: Mapping[str, Any],
 ) -> Inputs:
-    """Returns the config for the arguments of a function such as `openmaia.investigate`, and the objects among them.
+    """Turns the arguments of a function such as `openmaia.investigate` into a config.
+
+    Arguments that are objects, such as a `torch.nn.Module`, cannot be part of a config. They are returned beside it.
 
     Args:
         model: A `torch.nn.Module`, the name of a network, or a config: a `Config` object, the path of a file, or a list
             of files and `key=value` overrides.
-        spec: The units, in the syntax of the config key `units`. Empty: those of the config.
+        spec: The units, in the syntax of the config key `units`. If it is empty, the config names the units.
         images: A folder, a mapping with keys of the config section `pictures`, or a list or dataset of images.
         preprocess: A function from a Pillow image to a tensor, or a mapping with `mean`, `std`, `size` and `crop`, keys
             of the config section `target`.

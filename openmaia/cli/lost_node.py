@@ -20,13 +20,14 @@ FAILURE = 1
 
 
 def end_without_ray(every: float = WATCH_SECONDS, after: float = LOST_SECONDS) -> None:
-    """Starts a thread that ends this process after Ray has listed its node as dead, or not answered, for a while.
+    """Starts a thread that ends this process if its Ray node is lost.
 
-    Call it once in a command. The thread does nothing while the process is not connected to Ray.
+    A node is lost if Ray lists it as dead or does not answer. Call the function once in a command. The thread does
+    nothing while the process is not connected to Ray.
 
     Args:
         every: Time in seconds between two checks of the node.
-        after: Time in seconds for which all checks must have found the node lost.
+        after: Time in seconds for which all checks must find the node lost before the process ends.
     """
     threading.Thread(target=_watch, args=(every, after), name="lost node", daemon=True).start()
 

@@ -109,16 +109,18 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
 
 
 def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Returns the sources from which each config of a command is merged.
+    """Returns, for each config of a command, the sources that are merged into it.
+
+    A command has several configs if one of its YAML files has the key `sweeps`, which lists other config files.
 
     Args:
         sources: The YAML files and `key=value` overrides of the command.
 
     Returns:
-        (sources, listing) for each config. The listing is the source with the key `sweeps`; "" if no source has it.
+        (sources, listing) for each config. `listing` is the file with the key `sweeps`, or "" if no file has it.
 
     Raises:
-        UsageError: Two sources list sweeps.
+        UsageError: Two files have the key `sweeps`.
     """
     listing = [(position, paths) for position, source in enumerate(sources) if (paths := _listed(source))]
     if not listing:
@@ -292,8 +294,11 @@ def _values(config: DictConfig) -> dict[str, Any]:
 def leaves(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields all leaves of a config or section: (dotted name, value). A mapping with keys of the user's choice is a leaf.
 
-    The value of a required key that is missing is None. `prefix` is put before the names, such as "target." for that
-    section.
+    The value of a required key that is missing is None.
+
+    Args:
+        config: The config or a section of it.
+        prefix: Text before each name, such as "target." if `config` is the section `target`.
     """
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]

@@ -51,7 +51,7 @@ class PoolConfig:
 
 @dataclass
 class DrawingPoolConfig(PoolConfig):
-    """`pools.generator`, `pools.editor`: the replicas of a service whose images are cached."""
+    """`pools.generator`, `pools.editor`: the processes that make images with one model, and the cache of images."""
 
     cache_mb: int = 256
     """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew."""
@@ -62,7 +62,7 @@ class DrawingPoolConfig(PoolConfig):
 
 @dataclass
 class BackbonePoolConfig(PoolConfig):
-    """`pools.backbone`: the replicas of the model that plays the agent."""
+    """`pools.backbone`: the replicas (processes with a copy) of the model that plays the agent."""
 
     kv_cache_gb: float = 0.0
     """vllm only: memory of the KV cache on each GPU of a replica, in GiB. 0: what the weights leave of
@@ -72,7 +72,7 @@ class BackbonePoolConfig(PoolConfig):
 
 @dataclass
 class PoolsConfig:
-    """`pools`: the replicas of each service, which are processes with a copy of its model."""
+    """`pools`: for each model, the settings of its pool (the processes that each hold a copy of the model)."""
 
     target: PoolConfig = field(default_factory=PoolConfig)
     generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)

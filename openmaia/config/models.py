@@ -11,7 +11,10 @@ SERVED = ("vllm", "openai", "anthropic")
 
 @dataclass
 class SyntheticConfig:
-    """`target.synthetic`: synthetic units that the user defines, instead of those of `target.units`."""
+    """`target.synthetic`: units that the user defines by the concepts to which they respond.
+
+    They replace the predefined synthetic units that `target.units` selects.
+    """
 
     mode: str = ""
     """What the units respond to. `mono`: one concept; `or`: one of two concepts; `and`, `andnot`: the first concept if

@@ -51,8 +51,8 @@ def explained(config: Config, sources: Sequence[str], *, only_given: bool = Fals
 
     Args:
         config: The config.
-        sources: The sources from which it was loaded.
-        only_given: Whether to leave out the keys that no source sets.
+        sources: The YAML files and `key=value` overrides from which the config was loaded.
+        only_given: Whether to leave out the keys that none of them sets.
     """
     yield from _section(to_dict(config), origins(sources), only_given, "")
 

@@ -72,8 +72,10 @@ class ExemplarsConfig:
 
 @dataclass
 class EvidenceConfig:
-    """`task.evidence`: the evidence that an answer needs before it is accepted. For each key, null takes the value of
-    the task, and 0 demands nothing."""
+    """`task.evidence`: the evidence that an answer of the agent needs before it is accepted.
+
+    If a key is null, the agent's task determines its value. If it is 0, nothing is required.
+    """
 
     experiments: int | None = None
     """Number of different experiments that measured the unit on at least one image and ended without an exception."""
@@ -200,8 +202,8 @@ def pool_roles(config: Config) -> tuple[str, ...]:
 def prompt_writer(config: Config) -> BackboneConfig:
     """Returns the settings of the model that writes test prompts: `evaluate.writer`, unless its kind is `auto`.
 
-    For `auto`, these are the settings of the backbone if it is a language model, and otherwise settings of the kind
-    `rules`.
+    For `auto`, the backbone (the model that plays the agent) writes the prompts if it is a language model. Otherwise
+    fixed rules write them, and the returned settings have the kind `rules`.
     """
     if config.evaluate.writer.kind != "auto":
         return config.evaluate.writer

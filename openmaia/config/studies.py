@@ -68,7 +68,10 @@ class BiasConfig:
 
 @dataclass
 class SpuriousConfig:
-    """`spurious`: removes spurious features (`openmaia spurious`). Defaults: the MAIA paper's Spawrious O2O-Easy."""
+    """`spurious`: removes the units of a classifier that follow spurious features (`openmaia spurious`).
+
+    The defaults are those of the MAIA paper for the O2O-Easy variant of the dataset Spawrious.
+    """
 
     folder: str = ""
     """The Spawrious folder that holds `spawrious224`. Empty: the generator draws a dataset of that layout."""

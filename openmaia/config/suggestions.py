@@ -44,13 +44,14 @@ SYNONYMS = {
 
 
 def suggestions(given: str, known: Collection[str]) -> list[str]:
-    """Returns the keys that an unknown key may stand for, the likeliest first: at least one, and at most three.
+    """Returns one to three config keys that a user may have meant by an unknown key, the likeliest first.
 
-    Keys are compared by their spelling, and by the words that they share, whatever section these are in.
+    Keys are compared by their spelling and by their words, such as "target" and "name" in "target.name". A shared word
+    counts in any position.
 
     Args:
         given: The unknown key.
-        known: All keys, not empty.
+        known: All config keys, not empty.
     """
     words = _words(given)
     meant = words | {word for each in words for word in SYNONYMS.get(each, ())}

@@ -63,7 +63,8 @@ class EncodedImage:
         Args:
             pixels: RGB, shape (height, width, 3), uint8.
             sources: Digests of the dataset images whose pixels are in the image.
-            recipe: The scene in the image as JSON, see the field `recipe`.
+            recipe: The scene from which the collage generator or editor drew the image, as JSON. Empty for all other
+                images.
             for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
         """
         buffer = io.BytesIO()
@@ -189,7 +190,13 @@ def upsample(small: npt.NDArray[np.floating], height: int, width: int) -> npt.ND
 
 
 def rendered(pixels: Pixels, mask: npt.NDArray[np.bool_], rendering: Rendering) -> Pixels:
-    """Draws a unit's mask of shape (height, width) on a copy of an image in the given rendering."""
+    """Returns a copy of an image that shows a mask in the given style.
+
+    Args:
+        pixels: RGB, shape (height, width, 3).
+        mask: The region in which a unit responds, shape (height, width).
+        rendering: Whether the outside of the mask is darkened, or the edge of the mask is drawn.
+    """
     return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else outlined(pixels, mask)
 
 

@@ -125,7 +125,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedImage:
-    """A generated or edited image, with the terms of the prompt that it is known to show or to lack."""
+    """A generated or edited image. It tells which terms of the prompt the image is known to show or to lack."""
 
     image: EncodedImage
     missing_terms: tuple[str, ...] = ()
@@ -317,14 +317,18 @@ class UsageLedger:
         return dict(self._spent)
 
     def since(self, before: Mapping[str, ServiceUsage]) -> dict[str, ServiceUsage]:
-        """Returns the cost by service since `spent` returned `before`, only for services with new requests."""
+        """Returns the cost by service since an earlier call of `spent`. Services without new requests are left out.
+
+        Args:
+            before: The result of that earlier call.
+        """
         news = {service: now - before.get(service, ServiceUsage()) for service, now in self._spent.items()}
         return {service: new for service, new in news.items() if new.requests}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The services that one investigation may call, and the ledger of their cost."""
+    """The models and the exemplar store that one investigation may use, and the ledger of their cost."""
 
     target: Target
     exemplars: Exemplars

@@ -34,8 +34,8 @@ similar names, and those at the top level of the network."""
 class Unit:
     """One neuron: a channel of the output of a layer.
 
-    With the index WHOLE it stands for the whole layer, and if the layer is NETWORK too, for the whole network. Such a
-    unit has no activation.
+    If the index is WHOLE, the object stands for the whole layer. If in addition the layer is NETWORK, it stands for the
+    whole network. In both cases it has no activation.
     """
 
     target: str

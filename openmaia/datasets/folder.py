@@ -69,7 +69,7 @@ class ImageFolder:
 
     @property
     def expected(self) -> str:
-        """What a folder of images contains, in words, for error messages."""
+        """What a usable folder contains, in words, for error messages."""
         return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"
 
     def stamp(self) -> str:

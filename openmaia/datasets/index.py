@@ -17,7 +17,7 @@ _FORMAT = "openmaia-pictures-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """The metadata of one image."""
+    """The entry of one image in index.json: its kind, caption, category and origin."""
 
     path: str
     """Path relative to the folder of index.json, with slashes."""

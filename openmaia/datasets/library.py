@@ -36,7 +36,7 @@ class ImageCollection(Protocol):
 
     @property
     def expected(self) -> str:
-        """What a usable collection contains, in words, for error messages."""
+        """What a usable collection must contain, as text for error messages."""
         ...
 
     def stamp(self) -> str:
@@ -79,7 +79,10 @@ class DatasetImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDataset:
-    """Images that are divided into an explore and a test split."""
+    """Images that are divided into an explore and a test split.
+
+    Hypotheses about units are formed on the explore split and tested on the test split.
+    """
 
     root: str
     """Name of the collection from which the images come, for messages."""
@@ -108,8 +111,8 @@ class ImageDataset:
             collection: The collection.
             path: File in which digests and splits are cached until the collection changes. If it is None or cannot be
                 written, they are computed each time.
-            known: Kind, caption and category of the images, by `ImageSource.name`, which for a file is its path. Images
-                without an entry are photographs without a caption.
+            known: Kind, caption and category of the images, by name (`ImageSource.name`). The name of a file is its
+                path. Images without an entry are photographs without a caption.
 
         Raises:
             UsageError: The collection cannot be read or holds no usable image.
@@ -130,7 +133,7 @@ class ImageDataset:
 
     @property
     def left_out(self) -> str:
-        """The reasons for skipped images with their counts. Empty if every image is used."""
+        """The number of skipped images by reason, as text such as "2 corrupt, 1 empty". Empty if none was skipped."""
         return describe(self.skipped)
 
     def photos(self, split: Split) -> list[DatasetImage]:

@@ -40,7 +40,7 @@ class MemoryImages:
 
     @property
     def expected(self) -> str:
-        """What the items of a usable collection are, in words, for error messages."""
+        """The types of images that the list or dataset may hold, as text for error messages."""
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
@@ -52,7 +52,7 @@ class MemoryImages:
         return ""
 
     def sources(self) -> Iterable[ImageSource | SkipReason]:
-        """Returns the images in the order of the list or dataset.
+        """Returns the location of each image, in the order of the list or dataset that the user's program passed.
 
         Raises:
             UsageError: The first item is no image. Later items that are no images are skipped when they are read.
@@ -72,7 +72,7 @@ class MemoryImages:
 
 @dataclass(frozen=True, slots=True)
 class ItemSource:
-    """One item of a list or dataset."""
+    """One item of the list or dataset that the user's program passes as images."""
 
     items: IndexedImages
     number: int
@@ -80,11 +80,15 @@ class ItemSource:
 
     @property
     def name(self) -> str:
-        """Name of the item, for messages."""
+        """Name of the item, such as "images[3]", for messages."""
         return f"images[{self.number}]"
 
     def read(self) -> bytes:
-        """Returns the image as the bytes of a file. Raises UnusableImage if the item cannot be read or is no image."""
+        """Returns the encoded image (the content of an image file).
+
+        Raises:
+            UnusableImage: The item cannot be read or is no image.
+        """
         try:
             return _encoded(self.items[self.number], self.name)
         except UsageError as error:

@@ -27,7 +27,11 @@ class ImageSource(Protocol):
         ...
 
     def read(self) -> bytes:
-        """Returns the encoded image, which is neither empty nor too large. Raises UnusableImage if there is none."""
+        """Returns the encoded image.
+
+        Raises:
+            UnusableImage: The image cannot be read, or it is rejected, for example because it is too large.
+        """
         ...
 
 

@@ -43,12 +43,11 @@ def run_ablation(configs: Mapping[str, Config], assembly: Assembly, view: Progre
 def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progress) -> None:
     """Evaluates the descriptions of a finished run with the generator, target and judge of another config.
 
-    The scores are stored in the directory of the run.
+    The scores are stored in the directory of the run. A run that is evaluated already is not evaluated again.
 
     Args:
         config: Describes the image generator, the target network and the judge, which decides what an image shows.
-        run: The run. If all of its records, the stored results of investigations, are evaluated already, they are not
-            evaluated again.
+        run: The run.
         assembly: Builds the objects that the config describes.
         view: Receives messages and progress.
     """

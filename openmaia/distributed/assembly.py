@@ -61,14 +61,14 @@ class Assembly(Protocol):
             config: The config of the run.
             generator: Makes the test images.
             target: Measures the units on them.
-            backbone: The model that plays the agent in the run. It also writes the prompts of the test images, unless the
-                config names another model or rules for that.
+            backbone: The model that plays the agent in the run. It also writes the prompts of the test images if the
+                config names neither another model nor rules for that.
             store: The exemplars of the target, from which the mean and standard deviation of each unit's activations
                 are read. May be None if the returned services are not passed to
                 `openmaia.evaluation.controls.prepare_reference`.
-            dataset: The images of the run. Photographs from it serve as control images, and for the detection test: a
-                judge decides which photographs show what a description names, and this is compared with the unit's
-                activations. May be None if `store` may be None.
+            dataset: The images of the run. Its photographs serve as control images and as the images of the detection
+                test. In this test, a judge decides which photographs show what a description names, and these decisions
+                are compared with the unit's activations. May be None under the same condition as `store`.
         """
         ...
 

@@ -46,7 +46,7 @@ class EvaluationWorker:
         """
 
     def prepare(self, number: int) -> ReferenceData:
-        """Returns what all evaluations of a sweep share: control images and the responses of its units' layers to them.
+        """Returns the reference data of a sweep: control images and the responses of the sweep's layers to them.
 
         It also tests descriptions that consist of one random word, as a control for the descriptions of the sweep, and
         stores these measurements in the run.
@@ -82,9 +82,9 @@ class EvaluationWorker:
     def score(self, number: int) -> None:
         """Computes and stores the results of a sweep that need the measurements of all its descriptions.
 
-        These are the scores of each description, which compare its unit with other units of the layer, and measures of
-        the whole run: its reliability, and how well the labels in its descriptions match known truths (see
-        `measure_run`).
+        The scores of a description compare its unit with other units of the layer. `measure_run` computes measures of
+        the whole run: how far repeated investigations of a unit agree, and how well the labels (short texts) in
+        descriptions match what the units are known to respond to.
 
         Args:
             number: The index of the sweep (the run of one config) in `sweeps`.

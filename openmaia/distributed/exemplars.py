@@ -80,10 +80,14 @@ class ExemplarTeam:
         return self._lead("info")
 
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
-        """Computes the exemplars that the target's store lacks for the units of these layers, and returns the store.
+        """Computes the exemplars of the units of these layers, unless they are stored already, and returns the store.
 
-        `progress` receives the number of processed images and the total. Each image counts twice, because there are two
-        passes over the dataset.
+        Exemplars are dataset images that are selected for each unit.
+
+        Args:
+            layers: The names of the layers.
+            progress: Called with the number of processed images and the total. Each image counts twice, because there
+                are two passes over the dataset.
         """
         store: ExemplarStore = self._lead("open_store")
         missing = partial(self._lead, "missing", layers)

@@ -56,7 +56,7 @@ class SweepOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testing:
-    """Selects how the agents' answers in a sweep are tested."""
+    """Selects how the agents' answers in a sweep (the run of one config) are tested."""
 
     is_done: Callable[[Run], bool]
     """Returns whether the answers in all records of a run, the stored results of investigations, have been tested."""
@@ -324,9 +324,11 @@ def is_choice(run: Run) -> bool:
 
 
 def is_evaluated(run: Run) -> bool:
-    """Returns whether all undamaged records of a run, the stored results of investigations, are evaluated.
+    """Returns whether the evaluation of a run is complete.
 
-    True if the task is a choice between given answers, which is not evaluated.
+    It is complete if all finished investigations are evaluated, except those whose stored result is damaged, and if the
+    p-values and the reliability of the run are up to date. It also counts as complete if the task is a choice between
+    given answers, because such tasks are not evaluated.
     """
     if is_choice(run):
         return True

@@ -45,9 +45,10 @@ class InvestigationWorker:
         return "investigations"
 
     def start(self) -> None:
-        """Builds the options of the investigations and loads the tasks, the questions to the agent, of all sweeps.
+        """Builds the options of the investigations of all sweeps and loads their tasks.
 
-        This is not done in the constructor, because Ray reports an exception there as the death of the process.
+        A sweep is the run of one config, and its task is the question to the agent. This work is not done in the
+        constructor, because Ray reports an exception there as the death of the process.
         """
         self._options = [
             replace(sweep.assembly.options(sweep.config), preprocessing=sweep.preprocessing) for sweep in self.sweeps

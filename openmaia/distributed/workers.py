@@ -50,7 +50,7 @@ class Worker:
 
     @property
     def free(self) -> int:
-        """Number of further pieces of work that it can take; 0 while it starts."""
+        """Number of further pieces of work that the worker can take now; 0 while it starts."""
         return self.capacity - len(self.running) if self.is_up else 0
 
 
@@ -104,7 +104,12 @@ class WorkerPool:
         return len(self._waiting) + len(self._suspects)
 
     def submit(self, work: Any, *, is_suspect: bool = False) -> None:
-        """Queues a piece of work. A suspect runs alone in a process, see `Worker.isolated`."""
+        """Queues a piece of work (an investigation or an evaluation).
+
+        Args:
+            work: Any object that identifies the work.
+            is_suspect: Whether the work may have caused the death of a process. If so, it runs alone in a process.
+        """
         (self._suspects if is_suspect else self._waiting).append(work)
 
     def assignable(self) -> Iterator[tuple[Worker, Any]]:

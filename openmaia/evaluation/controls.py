@@ -28,7 +28,10 @@ LayerResponses = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceData:
-    """Control images and reference statistics, computed once, with which all claims (descriptions) are tested."""
+    """The data that the tests of all claims (descriptions) share: control images, and statistics of the units.
+
+    The data are computed once. Control images do not depend on any claim.
+    """
 
     unrelated: tuple[Stimulus, ...]
     """Images generated from prompts that depend on no claim. Their `activation` is 0; the method `controls` returns
@@ -79,7 +82,8 @@ class ReferenceData:
 def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
     """Generates the control images for testing descriptions of units of `layers`, and measures the responses to them.
 
-    If the prompt writer gives no usable answer, there are no unrelated images, and the scores against them are None.
+    Control images are photographs and "unrelated" images, whose prompts depend on no description. If the prompt writer
+    gives no usable answer, there are no unrelated images, and the scores that compare with them are None.
     """
     layers, target = sorted(layers), services.target
     try:

@@ -29,7 +29,7 @@ class DamagedFile:
 
     @property
     def is_record(self) -> bool:
-        """Whether it is the record of the investigation's turns, so that the whole investigation has to be repeated."""
+        """Whether the file is the record of an investigation. If it is, the whole investigation has to be repeated."""
         return self.name.startswith("records/")
 
 

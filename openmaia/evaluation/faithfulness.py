@@ -83,7 +83,10 @@ class UnitFaithfulness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faithfulness:
-    """How far a classifier uses units for what their descriptions say, over the tested descriptions of a run."""
+    """The effects of ablating the units of a run on a classifier's output.
+
+    If a description is faithful, ablation has a larger effect on images that show what it names than on other images.
+    """
 
     units: tuple[UnitFaithfulness, ...]
     auc: Interval

@@ -32,11 +32,14 @@ MAX_RATING = 100
 def write_paired(
     claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> list[WrittenPrompts]:
-    """Writes the test prompts of several methods' claims (descriptions) about one unit, which share their prompts.
+    """Writes test prompts for the claims (descriptions) of several methods about one unit.
+
+    The prompts that are written for all claims form one list. For each claim, the model rates the whole list, and the
+    prompts with the highest and lowest ratings are chosen.
 
     Args:
-        claims: The claims, one for each method. An abstention gets no prompts, and contributes none to the shared
-            prompts.
+        claims: The claims, one for each method. An abstention (a claim without text) gets no prompts, and none are
+            written for it.
         model: Writes and rates the prompts.
         run_seed: The seed of the run.
         explored: Prompts of images that agents generated, normalised by `overlap.fold`. They must not be used.

@@ -238,10 +238,13 @@ WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
 def write_prompts(
     claim: Claim, writer: PromptWriter, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> WrittenPrompts:
-    """Writes n positive and n neutral test prompts of a claim (the description of a unit), and none for an abstention.
+    """Writes at most n positive and n neutral test prompts for a claim (the description of a unit).
 
-    None of them is in `explored`, the prompts of images that the agent generated, normalised by `overlap.fold`. An
-    UnansweredQuestion is returned instead of raised.
+    No test prompt is in `explored`, the prompts of images that the agent generated, normalised by `overlap.fold`.
+
+    Returns:
+        The prompts; an empty list for an abstention (a claim without text). If the writer raises UnansweredQuestion,
+        this exception is returned.
     """
     try:
         return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored)

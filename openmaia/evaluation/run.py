@@ -50,10 +50,11 @@ def evaluate_run(
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Computes and stores how far repeated investigations of a run agree, and how well labels match known truths.
+    """Measures and stores the reliability of a run, and how well labels match what units are known to respond to.
 
-    The reliability is stored last, with a hash that identifies the evaluations (`evaluation_stamp`). If the hash is
-    missing or outdated, for example after an interruption, `evaluate_run` repeats the call.
+    The reliability says how far repeated investigations of a unit agree. It is stored last, with a hash that identifies
+    the evaluations (`evaluation_stamp`). If the hash is missing or outdated, for example after an interruption,
+    `evaluate_run` calls this function again.
     """
     if services.truths:
         _measure_truth(run, services)
@@ -112,9 +113,13 @@ def measure_together(
 def prepare_run(
     run: Run, layers: Collection[str], services: EvaluationServices, design: EvaluationDesign
 ) -> ReferenceData:
-    """Generates and measures the control images that all tests of descriptions in these layers share, and returns them.
+    """Generates the control images that all tests of descriptions in these layers share, and measures the responses.
 
-    The trials of random words, a control, are generated, measured and stored in the run, unless they are there already.
+    As a further control, random words are tested as descriptions. These tests are stored in the run, unless they are
+    stored already.
+
+    Returns:
+        The control images and the responses of the units to them.
 
     Raises:
         ServiceError: A service failed permanently.

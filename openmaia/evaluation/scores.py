@@ -58,7 +58,8 @@ class Evaluation:
         `auc_by_label`, `auc_worst`: the same for the images of each label, and the lowest of these values.
         `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
         `auc_against`: positive images against the positive images of `others`.
-        `auc_other`, `auc_words`: positive against neutral images of each trial in `others` or in `words`; the mean AUC.
+        `auc_other`: for each trial in `others` the AUC of its positive against its neutral images; their mean.
+        `auc_words`: the same for the trials in `words`.
 
         `positive`, `neutral`, `difference` and `d` are the mean activations on positive and on neutral images, their
         difference, and Cohen's d; names with the prefix `z_` are those of standardised activations. `mad` and `clarity`
@@ -88,14 +89,19 @@ class Evaluation:
         return scores
 
     def groups(self) -> tuple[ClusteredValues, ClusteredValues]:
-        """Returns the unit's standardised activations on its own positive images, and on its own neutral images."""
+        """Returns the unit's standardised activations on the positive and on the neutral images of its own description.
+
+        Positive images show what the description names, neutral images do not.
+        """
         return self.groups_of(self.trial)
 
     def groups_of(self, other: Trial) -> tuple[ClusteredValues, ClusteredValues]:
-        """Returns the unit's standardised activations on the positive and on the neutral images of a trial.
+        """Returns the unit's standardised activations on the positive and on the neutral images of any description.
+
+        Positive images show what the description names, neutral images do not.
 
         Args:
-            other: The trial of this unit or of another unit of the layer.
+            other: The trial (test) of the description, which may be about this unit or another unit of the layer.
         """
         unit = self.trial.claim.unit.index
         return _deviations(other, "positive", unit), _deviations(other, "neutral", unit)
@@ -162,15 +168,15 @@ def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValue
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
-    """Returns the raw (not standardised) activations of a trial's unit on the images of one role.
+    """Returns the raw (not standardised) activations of a unit on the images of one role.
 
     Args:
-        trial: The trial.
+        trial: The test of a description of the unit.
         role: A value of `Stimulus.role`, such as "positive".
 
     Returns:
-        The activations, each with the cluster of its image. Images that are known not to show what was requested
-        (`Stimulus.shows` is False) are left out.
+        The activations, each with the cluster of its image for the bootstrap (`Stimulus.cluster`). Images that are
+        known not to show what was requested (`Stimulus.shows` is False) are left out.
     """
     shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
     return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
@@ -252,10 +258,13 @@ def _control_scores(trial: Trial) -> dict[str, float | None]:
 
 
 def identification(trial: Trial) -> dict[str, Any]:
-    """Ranks the unit of a trial among all units of its layer on the positive images of its own description.
+    """Ranks a unit among all units of its layer by the activations on the positive images of its description.
 
     The activations of every unit are standardised by its own mean and standard deviation, so that a unit with high
     activations on all images does not rank first.
+
+    Args:
+        trial: The test of the description, with the responses of all units of the layer.
 
     Returns:
         `rank`: rank of the unit's mean standardised activation (1 is the highest, ties share their mean rank).
@@ -311,7 +320,7 @@ def compare_trials(trials: Sequence[Trial], words: Mapping[str, Sequence[Trial]]
 
     Args:
         trials: The trials of any units, methods and replicates.
-        words: For each layer its trials of random words, a control.
+        words: For each layer the trials of descriptions that consist of a random word. They are a control.
 
     Returns:
         One evaluation for each trial, in the same order.

@@ -18,7 +18,7 @@ from openmaia.evaluation.truth import KnownTruths
 class EvaluationServices:
     """The models and data that test descriptions.
 
-    The test of a single description (`evaluate_investigation`) does not read the fields below `judge`.
+    `evaluate_investigation`, which tests a single description, uses only the fields from `generator` to `judge`.
     """
 
     generator: Generator
@@ -67,5 +67,5 @@ class EvaluationDesign:
 
     @property
     def prompts(self) -> int:
-        """The number of positive test prompts for each description in this preset."""
+        """The number of positive test prompts for each description, which depends on `preset`."""
         return PUBLISHED_COUNT if self.preset in ("paper", "pairing") else self.n

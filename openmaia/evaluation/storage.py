@@ -156,7 +156,7 @@ class StoredTrials:
         return (trial for each in self._investigations if (trial := self.readable(each)) is not None)
 
     def readable(self, investigation: InvestigationId, *, images: bool = False) -> Trial | None:
-        """Reads one trial like `read`, but returns None if it is missing or damaged."""
+        """Reads the trial (the test of a description) of one investigation; None if the file is missing or damaged."""
         try:
             return self.read(investigation, images=True) if images else self.cached(investigation)
         except StoreError:
@@ -209,10 +209,15 @@ class StoredTrials:
         ]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
-        """Yields the evaluations (scored trials) of the investigations in `of`, by default of all that were selected.
+        """Yields the evaluation (a trial and the trials it is compared with) of each investigation.
 
-        The trials of other units with which each is compared are taken from all selected trials. Damaged or missing
-        trials are left out. `images` says whether the evaluated trials are read with their images.
+        Args:
+            of: The investigations; by default all those that the constructor selected. The trials for the comparisons
+                always come from all selected ones.
+            images: Whether the evaluated trials are read with their images.
+
+        Yields:
+            The evaluations. Damaged or missing trials are left out.
         """
         for investigation in self._investigations if of is None else of:
             trial = self.readable(investigation, images=images)
@@ -229,8 +234,8 @@ class StoredTrials:
 def evaluation_stamp(run: Run, resamples: int) -> str:
     """Returns a cache key for results that are computed from the evaluations of a run.
 
-    It is a hash of the file format's VERSION, of `resamples` (the number of bootstrap resamples), and of the names and
-    sizes of the evaluation files and of those of random words, a control.
+    It is a hash of the file format's VERSION, of the number of bootstrap resamples, and of the names and sizes of two
+    kinds of files: the evaluations, and the tests of random words, which are a control.
     """
     sizes = [run.files.sizes(folder) for folder in (EVALUATION, RANDOM_WORDS)]
     return hashlib.sha256(dumps([VERSION, resamples, *sizes]).encode()).hexdigest()

@@ -56,17 +56,17 @@ class TruthMatch:
 
     @property
     def exact(self) -> bool:
-        """Whether every slot of the unit's truth has a label and no label is left over."""
+        """Whether the labels match the slots (entries) of the unit's truth one to one, and none is left over."""
         return self.hits == len(self.labels) == len(self.truth)
 
     @property
     def precision(self) -> float | None:
-        """The share of labels that hit a slot of the unit's truth; None for an abstention (no labels)."""
+        """The share of labels that match a slot (entry) of the unit's truth; None for an abstention, without labels."""
         return self.hits / len(self.labels) if self.labels else None
 
     @property
     def recall(self) -> float:
-        """The share of slots of the unit's truth that a label hits."""
+        """The share of slots (entries) of the unit's truth that a label matches."""
         return self.hits / len(self.truth)
 
 
@@ -130,7 +130,15 @@ def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[floa
 
 
 def truth_scores(matches: Sequence[TruthMatch], resamples: int = RESAMPLES) -> list[TruthScores]:
-    """Averages the matches of labels and known truths over units, separately for each method of comparison."""
+    """Averages over units how well labels match what the units are known to respond to.
+
+    Args:
+        matches: The results of `match_truth`.
+        resamples: The number of bootstrap resamples.
+
+    Returns:
+        One object for each method of comparison.
+    """
     return [
         _scores(by, [each for each in matches if each.by == by], resamples)
         for by in dict.fromkeys(each.by for each in matches)
@@ -156,17 +164,17 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
 
 
 def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
-    """Stores the matches of labels and known truths in the run directory."""
+    """Stores in the run directory how labels match what units are known to respond to."""
     run.files.write(FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
 
 
 def has_truth(run: Run) -> bool:
-    """Returns whether a run has a file of matches of labels and known truths, even if the file holds none."""
+    """Returns whether `write_truth` has stored a file in the run directory, even one without matches."""
     return run.files.exists(FILE)
 
 
 def read_truth(run: Run) -> list[TruthMatch]:
-    """Reads the stored matches of labels and known truths. Empty if the file is missing or damaged."""
+    """Reads the matches that `write_truth` stored; an empty list if the file is missing or damaged."""
     try:
         stored: list[dict[str, Any]] = run.files.read_json(FILE) or []
         return [_restored(each) for each in stored]

@@ -51,8 +51,9 @@ over the images, so the total is twice the number of images."""
 def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
     """Returns the images from which exemplars are chosen, without duplicates and sorted by digest.
 
-    These are the images of the dataset's explore split, the part on which no description is tested, or all images of
-    the folder `exemplars.folder` if the config names one. If `pictures.limit` is above 0, only that many are returned.
+    If the config names a folder in `exemplars.folder`, these are all its images. Otherwise they are the images of the
+    dataset's explore split, which are never used to test descriptions. If the config's `pictures.limit` is above 0, it
+    is the maximum number of images.
 
     Raises:
         UsageError: There are no such images.
@@ -107,7 +108,7 @@ def compute_exemplars(
 ) -> ExemplarStore:
     """Computes, in this process, the exemplars of those layers that the worker's store lacks, and returns the store.
 
-    If another process computes exemplars of the store, it is waited for.
+    If another process is computing exemplars of the same store, this function waits until that process has finished.
 
     Args:
         worker: Holds the network, the images and the store.
@@ -138,16 +139,16 @@ def compute_alone(
     compute: Callable[[list[str]], None],
     say: Callable[[str], None],
 ) -> None:
-    """Computes the exemplars of the layers that a store lacks.
+    """Computes the exemplars of the layers that a store lacks, in one process at a time.
 
-    If another process is computing exemplars of this store, it first waits for that process, and then computes only what is
-    still missing.
+    If another process is computing exemplars of the same store, this function waits until that process has finished.
+    It then computes only the layers that are still missing.
 
     Args:
         store: The store.
         missing: Returns the names of the layers that the store lacks.
-        compute: Computes the exemplars of these layers.
-        say: Receives a message if another process is waited for.
+        compute: Computes the exemplars of the layers with the given names.
+        say: Receives a message for the user if the function has to wait.
     """
     if missing():
         with held(store.files, say):
@@ -158,9 +159,9 @@ def compute_alone(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarJob:
-    """What is left to do of the first pass over the images when a worker joins a job (a computation of exemplars).
+    """The work that the first pass over the images still has to do for a computation of exemplars.
 
-    The first pass collects statistics of all units.
+    The first pass collects statistics of the activations of all units.
     """
 
     images: int
@@ -209,7 +210,7 @@ class ExemplarWorker:
         self.store = open_store(config, self._reader.info(), self._items)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target, the network whose layers are read."""
+        """Returns properties of the target (network under study), such as its name and its layers."""
         return self._reader.info()
 
     def open_store(self) -> ExemplarStore:
@@ -221,12 +222,12 @@ class ExemplarWorker:
         return [layer for layer in dict.fromkeys(layers) if not self.store.units(layer)]
 
     def begin(self, layers: Sequence[str]) -> ExemplarJob:
-        """Joins the job that computes the exemplars of these layers, like `join`, and returns what is left to do.
+        """Joins the computation of the exemplars of these layers (see `join`), and returns the unfinished work.
 
-        It can be called again to find out what is left then.
+        Further calls return the work that is unfinished at that time.
 
         Returns:
-            What is left to do of the first pass over the images, which collects statistics of the units.
+            The shards of images that the first pass, which collects statistics of the units, has not processed yet.
         """
         self.join(layers)
         state = self._joined
@@ -236,10 +237,13 @@ class ExemplarWorker:
         return ExemplarJob(images=len(self._items), first=missing)
 
     def join(self, layers: Sequence[str]) -> None:
-        """Joins the job that computes the exemplars of these layers. A worker joins once; further calls have no effect.
+        """Lets this worker take part in the computation of the exemplars of these layers.
 
-        All workers must use the same histogram scales (see histogram.py). These are loaded from the store. If they are
-        missing there, they are computed from a sample of the images and saved.
+        A worker can take part in one computation only. Further calls have no effect.
+
+        All workers must divide the activations of a unit by the same number, its histogram scale (see histogram.py).
+        The scales are loaded from the store. If they are missing there, they are computed from a sample of the images
+        and saved.
         """
         if self._state is None:
             work = Work(self.store, tuple(layers), self._config.exemplars.k)
@@ -280,9 +284,11 @@ class ExemplarWorker:
     def choose(self) -> list[tuple[int, Places]]:
         """Selects the images to store as exemplars, from the statistics that all workers have saved in the first pass.
 
+        The selected images are divided into new shards, other than those of the first pass.
+
         Returns:
-            The selected images that the second pass has not stored yet, in new shards (not those of the first pass):
-            the index of each shard, and the exemplars for which its images are selected, by image number.
+            The shards that the second pass has not stored yet. Each is a pair of its index and a mapping. The mapping
+            gives for each image number the exemplars (layer, unit, kind and rank) for which the image is selected.
         """
         state = self._joined
         merged = self._merged()
@@ -297,7 +303,8 @@ class ExemplarWorker:
 
         Args:
             shard: Index of the shard, as returned by `choose`.
-            places: The exemplars for which its images are selected, also as returned by `choose`.
+            places: The mapping of this shard, as returned by `choose`. It gives for each image number the exemplars
+                for which the image is selected.
         """
         kept = passes.second_pass(self._reader, self._images(sorted(places)), self._order.digests, places)
         self._joined.work.save_second(shard, kept)

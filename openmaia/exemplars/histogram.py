@@ -53,12 +53,13 @@ def bins(values: torch.Tensor) -> torch.Tensor:
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
-    """Returns the histogram scale of each unit of a layer, shape (units,): the largest power of two not above `largest`.
+    """Returns the scale of each unit, by which its activations are divided for its histogram, shape (units,).
 
-    Smaller values of `largest` are first raised to QUIETEST times its maximum. A unit with 0 gets the scale 1.
+    The scale is the unit's value in `largest`, rounded down to a power of two. Values of `largest` below QUIETEST times
+    the maximum over all units are first raised to this limit. A unit whose value is 0 gets the scale 1.
 
     Args:
-        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,).
+        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,), for one layer.
     """
     raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
     exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))
@@ -66,7 +67,10 @@ def scale(largest: Values) -> npt.NDArray[np.float32]:
 
 
 def edges() -> Values:
-    """Returns the edges of the histogram bins for a unit of scale 1 in ascending order, shape (BINS + 1,)."""
+    """Returns the edges of the histogram bins in ascending order, shape (BINS + 1,).
+
+    They apply to activations that were divided by the scale of their unit (see `scale`).
+    """
     code = np.arange(1, HALF + 1)
     upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
@@ -101,7 +105,9 @@ def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high:
 
 
 def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
-    """Returns the largest possible error of quantiles that `quantile` estimated, shape (units,): the width of a bin.
+    """Returns the largest possible error of the results of `quantile`, shape (units,).
+
+    This is the width of the histogram bin that contains the result.
 
     Args:
         value: The estimated quantiles, shape (units,).

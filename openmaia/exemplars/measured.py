@@ -24,22 +24,22 @@ they are copied to the store of the imported exemplars."""
 
 
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:
-    """Adds statistics, measured on the images of a config, to the imported exemplars of a target (network).
+    """Runs a target (network) on images of the user, and adds the measured statistics to its imported exemplars.
 
-    The imported images, their activations and the mask thresholds stay. Percentiles, means and standard deviations, and
-    the exemplars of the kinds `bottom`, `random` and `ladder`, come from the images of the config. They replace those
-    of an earlier measurement.
+    The imported images, their activations and the mask thresholds stay unchanged. Percentiles, means, standard
+    deviations and the exemplars of the kinds `bottom`, `random` and `ladder` are measured on the user's images. They
+    replace those of an earlier measurement.
 
     Args:
-        config: Names the target, its imported exemplars (`exemplars.dataset`) and the images.
-        compute: Computes the exemplars of the layers of a config, and returns their store.
+        config: Names the target, its layers, its imported exemplars (`exemplars.dataset`) and the user's images.
+        compute: Computes exemplars for the target, layers and images of a config, and returns their store.
 
     Returns:
-        The store with the imported exemplars, and the names of those of its layers that the config measures.
+        The store with the imported exemplars, and the names of its layers whose statistics were measured.
 
     Raises:
-        UsageError: The exemplars were not imported, the config measures none of their layers, or the target lacks one
-            of their units.
+        UsageError: The exemplars were not imported, the config names none of their layers, or the target lacks a unit
+            that has imported exemplars.
     """
     name = config.exemplars.dataset or config.pictures.kind
     store = ExemplarStore.at(config.paths.exemplars, config.target.name, name)

@@ -45,7 +45,7 @@ class Readable(Protocol):
     """A target (network under study) that returns the responses of whole layers."""
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target."""
+        """Returns properties of the target, such as its name and the number of units of each layer."""
         ...
 
     def look(self, images: Sequence[Pixels]) -> Sequence[tuple[Pixels, Mapping[str, npt.NDArray[np.float32]]]]:
@@ -90,9 +90,10 @@ def _lot(digest: str) -> str:
 
 
 def sample_size(k: int) -> int:
-    """Returns the size of a random sample of the dataset's images. Activations on these are kept for all units.
+    """Returns the number of images in the random sample from which `random` and `ladder` exemplars are chosen.
 
-    The exemplars of the kinds `random` and `ladder` (evenly spaced by rank) are chosen from this sample.
+    `ladder` exemplars have activations with evenly spaced ranks. The first pass keeps the activations of all units on
+    the images of the sample.
 
     Args:
         k: Number of exemplars per unit and kind.
@@ -101,7 +102,15 @@ def sample_size(k: int) -> int:
 
 
 def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) -> Scales:
-    """Computes the histogram scales (see histogram.py) of all units of the layers from activations on some images."""
+    """Computes the histogram scales of all units of the layers from their activations on a sample of images.
+
+    The scale of a unit is the number by which its activations are divided for its histogram (see histogram.py).
+
+    Args:
+        reader: The target (network under study).
+        layers: The names of the layers.
+        pictures: The images of the sample.
+    """
     largest: dict[str, Floats] = {}
     for found in (found for batch in batches(pictures) for _, found in reader.look(batch)):
         for layer in layers:
@@ -112,7 +121,10 @@ def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) 
 
 
 def batches(waiting: Iterable[T]) -> Iterator[list[T]]:
-    """Yields the items in lists of BATCH, the number that one call of the target takes. The last may be shorter."""
+    """Yields the items in lists of length BATCH, the number of images in one call of the target.
+
+    The last list may be shorter.
+    """
     left = iter(waiting)
     while batch := list(islice(left, BATCH)):
         yield batch
@@ -124,7 +136,7 @@ class FirstPass:
     Args:
         reader: The target (network under study).
         order: The order of all images of the dataset.
-        scales: Histogram scales of the layers to read.
+        scales: Histogram scales of the units (see `scales` in this module) of each layer to read.
         k: Number of exemplars per unit and kind.
     """
 
@@ -142,7 +154,10 @@ class FirstPass:
                     accumulator.take(number, self._order.start(number), torch.from_numpy(found[layer]))
 
     def summaries(self) -> dict[str, Summary]:
-        """Returns for each layer the statistics and the extreme images of its units, over all images processed so far."""
+        """Returns for each layer the statistics of its units over all images processed so far.
+
+        They include the images with the highest and lowest activations of each unit.
+        """
         return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
 
 
@@ -152,11 +167,17 @@ numbers, both of shape (units, at most k exemplars) and ordered by rank."""
 
 
 def choose(summary: Summary, order: Order) -> Chosen:
-    """Selects the exemplars of the kinds `top`, `bottom`, `random` and `ladder` of each unit of a layer.
+    """Selects the exemplars of each unit of a layer.
+
+    There are four kinds: the images with the highest activations (`top`), those with the lowest (`bottom`), random
+    images (`random`), and images whose activations have evenly spaced ranks from lowest to highest (`ladder`).
 
     Args:
         summary: Statistics of the layer over the whole dataset.
         order: The order of all images of the dataset.
+
+    Returns:
+        For each kind, the units' activations on the selected images and the numbers of these images.
     """
     sample = [n for n in order.sample(sample_size(summary.k)) if n in summary.sampled]
     numbers = np.array(sample, dtype=np.int64)
@@ -191,9 +212,9 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """An exemplar whose image is selected but not stored yet.
+    """An exemplar whose image is selected, but not stored yet.
 
-    The second pass over the images stores it with the activation map.
+    The second pass over the images stores the image with the unit's activation map.
     """
 
     layer: str
@@ -205,10 +226,13 @@ class Wanted:
 
 
 def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
-    """Lists for each selected image the exemplars for which it is selected, by image number.
+    """Groups the selected exemplars of all layers by image. One image can be an exemplar of several units.
 
     Args:
         chosen: The result of `choose` for each layer.
+
+    Returns:
+        For each image number, the exemplars for which the image is selected.
     """
     result: dict[int, list[Wanted]] = {}
     for layer, kinds in chosen.items():
@@ -225,17 +249,15 @@ def second_pass(
 ) -> Iterator[tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]]:
     """Yields the images that were selected as exemplars, with the activation maps of the units concerned.
 
-    Threads encode the images.
-
     Args:
         reader: The target.
         pictures: The selected images.
         digests: Digests of all images of the dataset by number.
-        places: The exemplars for which each image is selected, by image number.
+        places: For each image number, the exemplars (layer, unit, kind and rank) for which the image is selected.
 
     Yields:
-        The image number, the image as the network received it, and its exemplars, each with the unit's activation map
-        on the image. The map is None if the layer has no positions.
+        The image number, the image as the network received it, and a list of the exemplars for which it is selected.
+        Each exemplar comes with the unit's activation map on the image, or None if the layer has no positions.
     """
     encoding: deque[tuple[int, Future[EncodedImage], list[tuple[Wanted, Map | None]]]] = deque()
     with ThreadPoolExecutor(ENCODERS) as threads:
@@ -267,8 +289,8 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
         info: Description of the target. If it has a `mask_threshold`, this is the threshold of all units' masks.
         layer: Name of the layer.
         summary: Statistics of the layer over the whole dataset.
-        quantile: Quantile of a unit's activations over all positions and images. It is the unit's threshold if `info`
-            has none.
+        quantile: A number from 0 to 1. If `info` has no `mask_threshold`, a unit's threshold is this quantile of its
+            activations over all positions and images.
     """
     given = info.mask_threshold
     scale = summary.scales.astype(np.float64)

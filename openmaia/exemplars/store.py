@@ -67,7 +67,10 @@ read."""
 
 @dataclass(frozen=True, slots=True)
 class ExemplarStore:
-    """A folder with the exemplars of one target (network) on one dataset."""
+    """A folder with the exemplars of the units of one target (network) in one dataset.
+
+    Exemplars are dataset images that show to what a unit responds, such as those with its highest activations.
+    """
 
     files: Files
     """Access to the folder, which is a local path or a URL."""
@@ -78,15 +81,16 @@ class ExemplarStore:
         return cls(Files(root).inside(f"{safe(target)}/{safe(dataset)}"))
 
     def claim(self, facts: Mapping[str, Any]) -> None:
-        """Writes the manifest (the facts) of a new store, or checks that an existing store has the same manifest.
+        """Reserves the store for exemplars that depend on the given facts.
 
-        Of a store with imported exemplars, only the version is checked. It keeps its manifest.
+        A new store gets a manifest with these facts. The manifest of an existing store must contain the same facts. If
+        the existing exemplars were imported, only the version of the format is checked.
 
         Args:
             facts: Everything that the exemplars depend on, such as the digest of the network.
 
         Raises:
-            UsageError: The store holds exemplars with other facts. The message names the differences.
+            UsageError: The manifest of the store contains other facts. The message names the differences.
         """
         manifest = self.manifest()
         if manifest is None:
@@ -102,7 +106,11 @@ class ExemplarStore:
             )
 
     def write_manifest(self, facts: Mapping[str, Any]) -> None:
-        """Writes the manifest, or replaces it. `facts` is everything that the exemplars depend on."""
+        """Writes manifest.json, or replaces it.
+
+        Args:
+            facts: Everything that the exemplars depend on, such as the digest of the network.
+        """
         self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
 
     def manifest(self) -> dict[str, Any] | None:
@@ -158,14 +166,15 @@ class ExemplarStore:
         return set(self.states(layer))
 
     def write(self, layer: str, units: Iterable[UnitExemplars], images_name: str = "") -> None:
-        """Writes all units of a layer and stores their images in a file for this layer alone.
+        """Writes the exemplars and statistics of all units of a layer. Its images get a file of their own.
 
-        Units are consumed one by one. Their images are written immediately, each once; only their maps stay in memory.
+        The units are processed one by one. The images of a unit are written immediately, and only its activation maps
+        stay in memory. An image that several units share is written once.
 
         Args:
             layer: Name of the layer.
-            units: The units with their exemplars. They may be read from this store during the call, if `images_name`
-                is a new name, so that the file with the old images is not overwritten.
+            units: The units with their exemplars. The iterable may read them from this store during the call. Then
+                `images_name` must be a new name, because the file with the old images must not be overwritten.
             images_name: Name of the file with the images, without its ending. Empty for the name of the layer.
         """
         name = f"{safe(images_name or layer)}.pictures.arrow"
@@ -204,7 +213,7 @@ class ExemplarStore:
             tables.write(stream, rows, _header(pictures_file), group)
 
     def write_units(self, layer: str, units: Iterable[UnitExemplars], pictures_file: str) -> None:
-        """Writes the table with one row per unit of a layer. Write it last: it marks the layer as complete.
+        """Writes the table with one row per unit of a layer. It marks the layer as complete, so call this last.
 
         Args:
             layer: Name of the layer.
@@ -218,7 +227,7 @@ class ExemplarStore:
     def read(self, unit: Unit) -> UnitExemplars:
         """Returns the exemplars and statistics of a unit.
 
-        From a local disk, hardly more than the unit's own rows and images is read.
+        If the store is on a local disk, little more than the rows and images of this unit is read.
 
         Raises:
             StoreError: The unit has no exemplars, or a file is damaged or has another version.

@@ -43,9 +43,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Statistics of all units of a layer over images.
+    """Statistics of the activations of all units of a layer over a set of images.
 
-    The activation of a unit on an image is the maximum of its map.
+    The activation of a unit on an image is the maximum of the unit's activation map.
     """
 
     k: int
@@ -150,9 +150,9 @@ class Summary:
 
 
 class Accumulator:
-    """Computes the summary (statistics of all units) of a layer from its responses to one image after the other.
+    """Collects the summary (statistics of all units) of a layer. The responses to the images are added one by one.
 
-    It works on the device that holds the responses.
+    It computes on the device that holds the responses.
 
     Args:
         scales: Histogram scales of the units, shape (units,).

@@ -35,7 +35,11 @@ _LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Reads and writes the intermediate results of a computation of exemplars. All its workers use the same folder."""
+    """Reads and writes the intermediate results of the computation of exemplars of some layers.
+
+    Exemplars are dataset images that show to what a unit responds. The workers that share the computation exchange
+    their results through one folder (see the top of this module).
+    """
 
     store: ExemplarStore
     layers: tuple[str, ...]
@@ -45,18 +49,21 @@ class Work:
 
     @property
     def folder(self) -> str:
-        """Name of the folder of intermediate results, relative to the store."""
+        """Name of the folder with the intermediate results. It lies in the folder of the exemplar store."""
         return "work-" + hashlib.sha256("\x00".join(self.layers).encode()).hexdigest()[:12]
 
     # -- first pass --------------------------------------------------------------------------------------------------
 
     def scales(self) -> Scales | None:
-        """Returns the histogram scales (see histogram.py) by layer, or None if no worker has saved them."""
+        """Returns the histogram scales of the units by layer, or None if no worker has saved them.
+
+        The scale of a unit is the number by which its activations are divided for its histogram (see histogram.py).
+        """
         packed = self._load("scales.npz")
         return None if packed is None else {layer: packed[str(i)] for i, layer in enumerate(self.layers)}
 
     def save_scales(self, scales: Scales) -> None:
-        """Saves the histogram scales (see histogram.py) by layer. Earlier ones are replaced."""
+        """Saves the histogram scales of the units by layer (see `scales`). Scales saved earlier are replaced."""
         self._save("scales.npz", {str(i): scales[layer] for i, layer in enumerate(self.layers)})
 
     def save_first(self, worker: str, shards: Iterable[int], summaries: Mapping[str, Summary]) -> None:
@@ -77,7 +84,7 @@ class Work:
         return {int(shard) for packed in self._firsts(lambda name: name == "shards") for shard in packed["shards"]}
 
     def merged(self, scales: Scales) -> dict[str, Summary]:
-        """Returns the statistics of the first pass, by layer: the sums of those that each worker has saved.
+        """Adds up the statistics that the workers have saved in the first pass, and returns the totals by layer.
 
         Args:
             scales: Histogram scales of the units by layer.
@@ -130,10 +137,12 @@ class Work:
             tables.write(stream, pa.Table.from_pylist(rows, schema=_LAYERED), {}, 4096)
 
     def finish(self, units: Mapping[str, Sequence[UnitExemplars]]) -> None:
-        """Joins the shards of the second pass into the files of the store, and deletes the intermediate results.
+        """Writes the final files of the exemplar store, and deletes the intermediate results.
+
+        The images and exemplars come from the shards (groups of images) that the second pass has saved.
 
         Args:
-            units: Statistics of all units by layer.
+            units: For each layer, the statistics of all its units. Their `exemplars` are ignored.
         """
         shards = sorted(self.done_second())
         files, name = self.store.files, f"pictures-{self.folder.removeprefix('work-')}.arrow"

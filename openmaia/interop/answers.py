@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
-    """Reads the answer of an agent about one unit.
+    """Reads the answer of an agent about one unit from a folder <root>/<agent>/<model>/<layer>/<unit>.
 
     Args:
         folder: The folder of the unit.
-        root: The imported folder. The folders between it and that of the model form the name of the agent.
-        target: Name of the network that the unit belongs to. Empty: the name of the model's folder.
+        root: The imported folder. The agent's name is the part of the path between this folder and <model>.
+        target: Name of the network that the unit belongs to. If it is empty, the name of the model's folder is used.
 
     Returns:
-        The answer as a `Label`, and one message for each file that could not be read. The prompts, activations and
-        score (mean activation on images of the labels) of the `Label` are those of eval_results.json.
+        The answer as a `Label`, and one message for each file that could not be read. The tested prompts and the score
+        of the `Label` come from eval_results.json. The score is the mean activation on images that show the labels.
 
     Raises:
         Refused: The folder's name is not the number of a unit, or the folder holds no answer.
@@ -87,9 +87,10 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
 
 
 def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Returns the description and the labels of the last of the agent's replies that has a description.
+    """Returns the description and the labels in an agent's final answer.
 
-    Both are empty if there is no such reply. A description without labels serves as the label.
+    The final answer is the last reply with a description. If it has no labels, its description is the only label. If no
+    reply has a description, both results are empty.
     """
     format = load_task("description").answer
     for reply in reversed(replies):

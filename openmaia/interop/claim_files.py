@@ -28,9 +28,9 @@ SEPARATOR = ";"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledClaim:
-    """The description and the labels that one method gave to one unit.
+    """The description and the labels that one method (such as MILAN, or a person) gave to one unit.
 
-    If the method gave only one of the two, the other is made from it.
+    If there is no description, it consists of the labels. If there are no labels, the description is the only label.
     """
 
     method: str
@@ -42,15 +42,16 @@ class TabledClaim:
 
 
 def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
-    """Reads claims, that is, descriptions with the method that made them, about units of a target.
+    """Reads the descriptions that one or several methods gave to units of a target (network).
 
     Args:
-        path: A table (.csv), see the module; or the labels.jsonl that `openmaia import-maia` writes, or its folder.
-        info: The target (network), whose layers and units are checked.
+        path: A table (.csv) in a format that is described at the top of this module, a labels.jsonl that `openmaia
+            import-maia` wrote, or the folder of a labels.jsonl.
+        info: The target. Each description must belong to one of its layers and units.
 
     Raises:
-        UsageError: The file cannot be read, or lacks a column; or a row names an unknown layer or unit, has an empty
-            description, or repeats the unit and the method of an earlier row.
+        UsageError: The file cannot be read, has no description of this target, or lacks a column. Or a row names an
+            unknown layer or unit, has an empty description, or repeats the unit and the method of an earlier row.
     """
     file = user_path(path)
     columns, rows = _table(file, path) if file.suffix == ".csv" else (set[str](), [])

@@ -60,9 +60,9 @@ class PublishedLayer:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Names of the values that are estimated because they were not published, for the exemplar store's manifest.
+        """Names of the values that were not published and have to be estimated. The manifest of the store lists them.
 
-        This is `threshold/LAYER` if there is no thresholds.csv. Empty otherwise.
+        If there is no thresholds.csv, the only name is `threshold/LAYER`. Otherwise there is none.
         """
         return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
@@ -103,7 +103,13 @@ def read(folder: Path) -> PublishedLayer:
 
 
 def model(folder: Path) -> str:
-    """Returns the name of the model that a layer's folder belongs to."""
+    """Returns the name of the model to which the folder of a layer belongs.
+
+    It is MODEL in the path MODEL/DATASET/LAYER, or SYNTHETIC for a layer of synthetic units.
+
+    Args:
+        folder: The folder of the layer.
+    """
     return SYNTHETIC if folder.parent.name == SYNTHETIC else folder.parent.parent.name
 
 

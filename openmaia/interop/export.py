@@ -41,7 +41,10 @@ class ExportedLayer:
 
     @property
     def complete(self) -> bool:
-        """Whether row i of the arrays belongs to unit i for all i, so that no list of the units is needed."""
+        """Whether row i of the exported arrays belongs to unit i, for all rows.
+
+        Otherwise the index of each row's unit has to be exported, too.
+        """
         return [unit.index for unit in self.units] == list(range(len(self.units)))
 
 

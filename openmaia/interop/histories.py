@@ -94,8 +94,8 @@ def write(
     Args:
         folder: The folder of the unit.
         record: The investigation.
-        tested: The images with which its labels were tested: first those of the labels, then neutral ones. None without
-            a test.
+        tested: The images with which the labels of the answer were tested, as a pair: images that show the labels, and
+            neutral images. None if the labels were not tested.
 
     Raises:
         FileExistsError: The folder exists.

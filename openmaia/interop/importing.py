@@ -24,7 +24,7 @@ PICKLED = (".pkl", ".pickle", ".pt", ".pth")
 
 @dataclass(slots=True, kw_only=True)
 class ImportReport:
-    """The result of an import as lists of messages."""
+    """What an `Importer` did with the files of a folder, as lists of messages for the user."""
 
     imported: list[str] = field(default_factory=list[str])
     """Messages about data that were imported."""
@@ -66,14 +66,14 @@ class Importer:
         self._report = ImportReport()
 
     def run(self, progress: Callable[[str, int, int], None] = lambda stage, done, total: None) -> ImportReport:
-        """Imports all files and returns the report.
+        """Imports all files and returns a report of what was imported and what was refused.
 
         Args:
-            progress: Called with the name of the current stage (a layer, or "answers"), the number of its units that
-                are done, and the number of all its units.
+            progress: Called after each unit. The arguments are the name of the layer whose exemplars are imported (or
+                "answers" for the answers of agents), the number of finished units, and the number of all units.
 
         Raises:
-            UsageError: A target is given, but the files are about several models.
+            UsageError: The constructor got a `target`, which is the name of one model, but the files are about several.
         """
         layers, units, files = self._scan()
         self._check_target(layers, units)

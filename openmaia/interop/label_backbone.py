@@ -18,9 +18,10 @@ ABSTENTION = "[DESCRIPTION]: NONE"
 
 
 class LabelBackbone:
-    """A backbone that answers in each investigation at once with the labels that one method gave to the unit.
+    """A backbone that plays the agent without running a model.
 
-    If the method gave no labels to the unit, the answer abstains.
+    Its first reply in an investigation is the final answer: the labels that another method gave to the unit. If the
+    method gave no labels to the unit, the answer is that no description was found.
     """
 
     def __init__(self, path: str, target: str, method: str):
@@ -46,9 +47,10 @@ class LabelBackbone:
         self._labels = {(label.layer, label.unit): label for label in chosen}
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the answer, made of labels, for the unit that each chat investigates.
+        """Returns for each chat a final answer with the labels of the unit that the chat investigates.
 
-        A chat without a system message is no investigation. Its reply says that labels cannot answer it.
+        Chats without a system message do not belong to an investigation. The reply to them is a fixed text, which says
+        that labels cannot answer them.
         """
         return [Reply(text=self._answer(chat)) for chat in chats]
 
@@ -66,12 +68,12 @@ class LabelBackbone:
 
 
 def read_labels(path: str, target: str, option: str) -> list[Label]:
-    """Reads the labels of units from a table (.csv), or from a labels.jsonl or its folder.
+    """Reads the labels of units from a table or from a labels.jsonl.
 
     Args:
-        path: The file or folder.
-        target: Name of the target (network) for the labels of a table, which does not contain it. Labels of a
-            labels.jsonl keep theirs.
+        path: A table (.csv), a labels.jsonl, or the folder of a labels.jsonl.
+        target: Name of the target (network) that the labels of a table belong to. Tables do not contain this name. It
+            is ignored for a labels.jsonl, whose labels contain the name.
         option: Name of the option with which the user gave the path, for messages.
 
     Raises:
@@ -94,10 +96,10 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
 
 
 def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], str]:
-    """Reads what the units of a target (network) are known to respond to.
+    """Reads the true labels of the units of a target (network): the concepts to which they are known to respond.
 
-    If a file has labels by several methods, only the labels by the method "ground truth" are read. `openmaia
-    import-maia` writes such labels for the synthetic units of the published MAIA data.
+    If a file has labels by the method "ground truth", only these are read. `openmaia import-maia` writes such labels
+    for synthetic units, which were made to respond to known concepts. Otherwise all labels must be by one method.
 
     Args:
         path: A table (.csv), or a labels.jsonl or its folder.
@@ -105,10 +107,11 @@ def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], st
         option: Name of the option with which the user gave the path, for messages.
 
     Returns:
-        The labels of each unit, joined by semicolons, by layer and index.
+        For each layer and unit index, the labels of the unit, joined by semicolons.
 
     Raises:
-        UsageError: The file cannot be read, or holds no labels of the target, or several methods and no ground truth.
+        UsageError: The file cannot be read or has no labels of the target. Or its labels are by several methods, none
+            of which is "ground truth".
     """
     found = [label for label in read_labels(path, target, option) if label.target == target]
     methods = {label.method for label in found}

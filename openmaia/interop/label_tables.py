@@ -14,7 +14,10 @@ MAX_UNIT = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelFormat:
-    """A format in which a method publishes its labels, recognised by the names of its columns (in lower case)."""
+    """A table format in which a labelling method, such as MILAN, publishes the labels of units.
+
+    A table's format is recognised by the names of its columns. All names are in lower case.
+    """
 
     method: str
     """Name of the method that publishes labels in this format."""
@@ -55,9 +58,9 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         path: The file.
         target: Name of the network that the labels are about. Tables do not contain it.
         source: Name of the file, which is stored with each label.
-        method: Name of the method that made the labels. The format does not always identify it: several methods use
-            that of MILAN. Empty: the name in the column `method` of each row, and if there is none, that of the
-            format.
+        method: Name of the method that made the labels. If it is empty, the name is taken from the column `method` of
+            each row. If this is missing or empty, too, it is the method of the format, which may be wrong: several
+            methods use the format of MILAN.
 
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.

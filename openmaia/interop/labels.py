@@ -22,7 +22,7 @@ TestedPrompts = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The labels that one method gave to one unit."""
+    """The labels that one method, such as MILAN or an agent, gave to one unit, optionally with a description."""
 
     method: str
     target: str
@@ -50,7 +50,7 @@ class Label:
 
     @property
     def text(self) -> str:
-        """The description on one line; if there is none, the labels, joined by semicolons."""
+        """The description as a single line. If there is no description, the labels, joined by semicolons."""
         return " ".join((self.description or "; ".join(self.labels)).split())
 
 

@@ -19,12 +19,15 @@ METHOD = "ground truth"
 
 
 def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
-    """Converts a list of synthetic units to labels by the method "ground truth", which name the concepts of each unit.
+    """Returns labels with the true concepts of synthetic units (units that were made to respond to known concepts).
+
+    The `method` of these labels is "ground truth".
 
     Args:
-        data: The content of <mode>.json.
-        mode: Mode of the units ("mono", "or", "and" or "andnot"), which is also the name of their layer.
-        target: Name of the target.
+        data: The content of <mode>.json, a list with one entry per unit.
+        mode: How the units combine their concepts: "mono" (one concept), "or", "and" or "andnot". It is also the name
+            of their layer.
+        target: Name of the target (network).
         source: Name of the imported file, which is stored with each label.
 
     Raises:

@@ -72,7 +72,7 @@ class ClassifierTrainer:
         self._network, self._recipe = network, recipe
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the recipe and the initial weights, in hexadecimal."""
+        """Returns the SHA-256 of the hyperparameters (the recipe) and the initial weights, in hexadecimal."""
         weights = weights_digest(self._network("")[0].state_dict().items())
         return hashlib.sha256(f"{self._recipe} {weights}".encode()).hexdigest()
 

@@ -19,7 +19,7 @@ TraceEvent = dict[str, Any]
 
 
 def write_trace(run: Run, stream: BinaryIO) -> int:
-    """Writes the timeline of a run, for Perfetto and Chrome, as JSON. It holds one record in memory at a time.
+    """Writes the timeline of a run as JSON for Perfetto and Chrome. Only one record is in memory at a time.
 
     Returns:
         The number of investigations in the timeline.

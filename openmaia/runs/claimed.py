@@ -20,13 +20,19 @@ CLAIMS = "claims"
 
 
 def claim_runs(run: Run) -> list[Run]:
-    """Returns the run directories that hold the descriptions of other methods for a run's units, sorted by name."""
+    """Returns the run directories in RUN/claims, sorted by name.
+
+    Each holds descriptions of the run's units that another method than the run's agent made.
+    """
     found = [Run(run.files.inside(f"{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
     return [each for each in found if each.files.exists("config.yaml")]
 
 
 def with_claim_runs(runs: Iterable[Run]) -> list[Run]:
-    """Returns each run, followed by the run directories with other methods' descriptions of its units."""
+    """Returns each run, followed by the run directories in its folder `claims`.
+
+    Each of these holds descriptions of the run's units that another method than the run's agent made.
+    """
     return [each for run in runs for each in (run, *claim_runs(run))]
 
 
@@ -63,9 +69,9 @@ def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
     """Stores a method's descriptions of units beside a run, and returns the method's run directory.
 
     Args:
-        run: The run with whose settings and control images the descriptions are tested.
+        run: The run whose units are described. Its settings and control images serve to test the descriptions.
         method: The name of the method.
-        records: A record with the description of each unit.
+        records: The records that contain the descriptions, one for each description.
 
     Raises:
         UsageError: The directory already holds a different description of one of the units.

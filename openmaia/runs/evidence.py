@@ -43,9 +43,10 @@ class EvidenceCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisEvidence:
-    """The images that an investigation measured for one surviving hypothesis, that is, one that the answer keeps.
+    """Counts and mean activations of the images that were measured for one hypothesis that the answer keeps.
 
-    The agent's calls name the hypothesis that an image tests, or of which it is a negative control.
+    The agent names in its tool calls the hypothesis that an image tests. An image can also be a negative control of a
+    hypothesis: it should not excite the unit if the hypothesis is true.
     """
 
     hypothesis: str
@@ -72,7 +73,10 @@ class Evidence:
 
     @property
     def state(self) -> str:
-        """The worst state of any requirement: MISSING, then UNVERIFIED, then MET. "" if nothing was required."""
+        """The worst state among all requirements. Empty if nothing was required.
+
+        MISSING is worse than UNVERIFIED, and UNVERIFIED is worse than MET.
+        """
         states = {check.state for check in self.checks}
         order = (CheckState.MISSING, CheckState.UNVERIFIED, CheckState.MET)
         return next((state.value for state in order if state in states), "")
@@ -80,9 +84,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationSample:
-    """One measured image of the test that follows an agent's answer: an image of a label, or a near miss.
+    """One measured image of the test that follows an agent's answer.
 
-    A near miss shows the same scene with one thing changed, so that the label does not describe it.
+    It shows either a label of the answer, or a near miss of the label. A near miss is the scene of a label's image with
+    one thing changed, so that the label does not describe it.
     """
 
     label: str
@@ -105,9 +110,10 @@ class ConfirmationSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The result of the test that follows an answer: activations on new images of the answer's labels and near misses.
+    """The result of the test that follows an answer: the unit's activations on new images.
 
-    A near miss shows the scene of a label's image with one thing changed, so that the label does not describe it.
+    Some images show a label of the answer. The others show a near miss: the scene of a label's image with one thing
+    changed, so that the label does not describe it.
     """
 
     samples: tuple[ConfirmationSample, ...]
@@ -117,9 +123,10 @@ class Confirmation:
     """The images of the samples by digest."""
 
     def of(self, label: str | None = None) -> tuple[list[float], list[float]]:
-        """Returns the activations on a label's images and on its near misses (the same scenes without what it names).
+        """Returns two lists of activations: on images that show a label, and on its near misses.
 
-        Images that lack terms of their prompt are excluded.
+        A near miss is the same scene without what the label names. Images that do not show all terms of the prompt from
+        which they were generated (`missing_terms`) are excluded.
 
         Args:
             label: The label, or None for all labels.
@@ -133,10 +140,10 @@ class Confirmation:
         return tuple(dict.fromkeys(sample.label for sample in self.samples))
 
     def auc(self, label: str | None = None) -> float | None:
-        """Returns the probability that an image of a label excites the unit more than one of its near misses.
+        """Returns the probability that an image of a label excites the unit more than an image of a near miss.
 
-        This is the area under the ROC curve; ties count half (Hanley and McNeil 1982). None if there are no images of
-        the label, or no near misses.
+        A near miss is the same scene without what the label names. The probability is the area under the ROC curve;
+        ties count half (Hanley and McNeil 1982). None if there are no images of the label, or no near misses.
 
         Args:
             label: The label, or None for all labels.
@@ -155,7 +162,10 @@ class Confirmation:
 
 
 def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
-    """Converts an answer's evidence or confirmation (test) to JSON types, without images. Returns None for None."""
+    """Converts the evidence for an answer, or the result of the test after it, to JSON types without the images.
+
+    Returns None for None.
+    """
     if value is None:
         return None
     if isinstance(value, Confirmation):
@@ -164,14 +174,19 @@ def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
 
 
 def evidence_of(values: Mapping[str, Any]) -> Evidence:
-    """Restores evidence that `plain` converted."""
+    """Restores the evidence for an answer from the JSON types that `plain` returned."""
     checks = (EvidenceCheck(**check | {"state": CheckState(check["state"])}) for check in values["checks"])
     tested = (HypothesisEvidence(**hypothesis) for hypothesis in values["tested"])
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=values["sent_back"])
 
 
 def confirmation_of(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> Confirmation:
-    """Restores a confirmation that `plain` converted. `images` are its images by digest."""
+    """Restores the result of the test after an answer.
+
+    Args:
+        values: The JSON types that `plain` returned for it.
+        images: The test images, which `plain` leaves out, by digest.
+    """
     samples = (
         ConfirmationSample(**sample | {"missing_terms": tuple(sample["missing_terms"])}) for sample in values["samples"]
     )

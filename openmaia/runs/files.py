@@ -121,7 +121,7 @@ class Files:
         return self._moved(joined(self.root, name), self.path(name))
 
     def above(self, levels: int) -> "Files":
-        """Returns a `Files` object whose root is the folder that many levels above this root."""
+        """Returns a `Files` object whose root is an ancestor of this root. 1 level above is the parent folder."""
         address, options = _split(self.root)
         folder, *names = address.rstrip("/").rsplit("/", levels)
         base = self._base.rsplit("/", levels)[0]

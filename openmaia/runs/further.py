@@ -47,12 +47,12 @@ def further_evaluations(run: Run) -> list[Run]:
 def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a copy of `config` in which the keys in EXTENSIBLE have the values of `source`.
 
-    A run gets more investigations by a change of these keys. Their values may have changed in the config of the run
-    since the config of its further evaluation was stored.
+    These keys, such as `units`, may be changed to add investigations to a run. A config that was stored before such a
+    change gets the current values in this way.
 
     Args:
         config: The config to copy, as nested dicts.
-        source: The config, as nested dicts, from which the values of the keys in EXTENSIBLE are taken.
+        source: The config with the current values, as nested dicts.
     """
     changed = copy.deepcopy(config)
     for key in EXTENSIBLE:

@@ -67,12 +67,12 @@ def held(files: Files, waiting: Callable[[str], None] | None = None) -> Generato
 
     Args:
         files: The folder.
-        waiting: If it is given, a lease that another process holds is waited for, and `waiting` is called once with a
-            message that names this process. Otherwise such a lease is an error.
+        waiting: Says what to do if another process holds the lease. If it is None, an error is raised. Otherwise the
+            call waits until the lease is free, and calls `waiting` once with a message that names the other process.
 
     Raises:
-        UsageError: Another process holds the lease at the start, or takes it over while the block runs. In the second
-            case the block is interrupted.
+        UsageError: Another process holds the lease at the start and `waiting` is None, or another process takes over
+            the lease while the block runs. In the second case the block is interrupted.
     """
     lease = take(files) if waiting is None else _waited_for(files, waiting)
     ended = threading.Event()

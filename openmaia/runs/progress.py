@@ -64,7 +64,7 @@ class ProgressFile:
 
 @dataclass(frozen=True, slots=True)
 class DriverProgress:
-    """The content of the progress file of a run."""
+    """The content of a run's progress file: the running investigations, and the rate at which others have ended."""
 
     per_second: float
     """Number of investigations that have ended per second since the driver (the process that wrote the file) began."""

@@ -42,12 +42,18 @@ class RunResults:
 
     @property
     def investigations(self) -> Files:
-        """The directory with plan, records, journals and failures: for a further evaluation, that of its run."""
+        """The directory that holds the plan, records, journals and failures.
+
+        A further evaluation has none of these files itself, so this is the directory of the run that it evaluates.
+        """
         return self.source or self.files
 
     @property
     def name(self) -> str:
-        """Name of the directory. For a further evaluation, it begins with the name of its run: `demo as n60`."""
+        """Name of the run directory.
+
+        For the further evaluation `n60` of the run `demo`, it is `demo as n60`.
+        """
         own = self.files.name
         return own if self.source is None else f"{self.source.name} as {own}"
 
@@ -125,9 +131,10 @@ class RunResults:
         return {each: scores | significance.get(each, {}) for each, scores in stored if scores is not None}
 
     def significance(self) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the p-value `p` of each tested description, and `q`: `p` adjusted for the false discovery rate.
+        """Returns the p-values of all tested descriptions, by investigation.
 
-        The keys are the investigations. Empty before the run is evaluated, or if the file of p-values is damaged.
+        Each value is a dict. `p` is the p-value of the permutation test, and `q` is `p` adjusted for the false
+        discovery rate. The result is empty before the run is evaluated, or if the file of p-values is damaged.
         """
         data = self.files.read(SIGNIFICANCE)
         try:

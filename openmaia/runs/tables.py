@@ -54,7 +54,14 @@ def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: Table
 
 
 def write(into: Any, table: pa.Table, header: TableRow, group: int) -> None:
-    """Writes a table and a JSON object, the header, to the binary stream `into`, in row groups of `group` rows."""
+    """Writes a table as a Parquet file.
+
+    Args:
+        into: The binary stream to which the file is written.
+        table: The table.
+        header: JSON object that describes the file. It is stored in the file's metadata.
+        group: Rows per row group, the smallest unit of reading.
+    """
     with _writer(into, table.schema, header, compression="zstd") as writer:
         writer.write_table(table, group)
 
@@ -77,7 +84,7 @@ def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None
         columns: The columns to read. None for all.
 
     Returns:
-        The rows and the header.
+        The rows, and the header: the JSON object that was stored in the file's metadata when it was written.
 
     Raises:
         StoreError: The file is damaged or has no header of OpenMAIA.
@@ -111,9 +118,10 @@ def header(files: Files, name: str) -> TableRow:
 
 
 def select(files: Files, name: str, column: str, value: int) -> tuple[list[TableRow], TableRow]:
-    """Returns the rows of a Parquet file whose `column` equals `value`, and the header.
+    """Returns the rows of a Parquet file whose `column` equals `value`, and the file's header.
 
-    Raises StoreError if the file cannot be read.
+    The header is the JSON object that was stored in the file's metadata when it was written. Raises StoreError if the
+    file cannot be read.
     """
     table = matching(files, name, column, value)
     return table.to_pylist(), _header(table.schema.metadata, files.path(name))

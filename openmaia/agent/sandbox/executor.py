@@ -66,7 +66,7 @@ class ExemplarsAsLists(ast.NodeTransformer):
     """
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
-        """Adds the argument to a call of `dataset_exemplars` whose result is assigned to two names."""
+        """Adds `as_lists=True` to a call of `dataset_exemplars` whose result is assigned to two names."""
         self.generic_visit(node)
         call = node.value
         if (

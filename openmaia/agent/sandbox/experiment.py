@@ -62,13 +62,19 @@ class ExperimentMonitor:
         return self._begun + self._served + self._limits.seconds
 
     def run(self, code: str, number: int) -> SandboxResult:
-        """Runs the code of an experiment. `number` must differ from those of earlier experiments in this child.
+        """Runs the code of an experiment.
+
+        Args:
+            code: Python text.
+            number: The number of the experiment. It must differ from those of earlier experiments in this child.
+
+        Returns:
+            The result of the experiment. If the agent's code raised an exception, the result describes it.
 
         Raises:
             FrameError: The code is too long to be sent to the child.
-            Exception: `write` or `serve` raised it. Two exceptions of `serve` are not passed on: the agent's code
-                receives a ToolError, and ExperimentStopped stops the experiment. Exceptions of the agent's code are
-                part of the result.
+            Exception: The callback `write` or `serve` raised it. Two exceptions of `serve` are handled instead: a
+                ToolError is raised in the agent's code, and ExperimentStopped stops the experiment.
         """
         self._child.on_text = self._output
         try:

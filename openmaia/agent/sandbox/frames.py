@@ -115,7 +115,15 @@ def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
 
 
 def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
-    """Returns the message with this JSON and these blobs (its byte strings, joined). Raises FrameError if malformed."""
+    """Decodes a message from the two parts of a frame.
+
+    Args:
+        text: The JSON of the message, with references to its byte strings.
+        blobs: The byte strings, joined in the order of these references.
+
+    Raises:
+        FrameError: The parts do not form a valid message.
+    """
     rest = memoryview(blobs)
 
     def fill(value: Any, depth: int) -> Json:

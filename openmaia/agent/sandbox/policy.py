@@ -47,7 +47,10 @@ DENIED_CALLS = (
 
 
 def best_level() -> tuple[SandboxLevel, str]:
-    """Returns the best level of protection that this machine offers, and why it is not FULL; empty if it is FULL."""
+    """Returns the best level of protection that this machine offers, and the reason if this level is not FULL.
+
+    The reason is an empty text if the level is FULL.
+    """
     if not sys.platform.startswith("linux"):
         return SandboxLevel.NONE, "Landlock needs Linux"
     try:

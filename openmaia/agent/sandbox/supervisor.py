@@ -31,13 +31,16 @@ Reaper = Callable[[], tuple[int, int]]
 
 
 def main() -> None:
-    """Serves the parent over the socket whose descriptor is the only argument of the script.
+    """Starts the sandboxed process that the parent requests, and reports how it ended.
 
-    Each message is a line of JSON. The parent sends a request with the command of the sandboxed process and the options
-    of sandlock. The answer has the `pid` of the process, and `hidden`: whether the process sees only a few paths of the
-    file system (see `view.py`). If the process cannot be started, the answer has the `error` instead. The process is
-    killed when the parent dies or shuts down its end of the socket. The last message has the exit `code` of the process
-    and the `signal` that ended it, or -1.
+    The parent is the process that started this script. It passes one argument, the file descriptor of a socket over
+    which they exchange messages. Each message is a line of JSON:
+
+    1. The parent sends a request with the command of the sandboxed process and the options of sandlock.
+    2. The reply has the `pid` of the process, and `hidden`: whether the process sees only a few paths of the file
+       system (see `view.py`). If the process cannot be started, the reply has only the `error`, and this script ends.
+    3. When the parent dies or shuts down its end of the socket, the process is killed. The last message has the exit
+       `code` of the process and the `signal` that ended it, or -1.
     """
     parent, begun_by = socket.socket(fileno=int(sys.argv[1])), os.getppid()
     parent.set_inheritable(False)

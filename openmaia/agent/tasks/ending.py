@@ -15,14 +15,17 @@ KEPT = 2
 
 
 def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
-    """Finds whether a reply has to end within the text that a model has written so far.
+    """Finds where a model's text has to be cut while the model is still writing it.
+
+    A text that ends with many copies of the same passage is cut after the first few of them. A turn of an investigation
+    is also cut after its first experiment, a code block that calls a tool.
 
     Args:
         text: What the model has written so far.
-        is_turn: Whether the reply is a turn of an investigation, and so ends with its first experiment (code).
+        is_turn: Whether the text is a turn of an investigation.
 
     Returns:
-        The number of characters that belong to the reply, and why it ends there. None if the model may go on writing.
+        The number of characters to keep, and the reason for the cut. None if the model may go on writing.
     """
     if is_turn and (end := _end_of_experiment(text)):
         return end, Cut.EXPERIMENT
@@ -32,9 +35,13 @@ def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
 
 
 def cut(text: str, is_turn: bool) -> tuple[str, Cut]:
-    """Returns the part of a model's complete text that belongs to its reply, and why the rest was cut off.
+    """Cuts the complete text of a model where it repeats itself or, in a turn, after its first experiment.
 
-    The reason is Cut.NONE if nothing was cut off. See `ending` for the arguments.
+    See `ending` for the arguments and the rules.
+
+    Returns:
+        The part of the text to keep, and the reason for the cut. If nothing but white space follows an experiment, or
+        no rule applies, the text is returned unchanged, with the reason Cut.NONE.
     """
     found = ending(text, is_turn)
     if found is None or (found[1] is Cut.EXPERIMENT and not text[found[0] :].strip()):

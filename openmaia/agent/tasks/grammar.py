@@ -36,7 +36,10 @@ def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
 
 @cache
 def cut_heading(answer: AnswerFormat) -> re.Pattern[str]:
-    """Returns a pattern that matches a label's heading without its colon at the end of a reply that was cut."""
+    """Returns a pattern that matches an incomplete label heading, such as `[LABEL 2`, at the end of a reply.
+
+    The colon, and perhaps the bracket, are missing because the reply was cut there.
+    """
     return re.compile(rf"\s\[{re.escape(answer.labels)}[ \t_]*+\d*+\]?+\s*+\Z", re.IGNORECASE)
 
 

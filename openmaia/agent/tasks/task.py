@@ -95,12 +95,13 @@ class StoppingRule:
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def stated(self, text: str) -> str:
-        """Returns the prompt that tells the agent this rule; empty if nothing is required of the agent.
+        """Returns the prompt that tells the agent this rule. It is empty if the rule demands nothing of the agent.
 
         Args:
-            text: The template `evidence.md`. The numbers replace placeholders such as {controls}, and lines about
-                numbers that are not required are left out. Its second paragraph says how tool calls name the
-                hypotheses that their images test. It is kept only if images of hypotheses are required.
+            text: The template `evidence.md`. The numbers of this rule replace placeholders such as {controls}. Lines
+                about evidence that the rule does not demand are left out. The part after the first empty line explains
+                how a tool call names the hypothesis that an image tests. It is kept only if the rule demands controls
+                or replicates.
         """
         if not self.demands:
             return ""
@@ -152,12 +153,16 @@ class Task:
         )
 
     def has_example(self, prompt: str, *, is_whole: bool = True) -> bool:
-        """Returns whether the agent copied a prompt from the worked example in its instructions.
+        """Returns whether the agent copied a prompt from the example in its instructions.
 
-        Small models copy the example, and would take their answer from it. A prompt of at least three words counts as
-        copied if the example contains it. It also counts as copied if it has at least three words other than function
-        words, and one prompt of the example contains all of them in the same order. The result is False if the
-        instructions do not contain the example.
+        The example is an investigation of another unit. Small models tend to copy it and to take their answer from it.
+        A prompt counts as copied in two cases:
+
+        - It has at least three words, and the example contains it.
+        - It has at least three words other than function words (such as "the"), and one prompt of the example contains
+          all of them in the same order.
+
+        The result is False if the instructions do not contain the example.
 
         Args:
             prompt: A prompt that the agent wrote.
@@ -202,7 +207,9 @@ def _words(text: str) -> list[str]:
 
 
 def load(name: str) -> Task:
-    """Reads a task. A missing prompt file is taken from the task `description`.
+    """Reads a task: a folder with prompt files and a task.yaml.
+
+    If the folder lacks a prompt file, the file of the task named `description` is used.
 
     Args:
         name: The name of a task of this package, or the path of a folder.

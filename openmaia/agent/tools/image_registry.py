@@ -135,14 +135,17 @@ def describe_activation(
 
     Args:
         value: The activation.
-        activations: The map of which it is the maximum, shape (h, w). None if there is none.
+        activations: The activation map, shape (h, w), of which `value` is the maximum. None if there is no map.
         exemplars: The statistics of the unit.
         raw: The logit, if the value is a probability.
 
     Returns:
-        A dict with the keys `value`; `percentile` and `z`, the percentile and z-score of the value among the dataset
-        images, if known; `fired`, whether the activation exceeds the mask threshold anywhere; and `raw` unless it is
-        None.
+        A dict with these keys:
+
+        - `value`: the activation
+        - `percentile` and `z`: the percentile and z-score of the value among the dataset images, if known
+        - `fired`: whether the activation exceeds the mask threshold anywhere
+        - `raw`: the logit; missing if `raw` is None
     """
     described: dict[str, float | bool] = {"value": value}
     if (percentile := exemplars.percentile(value)) is not None:

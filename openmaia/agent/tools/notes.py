@@ -19,7 +19,11 @@ def not_drawn(words: Sequence[str], prompt: str) -> str:
 
 
 def read_not_drawn(note: str) -> tuple[str, str] | None:
-    """Returns the prompt and the missing words (one text) of a note by `not_drawn`; None if it is no such note."""
+    """Parses a note that `not_drawn` wrote.
+
+    Returns:
+        The prompt, and its missing words as one text. None if the note has another form.
+    """
     match = NOT_DRAWN.match(note)
     return (_read(match["prompt"]), match["words"]) if match else None
 
@@ -33,7 +37,7 @@ def copied(prompt: str) -> str:
 
 
 def read_copied(note: str) -> str | None:
-    """Returns the prompt that a note by `copied` names, or None if the text is no such note."""
+    """Parses a note that `copied` wrote, and returns the prompt in it. Returns None if the note has another form."""
     match = COPIED.match(note)
     return _read(match["prompt"]) if match else None
 

@@ -85,7 +85,10 @@ class Toolbox:
 
     @property
     def effect(self) -> ToolEffect:
-        """The effect of the latest call. A call that failed may have had one, such as the images that it registered."""
+        """What the latest tool call did besides returning a value, such as registering images (see `ToolEffect`).
+
+        A call that failed may have had an effect, too.
+        """
         return self._effect
 
     def replay(self, effect: ToolEffect) -> None:

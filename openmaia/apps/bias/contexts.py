@@ -31,7 +31,7 @@ class ClaimedContext:
 
     @classmethod
     def parse(cls, label: str) -> "ClaimedContext":
-        """Parses a label such as "+ snow" or "- a ball beside it"."""
+        """Parses a claim such as "+ snow" (snow raises the score) or "- a ball beside it" (a ball lowers it)."""
         match = re.match(r"\s*[\"'`*]*(?P<sign>[+\-−–])?\s*(?P<text>.*?)[\"'`*\s.]*$", label, re.DOTALL)
         assert match is not None
         sign = {"+": 1, "": 0}.get(match["sign"] or "", -1)
@@ -70,7 +70,7 @@ class ContextWriter(Protocol):
             context: The claimed context, such as snow.
             n: The number of pairs.
             run_seed: The seed of the run.
-            absent: Whether all prompts ask for something else in the place of an object of the class.
+            absent: Whether both prompts of each pair ask for something else instead of an object of the class.
 
         Raises:
             UnansweredQuestion: If no usable prompts could be written.
@@ -118,7 +118,7 @@ def with_seeds(pairs: Sequence[tuple[str, str]], run_seed: int, absent: bool) ->
     Args:
         pairs: For each pair the prompt with a claimed context and the one without it.
         run_seed: The seed of the run.
-        absent: Whether the prompts ask for something else in the place of the class (`ContextPrompts.absent`).
+        absent: Whether both prompts of each pair ask for something else instead of an object of the class.
     """
     return [
         ContextPrompts(

@@ -56,9 +56,10 @@ class ContextEffect:
 
     @property
     def claimed(self) -> float:
-        """The mean difference of the scores with and without the context, positive if it has the claimed sign.
+        """The mean difference of the scores (with minus without the context), measured in the claimed direction.
 
-        If the claim has no sign, it is the absolute value of the difference. It is 0 if the claim was not tested.
+        It is positive if the score changes as claimed, and negative if it changes in the opposite direction. If the
+        claim has no direction, it is the absolute value of the difference. It is 0 if the claim was not tested.
         """
         if self.score is None:
             return 0.0
@@ -94,8 +95,8 @@ def effect(
         writer: The name of the prompt writer.
 
     Returns:
-        The effect, without score and p-value if fewer than half of the pairs (MIN_SOUND), or fewer than two, are sound
-        (both images as requested).
+        The effect. A pair is sound if both images show what was requested. If fewer than two pairs, or fewer than half
+        of them (MIN_SOUND), are sound, the effect has no score and no p-value.
     """
     sound = [pair for pair in pairs if pair.is_sound]
     untested = ContextEffect(

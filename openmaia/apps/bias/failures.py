@@ -42,14 +42,15 @@ class WrongImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureMode:
-    """One kind of error that a bias (a context that changes the score of a class) causes, and on which images.
+    """One kind of error that a bias causes: how frequent it is, and on which images it occurs.
 
-    The kinds are classes that are missed and false alarms.
+    A bias is a context, such as snow, that changes the classifier's score of a class. The two kinds of error are missed
+    objects of the class and false alarms.
     """
 
     context: ClaimedContext
     kind: FailureKind
-    """missed: the classifier does not predict the class of the object; false alarm: it predicts a class without one."""
+    """missed: the classifier does not predict the class of the object; false alarm: it predicts the class without one."""
     prone: Literal["with", "without"]
     """Whether images with or without the context are prone to the failure."""
     rate: list[float] | None

@@ -29,7 +29,7 @@ class PairSide:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the image is known to show the class, and no word of the prompt is missing."""
+        """Whether the image is known to show the class, and the generator reported no word of its prompt as missing."""
         return self.shows_class is True and not self.missing_terms
 
 
@@ -44,7 +44,7 @@ class MatchedPair:
 
     @property
     def is_sound(self) -> bool:
-        """Whether both images are known to show the class, and no word of their prompts is missing."""
+        """Whether both images are known to show the class, with no word of their prompts reported as missing."""
         return self.having.is_sound and self.without.is_sound
 
     @property
@@ -59,10 +59,10 @@ class MatchedPair:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """Digests of the dataset images whose pixels are in both images.
+        """Digests of the dataset images that contribute pixels to both images of the pair.
 
-        Only collages, which are composed from parts of dataset images, have them; the shared part is the object of the
-        class.
+        In collages, which are composed from parts of dataset images, the object of the class is such a shared part. For
+        other images, the result is empty.
         """
         return tuple(sorted(set(self.having.image.sources) & set(self.without.image.sources)))
 

@@ -57,7 +57,7 @@ class BiasCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureSection:
-    """What the page of failure modes shows about one of them, a way in which a bias makes the classifier err."""
+    """The part of the page of failure modes that shows one failure mode, a kind of error that a bias causes."""
 
     name: str
     """The name of the class."""
@@ -70,7 +70,10 @@ class FailureSection:
 
 
 def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
-    """Writes the pages of biases and, if any are stored, of the errors they cause to report/applications/ of a run.
+    """Writes the page of claimed biases and, if failure modes are stored, the page of failure modes.
+
+    A failure mode is a kind of error that a supported bias causes. The pages are written to the folder
+    report/applications/ of the run.
 
     Args:
         run: The run.

@@ -125,14 +125,17 @@ def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
 
 
 def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
-    """Reads the stored tests of the biases that the agents of a run claim, or the errors that these biases cause.
+    """Reads the stored bias tests, or the stored failure modes, of the investigations of a run.
 
-    Yields one item for each investigation that has any, ordered by unit.
+    A failure mode is a kind of error that a supported bias causes.
 
     Args:
         run: The run.
-        folder: TESTS for tests, FAILURES for errors (constants of `stored`).
+        folder: What to read: TESTS or FAILURES (constants of `stored`).
         light: Whether to leave out the images.
+
+    Yields:
+        One item for each investigation that has a stored file, ordered by unit.
     """
     for investigation in sorted(run.artifacts(folder)):
         data = run.artifact(folder, investigation)

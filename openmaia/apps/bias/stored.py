@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image of a test of a claimed bias, or of a failure mode (errors that a bias causes).
+    """An image from the test of a claimed bias, or one that the classifier gets wrong because of a bias.
 
     See PairSide for the fields that have the same name there.
     """
@@ -60,13 +60,16 @@ class StoredImage:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the image is known to show the class, and no word of the prompt is missing."""
+        """Whether the image is known to show the class, and the generator reported no word of its prompt as missing."""
         return self.shows_class is True and not self.missing_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTest:
-    """The stored tests of the biases that one investigation claims, or the errors that these cause."""
+    """The content of one stored file: either the bias tests of one investigation, or its failure modes.
+
+    A failure mode is a kind of error that a supported bias causes.
+    """
 
     investigation: InvestigationId
     name: str
@@ -77,7 +80,7 @@ class StoredTest:
 
     @property
     def effects(self) -> tuple[ContextEffect, ...]:
-        """The measured effect of each claimed context. Only for tests, not for failure modes."""
+        """The measured effect of each claimed context. Only valid if the file holds bias tests, not failure modes."""
         return tuple(map(_effect, self.parts))
 
 
@@ -101,7 +104,15 @@ def dump_test(
 
 
 def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[FailureMode]) -> bytes:
-    """Serialises failure modes (errors that biases of the class `name` cause) of one investigation to Parquet."""
+    """Serialises the failure modes of one investigation to Parquet, with one row for each misclassified image.
+
+    A failure mode is a kind of error that a supported bias causes.
+
+    Args:
+        investigation: The investigation that claimed the biases.
+        name: The name of the class.
+        modes: The failure modes.
+    """
     rows = [
         _row(wrong.side, part, mode.prone, wrong.predicted) for part, mode in enumerate(modes) for wrong in mode.wrong
     ]
@@ -111,10 +122,14 @@ def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[Fai
 
 
 def read_test(data: bytes, *, light: bool = False) -> StoredTest:
-    """Reads the result of `dump_test` or `dump_failures`. `light` leaves out the images.
+    """Reads the bias tests or the failure modes of one investigation, as written by `dump_test` or `dump_failures`.
+
+    Args:
+        data: The content of the Parquet file.
+        light: Whether to leave out the images.
 
     Raises:
-        StoreError: If the data are damaged or of another version.
+        StoreError: If the data are damaged or of another format version.
     """
     rows, header = tables.load(data, "a test of a bias", ["part"] if light else None)
     if header.get("version") != VERSION:

@@ -37,7 +37,9 @@ def folder(config: Config) -> Path:
 
 
 def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress: Callable[[int, int], None]) -> None:
-    """Generates the missing images of a data set of classes in places. The file name of an image is its seed.
+    """Generates the images of a data set like Spawrious, in which objects of each class appear in several places.
+
+    Images that exist already are not generated again. The file name of an image is its seed.
 
     Args:
         files: The folder of the data set.

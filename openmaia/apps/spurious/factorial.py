@@ -20,9 +20,18 @@ from openmaia.core.services import Generation, Generator, LayerProbe, Target
 
 
 def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[list[list[EncodedImage]]]:
-    """Generates `settings.probe` images of every class in every place of the settings, by [class][place][repeat].
+    """Generates images of every class in every place, `settings.probe` for each combination.
 
-    Images of the same place and repeat share their seed. With some generators they therefore share their background.
+    The seed of an image depends on its place and its number (repeat), but not on its class. With some generators,
+    images of different classes therefore share their background.
+
+    Args:
+        settings: The classes, the places and the number of images.
+        generator: Generates the images.
+        run_seed: The seed of the run.
+
+    Returns:
+        The images as nested lists with the indices [class][place][repeat].
     """
     places = [*settings.train_locations, settings.filler, *settings.other_locations]
 
@@ -37,16 +46,26 @@ def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[
 def responses(
     target: Target, layer: str, images: Sequence[Sequence[Sequence[EncodedImage]]]
 ) -> npt.NDArray[np.float64]:
-    """Measures the activations of a layer on the images of `draw`. Shape (classes, places, repeats, units)."""
+    """Measures the activations of all units of a layer on images of every class in every place.
+
+    Args:
+        target: The classifier.
+        layer: The name of the layer.
+        images: The images with the indices [class][place][repeat], as returned by `draw`.
+
+    Returns:
+        The activations, shape (classes, places, repeats, units).
+    """
     return np.array(
         [[target.respond([LayerProbe(layer=layer, image=image) for image in cell]) for cell in row] for row in images]
     )
 
 
 def selective(activations: npt.NDArray[np.float64], units: Sequence[int]) -> list[int]:
-    """Returns those units for whose activation the class in the image explains more variance than the place.
+    """Returns the units whose activation depends more on the class in the image than on the place.
 
-    The variances are those of a two-way analysis of variance with a balanced design.
+    These are the units whose mean activations vary more between classes than between places. Both variances are main
+    effects in a two-way analysis of variance with a balanced design.
 
     Args:
         activations: Shape (classes, places, repeats, units), as returned by `responses`.

@@ -39,7 +39,7 @@ class DataCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledImage:
-    """An image of Spawrious, a data set that shows classes in places."""
+    """An image of the data set Spawrious: an object of one class, such as a corgi, in a place, such as snow."""
 
     path: str
     """The path relative to the root folder of the data set."""
@@ -123,8 +123,9 @@ def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
 def training(settings: SpuriousConfig) -> dict[DataCell, int]:
     """Counts the images that training and validation together need from each folder of the data set.
 
-    In each of the two environments a class has `settings.per_cell` images: a share of them (`settings.shares`) in its
-    usual place, the rest in the place `settings.filler`.
+    In each of the two environments, a class has `settings.per_cell` images. A share of them shows the class in its
+    usual place; `settings.shares` has one such share for each environment. The others show it in the place
+    `settings.filler`.
     """
     counts: dict[DataCell, int] = {}
     for environment, share in zip(ENVIRONMENTS, settings.shares, strict=True):
@@ -136,7 +137,9 @@ def training(settings: SpuriousConfig) -> dict[DataCell, int]:
 
 
 def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
-    """Divides the images of a data set into training, validation, test and a pool for balanced validation sets.
+    """Divides the images of a data set into training images, validation images, test images and a pool.
+
+    Balanced validation sets, with equally many images of each class in each place, are drawn from the pool.
 
     Args:
         root: The folder of the data set.

@@ -29,7 +29,10 @@ ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSet:
-    """The features (activations of units) that the last linear layer receives, and the classes, of a set of images."""
+    """The features and the classes of a set of images.
+
+    The features are the activations of the units whose outputs the last linear layer receives.
+    """
 
     features: npt.NDArray[np.float32]
     """(n images, d units)."""
@@ -42,9 +45,10 @@ class FeatureSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionScore:
-    """A row of the MAIA paper's Table 2 (a way to select units) for one classifier.
+    """One row of the MAIA paper's Table 2 for one classifier.
 
-    It has one accuracy, or one for each random draw of units or images.
+    A row stands for one way to select the units that the last linear layer uses. If units or images are drawn at
+    random, the row has one accuracy for each draw. Otherwise it has a single accuracy.
     """
 
     units: tuple[int, ...]
@@ -77,15 +81,19 @@ def unbalanced(
         settings: The settings of the study.
         validation: The images on which the rows are fitted.
         test: The images on which they are scored.
-        units: The units that the L1-regularised logistic regression selected.
-        agent: Those of them that the agent found selective (they respond to a class itself).
-        probe: Those of them that the factorial probe, which has no agent, found selective.
+        units: The units that an L1-regularised logistic regression selected.
+        agent: Those of `units` that the agent found selective: they respond to a class itself.
+        probe: Those of `units` that the factorial probe found selective. The probe is a fixed experiment without an
+            agent.
 
     Returns:
-        The rows by name. `l1`: the L1-regularised model with `settings.units` units. `random`: unregularised models of
-        as many random units as `agent` has, one for each of `settings.draws` draws from `units`. `l1_n`: the
-        L1-regularised model with as many units as `agent` has. `agent` and `probe`: the unregularised models of these
-        units. Rows without units are left out.
+        The rows by name. Rows without units are left out.
+
+        - `l1`: the L1-regularised model with `settings.units` units
+        - `l1_n`: the L1-regularised model with as many units as `agent` has
+        - `agent`, `probe`: the model of the units in the argument of this name, without regularisation
+        - `random`: the same for random subsets of `units`, each as large as `agent`. There is one accuracy for each of
+          the `settings.draws` subsets.
     """
     fit, test_features = standardised(validation, test)
     labels = validation.labels

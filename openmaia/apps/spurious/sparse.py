@@ -43,7 +43,7 @@ class SparseModel:
 
     @property
     def units(self) -> list[int]:
-        """Indices of the units with a weight other than 0."""
+        """Indices of the units (features) that have a nonzero weight for at least one class."""
         return np.flatnonzero(np.abs(self.weights).max(axis=0)).tolist()
 
     def accuracy(self, features: FeatureArray, labels: ClassLabels) -> float:
@@ -52,9 +52,13 @@ class SparseModel:
 
 
 def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
-    """Fits a logistic regression on some columns (`units`) of standardised features alone, without regularisation.
+    """Fits a logistic regression without regularisation to a subset of the features.
 
-    `tolerance` is that of the solver, lbfgs.
+    Args:
+        features: The standardised features.
+        labels: The class of each image.
+        units: The columns of `features` that the model uses. The weights of all other columns are 0.
+        tolerance: The tolerance of the solver (lbfgs).
     """
     chosen = list(units)
     regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
@@ -103,9 +107,11 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
 def tuned(
     features: FeatureArray, labels: ClassLabels, splits: int, tolerance: float, rng: np.random.Generator
 ) -> SparseModel:
-    """Fits an L1-regularised model with the best of ten strengths by mean accuracy on held-out halves of the images.
+    """Fits an L1-regularised logistic regression, and chooses the strength of the regularisation on held-out images.
 
-    Of equally good strengths, the strongest regularisation is chosen.
+    Ten strengths are tried. Each is scored by its mean accuracy over random divisions of the images into two halves:
+    one half is fitted, the other one is held out and scored. The best strength is then used to fit all images. Of
+    equally good strengths, the strongest regularisation is chosen.
 
     Args:
         features: The standardised features.

@@ -80,8 +80,8 @@ class StudyResult:
 def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> StudyResult:
     """Trains a classifier, lets the agent judge its units, and computes its rows of the MAIA paper's Table 2.
 
-    The test images, and the pool from which balanced validation sets are drawn, are read only after the agent has
-    judged the units.
+    The agent judges whether each unit responds to a class itself. Only afterwards, the test images are read, and the
+    pool from which balanced validation sets (with equally many images of each class in each place) are drawn.
 
     Args:
         config: The config of the study.

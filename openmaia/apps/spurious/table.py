@@ -52,9 +52,10 @@ COMPARED = ("l1_n", "random", "probe", "original")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedEstimate:
-    """A mean over seeds (classifiers) with its 95 % interval by Student's t; the limits are None with one seed.
+    """A mean over classifiers that were trained with different seeds, with its 95 % interval by Student's t.
 
-    All seeds share the test images, so the interval does not include the variance due to their choice.
+    With a single classifier, the limits of the interval are None. All classifiers are scored on the same test images,
+    so the interval does not include the variance due to the choice of these images.
     """
 
     mean: float
@@ -72,13 +73,17 @@ class SeedEstimate:
 
     @classmethod
     def of_shares(cls, values: Sequence[float]) -> "SeedEstimate":
-        """Estimates the mean of shares, which lie between 0 and 1."""
+        """Estimates the mean of shares, such as accuracies. The interval is clipped to the range from 0 to 1."""
         return cls.of(values, (0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRow:
-    """A row of the MAIA paper's Table 2: a way to select units, over all classifiers (seeds)."""
+    """One row of our version of the MAIA paper's Table 2, with accuracies averaged over all classifiers.
+
+    A row stands for one way to select the units that the last linear layer uses. Each classifier was trained with a
+    seed of its own.
+    """
 
     name: str
     """A name of `scoring.ROWS`."""
@@ -138,7 +143,10 @@ def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
 
 
 def as_data(made: SpuriousTable) -> DataTable:
-    """Converts our reproduction of the MAIA paper's Table 2 for a CSV file, the paper's numbers in separate columns."""
+    """Returns our reproduction of the MAIA paper's Table 2 as a table for a CSV file.
+
+    The paper's numbers are in separate columns.
+    """
     columns = ["row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high"]
     columns += [f"seed_{number}" for number in range(len(made.rows[0].by_seed))]
     rows: list[tuple[str | float | None, ...]] = []

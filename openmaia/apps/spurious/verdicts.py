@@ -20,9 +20,10 @@ SELECTIVE, SPURIOUS = "SELECTIVE", "SPURIOUS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitVerdicts:
-    """The indices of the judged units, grouped by the agent's verdict.
+    """The indices of the units that the agent judged, grouped by its verdict.
 
-    Only selective units, which respond to a class itself, become features of the new classifier.
+    A selective unit responds to the object of one class itself. A spurious unit responds to something that only tends
+    to accompany a class, such as a place. The study fits a new linear layer to the selective units only.
     """
 
     selective: tuple[int, ...]
@@ -33,14 +34,16 @@ class UnitVerdicts:
     """Units whose investigation failed."""
 
     def as_dict(self) -> dict[str, list[int]]:
-        """Returns the units by verdict, as JSON values."""
+        """Returns the unit indices as a dict with one list for each verdict, which can be written as JSON."""
         return {name: list(units) for name, units in asdict(self).items()}
 
 
 def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
-    """Reads from a run the agent's verdicts whether units of a layer are selective or spurious.
+    """Reads from a run whether the agent judged the units of a layer as selective or as spurious.
 
-    A unit without a record of an investigation counts as failed.
+    A selective unit responds to the object of one class itself. A spurious unit responds to something that only tends
+    to accompany a class, such as a place, or to several classes. A unit without a record of an investigation counts as
+    failed.
     """
     by_answer: dict[str, list[int]] = {SELECTIVE: [], SPURIOUS: [], "undecided": [], "failed": []}
     for index in units:
@@ -52,7 +55,10 @@ def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVer
 
 
 def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: str, units: Sequence[int]) -> Config:
-    """Returns the config of the run in which an agent judges units, with one investigation per unit.
+    """Returns the config of a run in which an agent judges for each unit whether it is selective or spurious.
+
+    A selective unit responds to the object of one class itself, a spurious one to something that only tends to
+    accompany a class. Each unit has one investigation.
 
     Args:
         config: The config of the study.

@@ -92,7 +92,7 @@ class ConfigAssembly:
         )
 
     def design(self, config: "Config") -> "EvaluationDesign":
-        """Returns the settings of the evaluation: how test prompts are written, the numbers of images, the seed."""
+        """Returns the settings for testing descriptions: how prompts are written, the numbers of images, the seed."""
         from openmaia.cli.assembly import evaluation
 
         return evaluation.design(config)

@@ -8,9 +8,10 @@ from openmaia.core.services import Backbone
 
 
 def backbone(config: Config, section: str = "backbone") -> Backbone:
-    """Returns the backbone that `config.backbone` describes.
+    """Returns the backbone (the model that plays the agent) that `config.backbone` describes.
 
-    If `config.backbone.sees` is "text", it is combined with the viewer, which describes images to it in words.
+    If `config.backbone.sees` is "text", the backbone cannot process images. It is then combined with the viewer,
+    another model that describes images to it in words.
 
     Args:
         config: The config.

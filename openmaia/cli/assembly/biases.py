@@ -55,7 +55,12 @@ def services(
 
 
 def design(config: Config, at_once: int = 1) -> BiasDesign:
-    """Returns the settings of the bias tests. `at_once` is the number of investigations to test concurrently."""
+    """Returns the numbers and thresholds for testing the biases of a classifier that the agent claims.
+
+    Args:
+        config: The config of the run.
+        at_once: The number of investigations whose claims are tested concurrently.
+    """
     settings = config.bias
     return BiasDesign(
         pairs=settings.pairs,

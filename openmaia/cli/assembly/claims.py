@@ -15,17 +15,17 @@ from openmaia.runs.run import Run
 
 
 def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list[Run], str]:
-    """Stores the descriptions that other methods gave to the units that a run has described.
+    """Stores what other methods say about the units that a run has described (their claims).
 
     Args:
         run: The run.
-        paths: Where the descriptions are: CSV tables, labels that `openmaia import-maia` imported, or other run
+        paths: The sources of the claims: CSV tables, labels that `openmaia import-maia` imported, or other run
             directories, such as one with a person's investigations.
         info: The layers and classes of the run's target, the network under study.
 
     Returns:
-        (runs, sentence): the run directories of all methods whose claims are stored, also by earlier calls, and a
-        sentence that says what was read.
+        (runs, sentence). `runs` has one run for each method whose claims about these units are stored, including those
+        from earlier calls. `sentence` says how many claims this call has read.
 
     Raises:
         UsageError: A file cannot be read, a row is wrong, or there is no claim about a unit of the run.

@@ -79,10 +79,11 @@ def evaluation_services(
 
 
 def known_truths(config: Config) -> KnownTruths:
-    """Returns what each unit of a synthetic or closed-form target responds to; empty if that is not known.
+    """Returns what each unit of the target responds to, if the target was built to have known answers.
 
-    Activations of a closed-form target are formulas over image statistics and network outputs. The result is also empty
-    with `target.shuffled`, because shuffled activations have no explanation.
+    These are synthetic targets, whose units respond to given concepts, and closed-form targets, whose activations are
+    formulas over image statistics and network outputs. The result is empty for all other targets, for the family
+    `biased` of closed-form targets, and with `target.shuffled`, because shuffled activations have no explanation.
     """
     name = config.target.name
     if config.target.kind == "synthetic":
@@ -182,7 +183,7 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
 
 def detector_judge(detector: str, segmenter: str, size: int) -> DetectorJudge:
-    """Loads a judge that uses an object detector to decide whether an image shows a label.
+    """Loads a judge that uses an object detector to decide whether an image shows the object that a label names.
 
     Args:
         detector: The name of a Grounding DINO model.

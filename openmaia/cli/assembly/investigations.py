@@ -33,15 +33,14 @@ BYTES_PER_TOKEN = 3
 def services(
     config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
 ) -> Services:
-    """Builds all services of an investigation (the work of the agent on one unit) in this process.
+    """Loads the models of an investigation (the work of the agent on one unit) in this process.
 
-    Every request to the target, the generator, the editor and the backbone is counted in the field `ledger` of the
-    returned object, with its duration and GPU time.
+    Every request to a model is counted in the field `ledger` of the returned object, with its duration and GPU time.
 
     Args:
         config: The config of the run.
-        store: The exemplars of the target's units.
-        measured: The target, if it is loaded already.
+        store: The stored exemplars (the dataset images that excite a unit most).
+        measured: The target (the network under study), if it is loaded already.
         agent: The backbone (the model that plays the agent), if it is loaded already.
     """
     ledger, gpus = UsageLedger(), config.pools
@@ -56,7 +55,10 @@ def services(
 
 
 def options(config: Config) -> InvestigationOptions:
-    """Returns the settings of the investigations of a config, such as the largest number of turns."""
+    """Returns the settings of the agent's investigations, such as the largest number of turns.
+
+    An investigation is the work of the agent on one unit.
+    """
     box = config.sandbox
     return InvestigationOptions(
         config=to_dict(config),
@@ -92,9 +94,9 @@ def options(config: Config) -> InvestigationOptions:
 def output_bytes(config: Config) -> int:
     """Returns the largest number of bytes of text that an experiment of the agent may print.
 
-    The texts that it passes to the tool `display` have a limit of their own, which is equal. If a language model plays
-    the agent, both together fill at most about a quarter of its context (TURN_SHARE), so that the output of one turn
-    does not displace earlier turns.
+    The same limit applies separately to the texts that the experiment shows with the tool `display`. If a language
+    model plays the agent, printed and displayed texts together fill at most about a quarter of its context window
+    (TURN_SHARE). Otherwise the output of one turn would displace earlier turns from the context.
     """
     if config.backbone.kind not in SERVED:
         return config.sandbox.output_bytes
@@ -103,9 +105,10 @@ def output_bytes(config: Config) -> int:
 
 
 def generator_note(config: Config) -> str:
-    """Returns a note about the image generator for the agent's prompt; empty if there is nothing to say.
+    """Returns a note about the image generator for the agent's prompt.
 
-    If a language model uses the collage generator, the note lists the words that this generator knows.
+    The collage generator composes images from parts, and only knows some words. The note lists them for the language
+    model that plays the agent. It is empty for all other generators, and if no language model plays the agent.
     """
     if config.generator.kind != "collage" or config.backbone.kind not in SERVED:
         return ""
@@ -119,9 +122,11 @@ def generator_note(config: Config) -> str:
 
 
 def contrasts(config: Config) -> Contrasts | None:
-    """Returns rules that write near misses of labels, or None if a language model plays the agent and writes them.
+    """Returns the rules that write prompts to test the labels of an answer (short names of what a unit responds to).
 
-    A near miss of a label is the same scene with one thing changed so that the label no longer holds.
+    They write prompts in pairs: one shows a label, and the other is a near miss. The near miss is the same scene with
+    one thing changed, so that the label no longer holds. Returns None if a language model plays the agent, because it
+    writes these prompts itself.
     """
     if config.backbone.kind in SERVED:
         return None

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcome]":
     """Runs the pending investigations of several configs together, and tests their descriptions.
 
-    Descriptions are tested by the predictive protocol, which measures a unit on images that are generated from its
-    description, and on control images.
+    A sweep is the execution of all investigations of one config. Each investigation is the work of the agent on one
+    unit. Descriptions are tested by the predictive protocol, which measures a unit on images that are generated from
+    its description, and on control images.
 
     Args:
         configs: One config for each sweep.
         view: Receives messages and progress.
 
     Returns:
-        The outcomes, in the order of the configs.
+        The outcome of each sweep, in the order of the configs.
     """
     _validate(configs)
     distributed.prepare(configs[0].ray.address)
@@ -51,7 +52,9 @@ def _validate(configs: Sequence[Config]) -> None:
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
-    """Investigates the same units with several sets of tools of the agent, in one sweep for each set.
+    """Investigates the same units several times, each time with another set of tools for the agent.
+
+    A sweep is the execution of all investigations with one tool set.
 
     Args:
         configs: The config of each sweep, by the name of its tool set.

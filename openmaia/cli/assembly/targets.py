@@ -76,7 +76,7 @@ def network(config: Config, weights: str) -> "TargetNetwork":
 
 
 def given_preprocess(config: Config) -> "GivenPreprocess":
-    """Returns what a config says about the preprocessing of images for the target network."""
+    """Returns the image size, crop, mean and standard deviation that a config sets for the target network's inputs."""
     from openmaia.models.targets.preprocess import GivenPreprocess
 
     given = config.target

@@ -14,11 +14,11 @@ from openmaia.runs.files import Files
 
 
 def validate(config: Config) -> None:
-    """Checks that everything that a run needs and that its config names exists on this machine.
+    """Checks that the files, functions, layers and units that a config names exist on this machine.
 
     Raises:
-        UsageError: The agent's task, a file, a function, a layer or a unit that the config names does not exist, or the
-            file of `backbone.record` holds no labels or replies for this run.
+        UsageError: One of these or the agent's task does not exist. Or `backbone.record`, a file of replies or labels
+            that replaces the model of the agent, holds none for this run.
     """
     _check_files(config)
     if config.backbone.kind in ("replay", "labels"):  # These only read a file. A viewer would load a model.
@@ -43,9 +43,9 @@ def validate_units(config: Config) -> None:
 
 
 def target_outline(config: Config) -> TargetInfo | None:
-    """Returns what is known about a config's target network without loading weights, such as its layers and classes.
+    """Returns what is known about a config's target without loading weights, such as its layers and classes.
 
-    The digest of the weights of a network or a synthetic target is left empty. Returns None if nothing is known.
+    The digest of the weights is empty for networks and for synthetic units. Returns None if nothing is known.
 
     Raises:
         UsageError: The network or a layer does not exist.
@@ -65,10 +65,13 @@ def target_outline(config: Config) -> TargetInfo | None:
 
 
 def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
-    """Returns the number of units of each layer of a target, and the reason why each other module is not a layer.
+    """Returns the layers of a config's target whose units can be investigated, and the modules that are not usable.
 
-    Both are keyed by the name of the layer or module. Weights are loaded only if the layers cannot be found
-    without them.
+    Weights are loaded only if the layers cannot be found without them.
+
+    Returns:
+        (layers, unusable): the number of units by the name of the layer, and the reason why a module cannot be used as
+        a layer by the name of the module.
 
     Raises:
         UsageError: The network does not exist, or cannot be loaded.

@@ -48,11 +48,13 @@ def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
 
 
 def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
-    """Reads the answers that people gave on one page of `write_page`, and prints how often each method was preferred.
+    """Reads people's choices between two labels for each unit, and prints how often each method was preferred.
+
+    The people chose on one HTML page that `write_page` wrote.
 
     Args:
         runs: Run directories. The first one holds the answer key of the page.
-        paths: The files that the page saved, one per person.
+        paths: The files with the choices, which the page saved, one per person.
 
     Raises:
         UsageError: A file cannot be read, or the answers belong to different pages or to a page of another run.
@@ -75,13 +77,13 @@ def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
 
 
 def ask_model(runs: Sequence[str], truth: str = "") -> None:
-    """Asks a language model the questions of `write_page`, and prints how often each method was preferred.
+    """Lets a language model choose between two labels for each unit, and prints how often each method was preferred.
 
-    The model is the one that writes the test prompts in the config of the first run. The arguments are as for
-    `write_page`.
+    These are the choices that `write_page` gives to people, and the arguments are the same. The model is the one that
+    writes the test prompts in the config of the first run.
 
     Raises:
-        UsageError: That config names no language model, or the model answers no question.
+        UsageError: The config of the first run names no language model, or the model answers no question.
     """
     from openmaia.cli.assembly.evaluation import language_model
     from openmaia.cli.terminal.scores import show_choice

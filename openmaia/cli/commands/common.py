@@ -44,7 +44,10 @@ RepeatFlag = Annotated[
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Ends the command in its block with the exit code 3 (STOPPED) after Ctrl-C or SIGTERM. Completed work is kept."""
+    """Ends the process with the exit code 3 (STOPPED) if Ctrl-C or SIGTERM interrupts the block of this `with`.
+
+    Work that is completed by then is kept.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -118,7 +121,7 @@ def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
 
 
 def print_damage(run: "Run") -> bool:
-    """Prints which files of a run cannot be read, and the command that repeats the work whose results they held.
+    """Prints which files of a run cannot be read, and the command that computes their content again.
 
     Returns:
         Whether there are any such files.

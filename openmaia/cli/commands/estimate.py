@@ -76,7 +76,7 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure:
 
 
 def refuse_without_estimate(rates: str, gpus: str, units: str, figure: str) -> None:
-    """Raises UsageError if one of these options, which do nothing without --estimate, was given (is not empty)."""
+    """Raises UsageError if one of these options is not empty. They have no effect without --estimate."""
     for name, given in (("--rates", rates), ("--gpus", gpus), ("--units", units), ("--figure", figure)):
         if given:
             raise UsageError(f"{name} {given} is for --estimate; add that, or leave {name} out")

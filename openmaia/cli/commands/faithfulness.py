@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def check_network(run: "Run", settings: "Config") -> None:
-    """Raises UsageError if the target of a run is not a network: units are ablated in a network's forward pass."""
+    """Raises UsageError if the target of a run is not a network, but consists of synthetic units or formulas.
+
+    Such units cannot be ablated, because units are ablated in the forward pass of a network.
+    """
     if settings.target.kind != "network":
         raise UsageError(
             f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "

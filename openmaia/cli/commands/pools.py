@@ -37,7 +37,7 @@ def up(config: ConfigSources) -> None:
 @pools.command("down")
 @stoppable()
 def down(config: ConfigSources) -> None:
-    """Ends the pools of a config, which `openmaia pools up` started.
+    """Ends the pools of a config: models that `openmaia pools up` started and that stay loaded on the cluster.
 
     Example: openmaia pools down configs/demo.yaml ray.address=auto
     """

@@ -19,9 +19,10 @@ def run(
     figure: estimates.FigureOption = "",
     repeat: RepeatFlag = False,
 ) -> None:
-    """Runs a sweep on Ray: exemplars, investigations, evaluation, report. Continues where an earlier run stopped.
+    """Runs all investigations of a config (a sweep) on Ray, with exemplars, evaluation and report.
 
-    A file with `sweeps: [A.yaml, B.yaml]` runs several sweeps side by side, with a run directory each.
+    Continues where an earlier run stopped. A file with `sweeps: [A.yaml, B.yaml]` runs several sweeps side by side,
+    with a run directory each.
 
     Example: openmaia run configs/demo.yaml seed=1
     """

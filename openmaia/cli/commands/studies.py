@@ -155,7 +155,7 @@ def bias(config: ConfigSources) -> None:
 
 
 def spurious(config: ConfigSources) -> None:
-    """Reproduces Table 2 of the MAIA paper: which units of a classifier follow a spurious feature.
+    """Reproduces Table 2 of the MAIA paper: removes the units of a classifier that follow a spurious feature.
 
     The agent finds these units, and the classifier is fitted again without them. Continues what was stopped.
 

@@ -59,7 +59,7 @@ def show(
 
 
 def report(runs: RunPaths, embedding: EmbeddingOption = "") -> None:
-    """Writes the experiment browser of one or several runs into the directory of the first one.
+    """Writes an HTML report with the experiments of one or several runs into the directory of the first one.
 
     Examples:
 
@@ -99,7 +99,7 @@ def trace(
 def figures(
     runs: RunPaths, to: Annotated[str, typer.Option(help="The folder that the files are written to.")] = "figures"
 ) -> None:
-    """Draws the papers' figures and tables with our results beside the published ones, as PNG, SVG, CSV and LaTeX.
+    """Draws figures and tables of the MAIA papers with our results beside theirs, as PNG, SVG, CSV and LaTeX.
 
     Example: openmaia figures runs/demo --to figures
     """

@@ -109,7 +109,11 @@ def ask_libraries(seconds: float, *arguments: str) -> dict[str, Any]:
 
 
 def libraries(answers: Mapping[str, Any]) -> list[CheckResult]:
-    """Reports, from answers of `ask_libraries`, whether torch and torchvision can be imported, and torch's GPUs."""
+    """Reports whether torch and torchvision can be imported, and which GPUs torch sees.
+
+    Args:
+        answers: The result of `ask_libraries`, which imports these libraries in another process.
+    """
     if "torch" not in answers:
         if "error" in answers:
             return [missing(f"torch cannot be imported: {answers['error']}; make setup")]

@@ -33,9 +33,11 @@ def main_memory() -> int:
 def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
     """Compares the GPUs that the pools of a config request with the number of this machine's GPUs.
 
-    A pool is the group of processes that hold copies of one model. Each of these processes is a replica. If a
-    pool requests a number of GPUs per replica that is above 1 and not whole, the only result is this error. Otherwise
-    there is no result if no pool requests a GPU, or if the run uses a cluster that exists already.
+    A pool is the group of processes that hold copies of one model. Each of these processes is a replica.
+
+    Returns:
+        The result of the comparison. It is an error if a pool requests more than one GPU per replica, but no whole
+        number. Otherwise the list is empty if no pool requests a GPU, or if the run uses an existing cluster.
     """
     requests = [request for request in of_pools([config]) if request.gpus]
     if wrong := [f"pools.{r.name}.num_gpus={r.gpus:g}" for r in requests if r.gpus > 1 and r.gpus != int(r.gpus)]:

@@ -81,7 +81,14 @@ def _asked(vendor: Any, access: Callable[[], ServerAccess]) -> CheckResult:
 
 
 def ray_cluster(address: str) -> list[CheckResult]:
-    """Checks that a Ray cluster accepts connections. Returns no result if `address` is not a host and port."""
+    """Checks that a Ray cluster accepts connections.
+
+    Args:
+        address: The address of the cluster.
+
+    Returns:
+        The result of the check. The list is empty if the address is not a host with a port, for example "auto".
+    """
     named = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
     if not named:
         return []

@@ -51,7 +51,8 @@ class WeightSource:
             names: The paths of all files of the source, relative to its root.
 
         Returns:
-            The paths of the files by part of a diffusers pipeline. The part of a single model is an empty string.
+            The paths of the files by part of the diffusers pipeline, such as "unet". If the source is a single model,
+            the only key is an empty string.
         """
         parts: dict[str, list[str]] = {}
         for name in sorted(names):

@@ -92,9 +92,9 @@ def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
 
 
 def cached(source: WeightSource) -> Path | None:
-    """Returns the folder in the Hugging Face cache that holds weights of a source.
+    """Returns the folder in the Hugging Face cache that holds the weights of a repository on the hub.
 
-    Returns None if the cache holds no weights of the source, or if the name of the source cannot be a hub id.
+    Returns None if the cache holds no weights of it, or if `source.given` cannot be the id of a repository.
     """
     try:
         root = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.given, repo_type="model")

@@ -49,7 +49,7 @@ class ConversationView:
         """Paths of the images that were displayed before, by digest."""
 
     def show(self, turn: Turn) -> None:
-        """Prints one turn: the reply with its code in place, and the output of the experiment."""
+        """Prints one turn: the reply, in which the code is highlighted, and the output of the experiment."""
         console.print(Rule(Text(f"turn {turn.index + 1}"), align="left", style="cyan"))
         for part in _reply(turn):
             console.print(part)

@@ -28,7 +28,10 @@ class PrintableConsole(Console):
     """A console that shows control characters of printed texts as "�", because labels and file names may hold any."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yields the segments of a renderable object. Segments with the console's own control codes are unchanged."""
+        """Yields the segments of a renderable object, with control characters in texts replaced by "�".
+
+        Segments that hold control codes of the console itself are unchanged.
+        """
         for segment in super().render(renderable, options):
             yield (
                 segment

@@ -43,10 +43,10 @@ READ_EVALUATIONS = 1000
 
 
 def show_state(run: Run, resamples: int) -> None:
-    """Prints the progress of a run, its units with verdicts on their descriptions, and what else was measured of them.
+    """Prints the progress of a run, and its units with the verdicts on their descriptions.
 
-    This can be the agreement of repeated investigations, the effects of ablating units, the comparison with what the
-    units are known to respond to, and the comparison with the claims of other methods.
+    Also prints what else was measured: the agreement of repeated investigations, the effects of ablating units, the
+    match with what the units are known to respond to, and the comparison with other methods' descriptions of them.
 
     Args:
         run: The run.
@@ -174,17 +174,18 @@ CONTROL_NAMES = {
 
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
-    """Prints units of a run with their labels, the verdicts on their descriptions, and an AUC of each.
+    """Prints units of a run with their labels, the verdict on each description, and its AUC.
 
-    The AUC says how well a unit's activation separates images of its description from control images. Of several kinds
-    of control images, the kind that it separates worst counts.
+    The AUC says how well a unit's activation separates images of its description from control images. There are several
+    kinds of control images. The AUC is for the kind that is separated worst.
 
     Args:
         run: The run.
         resamples: The number of bootstrap resamples for intervals.
-        overall: Whether to read all evaluations. If so, shows the units with the best verdicts, and means over all
-            units, such as how much higher the AUC is for images of a unit's own description than for images of other
-            units' descriptions. Otherwise shows the first units of the run's plan.
+        overall: Whether to read the evaluations of all units. If so, the units with the best verdicts are printed, and
+            means over all units. One of these means says how much higher the AUC is for images of a unit's own
+            description than for images of another unit's description. Otherwise only the units that the run
+            investigates first are printed.
     """
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])

@@ -67,10 +67,10 @@ def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[st
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:
-    """Prints scores of three kinds of descriptions: units' own ones, those of other units (shuffled), and random words.
+    """Prints how the units of a run score with their own descriptions and with two kinds of wrong descriptions.
 
-    The units of the run are tested with each kind. The scores are the mean AUC, and the share of units for which the
-    verdict on the description is "supported". Prints nothing if no share was measured.
+    The wrong ones are descriptions of other units (shuffled) and random words. The scores are the mean AUC, and the
+    share of units whose test ends with the verdict "supported". Prints nothing if these shares were not computed.
     """
     shares = supported_shares(run)
     if not shares:
@@ -87,9 +87,12 @@ def show_supported(run: Run, scores: PooledScores) -> None:
 
 
 def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
-    """Prints how the labels of runs match what their units are known to respond to.
+    """Prints how well the labels that runs gave to units match what these units are known to respond to.
 
-    Prints nothing if it is not known what any unit responds to. `runs` holds each run with its name.
+    Prints nothing if this is known for none of the units.
+
+    Args:
+        runs: Each run with its name.
     """
     cells = [
         (
@@ -109,10 +112,10 @@ def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
 
 
 def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
-    """Prints each method's mean activations by layer, as in Table A3 of the MAIA paper, and compares the methods.
+    """Prints the mean activations by layer for several methods, as in Table A3 of the MAIA paper.
 
-    They are means over images that show what a method's descriptions name, and over neutral images. The methods are
-    compared by differences that are paired by unit.
+    There are two means for each method. One is over images that show what its descriptions name, the other over
+    neutral images. Also compares the scores of each pair of methods by their differences, paired by unit.
 
     Args:
         runs: The run of each method with its name.
@@ -244,7 +247,14 @@ def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -
 
 
 def show_choice(score: ChoiceScore, model: str = "") -> None:
-    """Prints the result of a two-alternative forced choice by people, or by `model`, and those of the MAIA paper."""
+    """Prints how often labels of one method were preferred to those of another (two-alternative forced choice).
+
+    Also prints the results that the MAIA paper gives for its own labels.
+
+    Args:
+        score: The result of the choices.
+        model: The name of the model that chose. Empty if people chose.
+    """
     one, other = score.methods
     people = len(score.participants)
     by = f"by a model, {model}" if model else f"by {people} {'person' if people == 1 else 'people'}"

@@ -42,7 +42,11 @@ def alive() -> list[dict[str, Any]]:
 
 
 def own_is_alive() -> bool:
-    """Returns whether the node of this process is alive. Raises ServiceError if the head gives no answer, as `alive`."""
+    """Returns whether the node of this process is alive.
+
+    Raises:
+        ServiceError: If the head of the cluster gives no answer within `ANSWER_SECONDS`.
+    """
     return ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}
 
 

@@ -28,9 +28,9 @@ SILENT_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Reserved resources for one replica, a process with one copy of a model: a bundle of a placement group.
+    """Reserved resources for one replica, in the form of a bundle of a Ray placement group.
 
-    If the node of the bundle is lost, Ray moves the bundle.
+    A replica is a process that holds one copy of a model. If the node of the bundle is lost, Ray moves the bundle.
     """
 
     group: PlacementGroup
@@ -45,9 +45,10 @@ class Place:
 
 
 class FreePlaces:
-    """Reserved resources that a pool, the replicas of one model, no longer uses. Other pools may take them.
+    """Reserved resources that are no longer used by the pool for which they were reserved. Other pools may take them.
 
-    They stay reserved until the run ends, because Ray can only remove a placement group as a whole.
+    A pool consists of the replicas of one model. The resources stay reserved until the run ends, because Ray can only
+    remove a placement group as a whole.
     """
 
     def __init__(self) -> None:
@@ -58,13 +59,22 @@ class FreePlaces:
         self._add(place, 1)
 
     def count(self, request: ResourceRequest) -> int:
-        """Returns for how many replicas of the request the free resources suffice."""
+        """Returns for how many replicas the free resources suffice.
+
+        Args:
+            request: The resources that each replica needs. Its `count` is ignored.
+        """
         return sum(_fits(place.room, request) for place in self._places.values())
 
     def take(self, request: ResourceRequest) -> Place | None:
-        """Removes free resources that suffice for one replica of the request, and returns them.
+        """Removes the resources for one replica from the free ones, and returns them.
 
-        Returns None if no free resources suffice, or if the replica needs neither GPUs nor CPUs.
+        Args:
+            request: The resources that the replica needs. Its `count` is ignored.
+
+        Returns:
+            The resources for the replica. None if the free resources do not suffice, or if the replica needs neither
+            GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
             if _fits(place.room, request):

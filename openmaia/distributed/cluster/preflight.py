@@ -51,10 +51,10 @@ def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> N
 def room(configs: Sequence[Config], say: Printer) -> None:
     """Checks that the cluster has what the configs request: GPUs, CPUs, memory and nodes with certain labels.
 
-    The initial replicas of all pools (each pool serves one model) must fit beside at least one investigation of a unit.
-    The workers that compute exemplars, dataset images selected for each unit, end before the pools start, so they must
-    fit on their own. If an existing cluster is too small, the check waits up to `ray.wait_seconds` for nodes to join.
-    With `ray.autoscaling`, nothing is checked.
+    The initial replicas of all pools must fit beside at least one investigation of a unit. A pool consists of the
+    replicas (copies) of one model. The workers that compute exemplars (dataset images selected for each unit) must fit
+    on their own, because they end before the pools start. If an existing cluster is too small, the check waits up to
+    `ray.wait_seconds` for nodes to join. With `ray.autoscaling`, nothing is checked.
 
     Args:
         configs: The configs of the runs of one command. Each run has its own target pool; they share all other pools.
@@ -149,7 +149,8 @@ def shared(folders: Sequence[tuple[str, Files]]) -> None:
     Each node must read a file that this process wrote, and this process must read a file that the node wrote.
 
     Args:
-        folders: Pairs of a config key, for the message, and the folder that it names.
+        folders: The folders, each after the config key that names it, such as `paths.runs`. The key is used in the
+            error message.
 
     Raises:
         UsageError: If a node does not share a folder. The message names the nodes.

@@ -51,7 +51,7 @@ class NodeResources:
 
 
 def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[ResourceRequest]:
-    """Returns the resources that each pool, the replicas of one model, requests.
+    """Returns the resources that each pool requests. A pool consists of the replicas (copies) of one model.
 
     A pool that needs neither GPUs nor CPUs nor nodes with certain labels is left out.
 
@@ -66,9 +66,12 @@ def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[Resour
 
 
 def of_pool(role: str, pool: PoolConfig, *, largest: bool = False) -> ResourceRequest:
-    """Returns the resources of the initial replicas of a pool or, if `largest`, of its largest number of replicas.
+    """Returns the resources that the replicas (copies of the model) of one pool request.
 
-    `role`, the service of the pool such as "generator", becomes the name of the request.
+    Args:
+        role: The service of the pool, such as "generator". It becomes the name of the returned request.
+        pool: The config of the pool.
+        largest: Whether to count the largest number of replicas instead of the initial number.
     """
     count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
     labels = dict(pool.node_labels)
@@ -85,11 +88,10 @@ def of_investigations(config: Config) -> ResourceRequest:
 
 
 def of_exemplars(config: Config) -> ResourceRequest:
-    """Returns the resources of the workers that compute exemplars, the dataset images selected for each unit.
+    """Returns the resources of the workers that compute exemplars. Exemplars are dataset images selected for each unit.
 
-    Each worker requests `pools.target.num_gpus` GPUs. The count of the result is `ray.exemplar_workers`. A count of 0
-    means that the number of workers is chosen later. In this case, a worker that uses a GPU requests at least the
-    fraction EXEMPLAR_SHARE of it.
+    The number of workers is `ray.exemplar_workers`. Each of them requests `pools.target.num_gpus` GPUs. If the number
+    is 0, it is chosen later. In this case, a worker that uses a GPU requests at least EXEMPLAR_SHARE GPUs.
     """
     count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
     if gpus and not count:

@@ -34,7 +34,7 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
 
 
 def nodes(job: JobConfig) -> list[NodeResources]:
-    """Returns the resources of each node that a job requests."""
+    """Returns the nodes that a job requests, each with its resources."""
     return [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2.0**30)] * job.nodes
 
 

@@ -30,17 +30,17 @@ class CheckResult:
 
 
 def ok(message: str) -> CheckResult:
-    """Returns the result for a requirement that is met."""
+    """Returns a check result with the state "ok": a requirement is met."""
     return CheckResult("ok", message)
 
 
 def note(message: str) -> CheckResult:
-    """Returns the result for a problem with which a run may still work."""
+    """Returns a check result with the state "note": there is a problem, but the run may still work."""
     return CheckResult("note", message)
 
 
 def missing(message: str) -> CheckResult:
-    """Returns the result for a requirement that is not met and without which a run fails."""
+    """Returns a check result with the state "missing": a requirement is not met, and the run would fail."""
     return CheckResult("missing", message)
 
 

@@ -69,8 +69,8 @@ class ScalingPolicy:
             demand: Number of replicas that would be busy now if there were enough of them. Unless the pool exceeds its
                 share, it shrinks only if `demand` is at most `count - 1`, because it would otherwise grow again soon.
             now: Time of a monotonic clock, in seconds.
-            share: The pool's share, as a number of replicas, if another pool that requests the same resources waits for
-                them and has less than its own share. Otherwise None.
+            share: The pool's share, as a number of replicas. None if the pool does not have to respect it (see
+                `shares_if_short`).
             room: Number of further replicas for which resources are free. The pool grows by at most this number at
                 once. If it is 0, the pool grows by one replica, which waits for resources. None if the number is
                 unknown, or if the cluster adds nodes for waiting replicas.
@@ -98,12 +98,12 @@ class ScalingPolicy:
         return min(count, highest)
 
     def claim(self, load: float | None, demand: float, placed: int, waited: float) -> "PoolClaim":
-        """Returns the values from which `fair_shares` computes how many replicas the pool should get.
+        """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
 
         Args:
             load: The offered load (`OfferedLoad.value`).
             demand: See `desired`.
-            placed: Number of replicas that have resources.
+            placed: Number of replicas that Ray has started, so that they have their resources.
             waited: Time in seconds for which some replicas have not started; 0 if all have.
         """
         lowest, highest = self._bounds(demand)
@@ -148,7 +148,7 @@ class OfferedLoad:
         return self._arrived / self._passed * self._seconds / self._answered
 
     def update(self, statistics: PoolStatistics, now: float) -> None:
-        """Adds what has happened since the last update.
+        """Updates the load with the requests that have arrived or were answered since the last update.
 
         Args:
             statistics: The statistics of the pool. They start from zero again after a restart of its dispatcher.
@@ -175,7 +175,10 @@ def _answered(statistics: PoolStatistics) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClaim:
-    """The values from which `fair_shares` computes how many replicas a pool should get."""
+    """The load of a pool, and the numbers of replicas that it has, needs and may have.
+
+    `fair_shares` divides replicas among pools by these values.
+    """
 
     load: float | None
     """The offered load (`OfferedLoad.value`); 0 if the run no longer needs the pool."""
@@ -194,8 +197,9 @@ class PoolClaim:
 def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
     """Divides replicas among pools so that the highest load per replica is as low as possible.
 
-    Each pool first gets its smallest number of replicas. The others go one by one to the pool with the highest load per
-    replica. A pool whose load is not known yet keeps the replicas that it has.
+    Each pool first gets its smallest number of replicas (`PoolClaim.smallest`). Then each further replica goes to the
+    pool that has the highest load per replica at this moment. A pool whose load is not known yet keeps the replicas
+    that it has.
 
     Args:
         claims: One claim for each pool. The replicas of all these pools need the same resources.
@@ -216,15 +220,16 @@ def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
 def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | None]:
     """Computes the shares of the pools with `fair_shares`, and decides which pools have to respect their shares.
 
-    A pool has to respect its share if another pool waits for resources and has less than its own share.
+    A share is a number of replicas. Pool A has to respect its share if another pool B waits for resources and has fewer
+    replicas than B's share.
 
     Args:
         claims: One claim for each pool. The replicas of all these pools need the same resources.
         free: Number of replicas for which resources are free, in addition to those that the pools have.
 
     Returns:
-        For each pool the argument `share` of `ScalingPolicy.desired`: its share, as a number of replicas, or None if
-        the pool does not have to respect it.
+        For each pool its share, or None if the pool does not have to respect it. `ScalingPolicy.desired` takes this
+        value as its argument `share`.
     """
     shares = fair_shares(claims, free)
     lacks = [claim.waits and claim.placed < share for claim, share in zip(claims, shares, strict=True)]

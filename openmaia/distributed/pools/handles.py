@@ -46,7 +46,10 @@ OVERHEAD = 200
 
 @dataclass(frozen=True, slots=True)
 class PoolAddress:
-    """The dispatcher of a pool, with the settings that callers of the pool need."""
+    """What a caller needs in order to use a pool: the handle of its dispatcher, and settings.
+
+    The dispatcher is the Ray actor that distributes requests to the replicas of the pool.
+    """
 
     dispatcher: Any
     """The Ray actor handle of the dispatcher."""
@@ -60,7 +63,11 @@ class PoolAddress:
 
 @dataclass(frozen=True)
 class BatchedHandle:
-    """Base class of handles to pools whose dispatcher forms batches."""
+    """Base class of handles to pools that answer requests in batches.
+
+    A handle sends requests to the dispatcher of the pool, which forms the batches and distributes them to the replicas
+    of the model.
+    """
 
     role: ClassVar[str]
     """The name of the service."""
@@ -98,13 +105,21 @@ class PooledTarget(BatchedHandle):
         return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns one activation for each probe, which names a unit and an image."""
+        """Returns the activation of a unit on an image for each probe.
+
+        Args:
+            probes: Each probe names a unit and an image.
+        """
         return self._submit("probe", probes)
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns an array of shape (units,) for each probe, which names a layer and an image.
+        """Returns the activations of all units of a layer on an image for each probe.
 
-        It holds the activations of all units of the layer on the image.
+        Args:
+            probes: Each probe names a layer and an image.
+
+        Returns:
+            One array of shape (units,) for each probe.
         """
         return self._submit("respond", probes)
 
@@ -209,9 +224,10 @@ class Pools:
     """Whether the pools are persistent, so that they also serve other runs."""
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
-        """Returns the exemplars, and handles to the pools of target, generator, editor and backbone, for one caller.
+        """Returns all services that one caller uses: the exemplars, and handles to pools.
 
-        The handles add the cost of their calls to a new `UsageLedger`, which is the `ledger` of the result.
+        There is one handle each for target, generator, editor and backbone. The handles add the cost of their calls to
+        a new `UsageLedger`, which is the `ledger` of the result.
 
         Args:
             exemplars: The exemplars of the target, which are dataset images selected for its units.
@@ -228,7 +244,11 @@ class Pools:
         )
 
     def target(self, caller: str) -> PooledTarget:
-        """Returns a handle to the pool of the target alone, for a caller with this name."""
+        """Returns a handle to the pool of the target network.
+
+        Args:
+            caller: The name of the caller, such as an investigation.
+        """
         return PooledTarget(self.addresses["target"], caller)
 
     def test_generator(self, caller: str) -> PooledGenerator:
@@ -239,7 +259,11 @@ class Pools:
         return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:
-        """Returns a handle to the pool of the generator alone, for a caller with this name."""
+        """Returns a handle to the pool of the image generator that investigations use.
+
+        Args:
+            caller: The name of the caller, such as an investigation.
+        """
         return PooledGenerator(self.addresses["generator"], caller)
 
     def leave(self, caller: str) -> None:

@@ -40,7 +40,7 @@ _RemoteReplica: Any = ray.remote(Replica)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Limits of the number of replicas of a pool.
+    """Limits of the number of replicas that a pool may have. A pool consists of the replicas of one model.
 
     They follow from the free resources and from the demand of the pools that compete for the same resources.
     """
@@ -117,7 +117,7 @@ class PoolManager:
 
         Args:
             now: Time of a monotonic clock, in seconds.
-            room: The resources that the pool may take.
+            room: The limits of the number of replicas.
 
         Returns:
             Messages for the user.
@@ -144,7 +144,7 @@ class PoolManager:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a replica of the pool has not started."""
+        """Whether the pool has replicas that Ray has not started yet, for example because no node has room for them."""
         return self.status is not None and len(self.status.unplaced) > 0
 
     @property
@@ -164,7 +164,7 @@ class PoolManager:
         return config.num_gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
-        """Returns the values from which `fair_shares` computes how many replicas the pool should get.
+        """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
 
         Args:
             now: Time of a monotonic clock, in seconds.

@@ -52,7 +52,10 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """Takes the place of the answer to a request whose data is lost, because the process that stored it has died."""
+    """Returned by a replica instead of an answer if it cannot read the data of a request.
+
+    This happens if the process that stored the data in Ray's object store has died.
+    """
 
     reason: str
     """The type of Ray's exception and an explanation, in one line."""
@@ -93,7 +96,12 @@ class BusyClock:
             return self._virtual
 
     def end(self, now: float, reading: float) -> float:
-        """Ends a batch at time `now` and returns its share in seconds. `reading` is the return value of `begin`."""
+        """Ends a batch and returns its share of the busy time of the replica, in seconds.
+
+        Args:
+            now: Current time of the clock that `begin` used.
+            reading: The return value of `begin` for this batch.
+        """
         with self._lock:
             self._advance(now)
             self._running -= 1
@@ -144,11 +152,12 @@ class ImageDigest:
 
 
 def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
-    """Replaces the images of a chat by digests, and stores new images in Ray's object store.
+    """Returns a chat with digests in place of its images, and stores new images in Ray's object store.
 
     Args:
         chat: The chat with images.
-        places: References to the images that are stored already, by digest. The new images are added.
+        places: References to the images that were stored by earlier calls, by digest. This call adds references to the
+            new images.
     """
     images = {image.digest: image for message in chat.messages for image in message.images}
     new = [digest for digest in images if digest not in places]
@@ -197,7 +206,11 @@ class Replica:
         return ray.get_runtime_context().get_node_id()
 
     def load(self) -> None:
-        """Loads the model if it is not loaded yet. Passes on any exception of `make`."""
+        """Loads the model with `make` (see `PoolSpec.make`) if it is not loaded yet.
+
+        Raises:
+            Exception: Any exception that `make` raises.
+        """
         with self._loading:
             if self._host is None:
                 with loading_turn(self.num_gpus):
@@ -264,5 +277,5 @@ def _request(payload: list[Any] | LostRequest, index: int) -> Any:
 
 
 def lost(value: LostRequest) -> ServiceError:
-    """Returns the error that a caller receives if a replica answers a request with a `LostRequest`."""
+    """Returns the error for the caller of a request whose data the replica could not read (see `LostRequest`)."""
     return ServiceError(f"a request was lost: {value.reason}")

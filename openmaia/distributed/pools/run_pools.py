@@ -56,7 +56,7 @@ def run_pools(
 
 
 class LoadingTimes:
-    """Announces the models that are loading, with the times that they took before, and stores the new times in a file.
+    """Tells the user which models are loading and how long they took the last time. Stores the new times in a file.
 
     Args:
         pools: The role of each pool and the config from which it is built.

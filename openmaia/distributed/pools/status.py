@@ -18,7 +18,10 @@ class ReplicaLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResult:
-    """The outcome of a lease, the permission to send one chat: a reply, a failure, or neither if it was not used."""
+    """The outcome of a lease: a reply, a failure, or neither if the lease was not used.
+
+    A lease is the permission to send one chat to a replica of a language model.
+    """
 
     reply: Reply | None = None
     seconds: float = 0.0

@@ -103,7 +103,7 @@ def _parse_yes(answer: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How similar the claims (descriptions) of replicates, repeated investigations of a unit, are by one method."""
+    """How similar the claims (descriptions) of repeated investigations of a unit are, as measured by one method."""
 
     by: str
     """Name of the method that compared the claims."""

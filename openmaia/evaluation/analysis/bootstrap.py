@@ -32,8 +32,8 @@ LEVEL = 95.0
 class Interval:
     """A point estimate (`mean`) of any statistic, with the ends `low` and `high` of its 95 % interval.
 
-    The interval is a bootstrap interval (percentile method) unless the field that holds it says otherwise. All three
-    numbers are NaN if there was nothing to estimate from.
+    Most intervals are bootstrap intervals (percentile method). Fields of this type whose interval is of another kind
+    say so in their docstring. All three numbers are NaN if there was nothing to estimate from.
     """
 
     mean: float
@@ -65,7 +65,7 @@ class ClusteredValues:
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
-        """Builds the object from values and the cluster of each, in any iterables."""
+        """Builds the object from an iterable of values and an iterable with the name of each value's cluster."""
         return cls(values=tuple(values), clusters=tuple(clusters))
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
@@ -148,7 +148,14 @@ def estimate(
 
 
 def group_mean(unit: str, group: ClusteredValues, resamples: int, seed: int = 0) -> BootstrapEstimate:
-    """Estimates the mean of one group of values of the unit with the name `unit`. The group must not be empty."""
+    """Estimates the mean of one unit's values, such as its activations on one group of images.
+
+    Args:
+        unit: The name of the unit.
+        group: The values, at least one.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the bootstrap.
+    """
     values, weights = np.asarray(group.values, dtype=np.float64), group.weights(resamples, seed)
     return BootstrapEstimate(unit=unit, value=float(values.mean()), draws=weights @ values / weights.sum(axis=1))
 
@@ -201,9 +208,9 @@ class PooledMean:
         self._weight = self._weight + weight
 
     def interval(self) -> Interval:
-        """Returns the mean with its interval over prompts crossed with units.
+        """Returns the mean and its bootstrap interval, in which prompts and units are resampled independently.
 
-        With a single unit the interval is over prompts only. All values are NaN if nothing was added.
+        With a single unit only prompts are resampled. All values are NaN if nothing was added.
         """
         if not self._values:
             return Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
@@ -211,7 +218,10 @@ class PooledMean:
 
 
 def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:
-    """Returns the mean of units' estimates with its interval over prompts crossed with units; NaN without estimates."""
+    """Returns the mean of several units' estimates and its bootstrap interval; NaN without estimates.
+
+    Prompts and units are resampled independently (see `PooledMean`).
+    """
     mean = PooledMean(seed)
     for each in estimates:
         mean.add(each)

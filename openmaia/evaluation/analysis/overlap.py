@@ -39,8 +39,11 @@ def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOve
     """Compares the prompts of test images with those of the images that the agent generated in its investigation.
 
     Args:
-        prompts: The test prompts. If there are none, `exact` and `words` are 0.
+        prompts: The prompts of the test images.
         drawn: The prompts of the investigation, normalised by `fold`.
+
+    Returns:
+        The overlap. Its `exact` and `words` are 0 if there are no test prompts.
     """
     known = {content_words(prompt) for prompt in drawn}
     tested = {prompt: content_words(prompt) for prompt in prompts}
@@ -54,9 +57,9 @@ def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverlap:
-    """The overlap of the test prompts of a run with the prompts that the agent used in its investigations.
+    """The mean overlap of test prompts with the prompts that the agent used in its investigations, for one run.
 
-    A trial is the test of one description.
+    The means are over the run's trials. A trial is the test of one description.
     """
 
     trials: int

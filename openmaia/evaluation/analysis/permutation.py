@@ -49,7 +49,10 @@ def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectTable:
-    """The test statistic T, an AUC, of the tested units of a layer for all descriptions of the layer."""
+    """The statistic of the permutation test for each pair of a tested unit and a description of the same layer.
+
+    The statistic is an AUC that compares the unit's responses to the description's positive and neutral images.
+    """
 
     values: FloatArray
     """The AUC of each unit for each description, (units, descriptions)."""
@@ -81,11 +84,11 @@ def standardise_rows(table: EffectTable) -> FloatArray:
 
 
 def p_values(table: EffectTable) -> FloatArray:
-    """Returns the p-value of every description for every unit, (units, descriptions).
+    """Returns the p-value of every description for every unit of a layer, (units, descriptions).
 
-    It is the share of values in the null distribution that are at least as large as the standardised value of this
-    description and unit. This value itself is counted as a member of the distribution, so that no p-value is 0. Ties
-    count against the description.
+    The p-value is the share of null values that are at least as large as the value of this unit and description. Null
+    values are those of wrong descriptions (`EffectTable.is_null`), pooled over the units. All values are standardised
+    for each unit. The value itself counts as a null value, so that no p-value is 0.
     """
     if not table.values.size:
         return np.ones_like(table.values)

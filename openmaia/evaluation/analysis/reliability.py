@@ -41,17 +41,20 @@ class Reliability:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing could be measured."""
+        """Whether it holds neither an agreement nor a curve, because nothing could be measured."""
         return not self.agreements and not self.selective
 
 
 def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
-    """Measures how similar the replicates of an evaluated run are, and how well certainty predicts its scores.
+    """Measures how similar repeated investigations of a unit are, and how well measures of certainty predict the AUC.
+
+    The measures of certainty are the similarity of the repeated investigations, and the AUC of the test with which an
+    investigation confirms its own answer. The predicted AUC is that of the evaluation, a later test with other images.
 
     Args:
-        run: The run.
-        similarities: Methods that compare the claims (descriptions) of two replicates (repeated investigations of a
-            unit). Each gives one agreement and one risk-coverage curve.
+        run: The run, which has been evaluated.
+        similarities: Methods that compare the claims (descriptions) of two investigations. Each gives one agreement and
+            one risk-coverage curve.
         resamples: The number of bootstrap resamples.
     """
     claims = read_claims(run)
@@ -78,7 +81,7 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 
 
 def write_reliability(run: Run, reliability: Reliability) -> None:
-    """Stores the reliability of a run in its directory."""
+    """Stores the result of `measure_reliability` in the directory of the run."""
     document = {
         "stamp": evaluation_stamp(run, RESAMPLES),
         "agreements": [
@@ -94,7 +97,7 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
 
 
 def has_reliability(run: Run) -> bool:
-    """Returns whether the reliability of a run is stored, and none of its evaluations was added or changed since."""
+    """Returns whether the reliability of a run is stored, and no evaluation was added or changed after that."""
     try:
         stored: dict[str, Any] = run.files.read_json(FILE) or {}
         return stored.get("stamp") == evaluation_stamp(run, RESAMPLES)
@@ -103,7 +106,7 @@ def has_reliability(run: Run) -> bool:
 
 
 def read_reliability(run: Run) -> Reliability:
-    """Reads the stored reliability of a run. The result is empty if the file is missing or damaged."""
+    """Reads what `write_reliability` stored for a run. The result is empty if the file is missing or damaged."""
     try:
         return _reliability(run.files.read_json(FILE) or {})
     except (StoreError, AttributeError, KeyError, TypeError, ValueError):

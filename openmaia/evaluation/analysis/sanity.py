@@ -26,12 +26,18 @@ SanityResults = dict[str, dict[str, bool]]
 
 @cache
 def measured_results() -> SanityResults:
-    """Reads from sanity.json which metric passes which sanity test. `make science only=sanity` writes the file."""
+    """Reads from sanity.json which metric passes which sanity test.
+
+    One test removes true labels of units, the other one adds wrong labels. A metric passes a test if its value then
+    falls. `make science only=sanity` writes the file.
+    """
     return stored()["results"]
 
 
 def stored() -> dict[str, Any]:
-    """Returns the content of sanity.json, the results of the sanity tests.
+    """Returns the content of sanity.json, the results of the sanity tests of the metrics that score descriptions.
+
+    One test removes true labels of units, the other one adds wrong labels. A metric passes a test if its value falls.
 
     Returns:
         `results`: see `measured_results`. `shares`: for each metric and test the share of units for which the value of
@@ -70,14 +76,15 @@ NAMES = {
 
 
 def warning(metric: str) -> str:
-    """Returns the caveat to show with a metric, such as "blind to missing labels".
+    """Returns the caveat to show with a metric that failed a sanity test, such as "blind to missing labels".
 
     Args:
-        metric: The name of the metric. If it begins with `z_` and METRICS lacks it, this prefix is ignored.
+        metric: The name of the metric. The prefix `z_` (standardised activations) is ignored if METRICS has no entry
+            with it.
 
     Returns:
-        The caveat. It is empty if the metric passes both sanity tests, or if it is neither in METRICS nor in SAME_AS.
-        It is "not put to the sanity tests" if the metric is in METRICS, but sanity.json has no results for it.
+        The caveat. It is empty for a metric that passes both sanity tests, and for a name that is not a metric with
+        sanity tests. It is "not put to the sanity tests" if results for one of METRICS are missing in sanity.json.
     """
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():
@@ -87,5 +94,11 @@ def warning(metric: str) -> str:
 
 
 def notes(metrics: Sequence[str]) -> list[str]:
-    """Returns a footnote for each of the given metrics (by name) that fails a sanity test or was not tested."""
+    """Returns a footnote for each metric that failed a sanity test, or was not tested.
+
+    A sanity test checks that the value of a metric falls if true labels are removed, or if wrong labels are added.
+
+    Args:
+        metrics: The names of the metrics.
+    """
     return [f"{NAMES[name]} is {caveat}" for name in metrics if (caveat := warning(name))]

@@ -22,7 +22,11 @@ MAX_WEIGHTS = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """The risk-coverage curve of one measure of certainty. The risk of a unit is, for example, 1 minus its AUC."""
+    """The risk-coverage curve of one measure of certainty.
+
+    The curve shows how the mean risk changes if the least certain units are left out. The risk of a unit is, for
+    example, 1 minus the AUC of its description.
+    """
 
     by: str
     """The name of the measure of certainty."""

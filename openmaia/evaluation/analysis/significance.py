@@ -43,7 +43,10 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Significance:
-    """The p-values of a run's tested descriptions, and how often right and wrong ones get the verdict "supported"."""
+    """The p-values of a run's tested descriptions, and how often descriptions get the verdict "supported".
+
+    For comparison, the verdict is also given to wrong descriptions: those of other units, and random words.
+    """
 
     p: Mapping[Claim, float]
     """The p-value of each claim in the permutation test of `openmaia.evaluation.analysis.permutation`."""
@@ -72,12 +75,15 @@ _Assignments = dict[str, list[list[_Pair]]]
 def compute_significance(
     trials: Iterable[Trial], read: Callable[[Claim], Trial], words: Callable[[str], Sequence[Trial]]
 ) -> Significance:
-    """Computes the p-values of all tested descriptions, and the shares of units with the verdict "supported".
+    """Computes the p-values of all tested descriptions, and how often descriptions get the verdict "supported".
+
+    The shares of units whose description is supported are also computed for wrong descriptions: those of other units,
+    and random words.
 
     Args:
-        trials: All trials (tests of one description each) of the run; those of one layer have to be adjacent.
-        read: Reads again the trial of a claim (a description), because trials are not kept in memory.
-        words: Returns the trials of descriptions that consist of random words, for the name of a layer.
+        trials: All trials of the run, each the test of one description. Trials of the same layer have to be adjacent.
+        read: Reads the trial of a claim (a description) again, because trials are not kept in memory.
+        words: Returns the trials of random words for a layer, by its name.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -174,7 +180,10 @@ def _adjusted(pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, float]]:
 
 
 def write_significance(run: Run) -> None:
-    """Computes the p-values of all evaluated descriptions of a run, and stores `Significance` in its directory."""
+    """Computes the p-values of all evaluated descriptions of a run and stores them in its directory.
+
+    The file also holds the shares of `Significance.supported`.
+    """
     stored = StoredTrials(run)
     result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
     rows = [
@@ -193,7 +202,7 @@ def write_significance(run: Run) -> None:
 
 
 def is_current(run: Run) -> bool:
-    """Returns whether the p-values of a run are stored and none of its evaluations was added or changed since."""
+    """Returns whether the p-values of a run are stored, and no evaluation was added or changed after that."""
     data = run.files.read(SIGNIFICANCE)
     try:
         header = {} if data is None else tables.load(data, run.files.path(SIGNIFICANCE))[1]
@@ -203,7 +212,11 @@ def is_current(run: Run) -> bool:
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
-    """Reads `Significance.supported`, how often descriptions are supported; empty if the file is missing or damaged."""
+    """Reads how often descriptions of a run, and wrong descriptions, get the verdict "supported".
+
+    Returns:
+        The stored value of `Significance.supported`; empty if the file is missing or damaged.
+    """
     stored = _header(run).get("supported", {})
     return {name: (share, low, high) for name, (share, low, high) in stored.items()}
 

@@ -69,7 +69,16 @@ MATCHED = ("difference", "auc", "d")
 
 
 def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:
-    """Computes one of MEASURES (`name`) with equal weights of the activations; None if undefined, as without images."""
+    """Computes a measure that compares positive with neutral activations. All activations have the same weight.
+
+    Args:
+        name: The name of the measure in MEASURES.
+        positive: The activations on positive images.
+        neutral: The activations on neutral images.
+
+    Returns:
+        The value; None if it is undefined, for example because one kind of image is missing.
+    """
     if not positive or not neutral:
         return None
     p, q = (np.asarray(values, dtype=np.float64) for values in (positive, neutral))

@@ -68,9 +68,10 @@ class PooledScores:
 
     @property
     def difference(self) -> Interval:
-        """Mean over units of a unit's AUC on the images of its own description minus its AUC on those of other units.
+        """The mean over units of the difference between two AUCs of a unit.
 
-        Both AUCs compare activations of the same unit. The other descriptions are those of units of its layer.
+        The first AUC uses the test images of the unit's own description. The second one uses the test images of other
+        units' descriptions. Both AUCs compare activations of the same unit.
         """
         return self.measures["auc_minus_other"]
 
@@ -154,11 +155,15 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates SCORES, and the mean activations on positive and on neutral images, of one evaluated description.
+    """Estimates the scores of one evaluated description, each with its bootstrap distribution.
 
-    Undefined scores are left out. For an abstention (no description), and for a description whose images do not show
-    what it names, `auc` is 0.5, and the only other scores are those on images of other units' descriptions and of
-    random words. There are no scores if no usable prompts were written.
+    An abstention has no description to test, and the images of some descriptions do not show what they name. In both
+    cases `auc` is 0.5, and the only other scores are `auc_other`, `auc_minus_other` and `auc_words`, which use images
+    of other descriptions.
+
+    Returns:
+        The estimates by name: SCORES, and the mean activations "positive" and "neutral" on the two groups of images.
+        Undefined scores are left out. The result is empty if no usable test prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:

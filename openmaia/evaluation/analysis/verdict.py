@@ -58,7 +58,10 @@ TESTED = (Verdict.SUPPORTED, Verdict.WEAK, Verdict.NOT_SUPPORTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlScore:
-    """How well a unit's activations separate the positive images of its description from the images of one control."""
+    """How well a unit's activations separate the positive images of its description from one control.
+
+    Positive images show what the description names. A control is another group of images, such as photographs.
+    """
 
     key: str
     """The name of the score: one of CONTROLS."""
@@ -73,12 +76,12 @@ class ControlScore:
 
     @property
     def name(self) -> str:
-        """What the positive images are compared with, in words."""
+        """The name of the control for display, such as "matched neutral images"."""
         return CONTROLS[self.key]
 
     @property
     def text(self) -> str:
-        """What the positive images are compared with, the AUC, its interval and the numbers of images, in words."""
+        """The comparison in words: the name of the control, the AUC, its interval, and both numbers of images."""
         return (
             f"{self.name} {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
             f"{self.control} images)"
@@ -87,9 +90,10 @@ class ControlScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitVerdict:
-    """The verdict on the description that an investigation made, and what it rests on.
+    """The verdict on the description that an investigation made, with the evidence for it.
 
-    Controls are images with which those of the description are compared.
+    The evidence consists of a p-value and of comparisons with controls. A control is a group of images with which the
+    images of the description are compared by AUC.
     """
 
     verdict: Verdict
@@ -106,14 +110,14 @@ class UnitVerdict:
 
     @property
     def worst(self) -> ControlScore | None:
-        """The control (group of images to compare with) whose AUC interval begins lowest; None if none was measured."""
+        """The control whose AUC has the interval with the lowest lower end; None if no control was measured."""
         return min(self.controls, key=lambda each: (each.low, each.auc), default=None)
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The sort key in tables of investigations: the best verdict first.
+        """The sort key of the verdict in tables of investigations, which list the best verdict first.
 
-        Equal verdicts are sorted by the lower end of the AUC interval of the control `worst`, the highest first.
+        Equal verdicts are sorted by their worst control: a higher lower end of its AUC interval comes first.
         """
         return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
 
@@ -198,13 +202,13 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
-    """Reads the comparisons with controls from stored scores.
+    """Reads the comparisons with controls (groups of images such as photographs) from stored scores.
 
     Args:
         stored: The entry `controls` of the scores, as `openmaia.evaluation.scores.control_scores` returns it.
 
     Returns:
-        The controls with enough (MIN_PROMPTS) positive and control prompts, and the names of all other CONTROLS.
+        The comparisons that have at least MIN_PROMPTS prompts on both sides, and the names of the other controls.
     """
     controls = tuple(
         ControlScore(

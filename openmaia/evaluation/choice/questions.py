@@ -47,7 +47,7 @@ class ChoicePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePairs:
-    """The pairs of statements of two methods, one pair for each compared investigation."""
+    """All pairs of statements about the same unit by two methods, with the number of investigations without a pair."""
 
     methods: tuple[str, str]
     """The names of the two methods. If only one run is given, they are OWN (texts about the unit) and FOREIGN (texts of
@@ -70,7 +70,7 @@ class ChoiceQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSource:
-    """The unit of a question and the order of its two methods, which the page does not reveal."""
+    """What the page does not reveal about a question: its unit, and which method wrote the text that is shown first."""
 
     unit: Unit
     replicate: int

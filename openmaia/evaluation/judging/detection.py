@@ -30,7 +30,7 @@ ACTIVE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StratifiedSample:
-    """A sample of photographs that are judged for one unit."""
+    """A sample of photographs for one unit, drawn from several ranges of its activations, with sampling weights."""
 
     positions: tuple[int, ...]
     """Positions of the sample in the list of all photographs."""

@@ -37,10 +37,13 @@ class Judge(Protocol):
 
 @runtime_checkable
 class LocatingJudge(Protocol):
-    """A judge that also locates labels in an image."""
+    """A `Judge` that also finds where in an image the thing that a label names is visible."""
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
-        """Returns for each image the mask in which any of the labels is visible; it is False everywhere if none is."""
+        """Returns one mask for each image, which is True where any of the labels is visible.
+
+        The mask is False everywhere if no label is visible.
+        """
         ...
 
 
@@ -85,7 +88,7 @@ class LabelDetector(Protocol):
     """A detector, such as Grounding DINO, that finds what labels name in images."""
 
     def detect(self, pairs: Sequence[tuple[Pixels, str]]) -> Sequence[DetectedBoxes]:
-        """Returns the boxes of each (image, label) pair. All images have the same size."""
+        """Returns for each (image, label) pair the boxes around what the label names. Images have equal sizes."""
         ...
 
 
@@ -93,7 +96,15 @@ class BoxMasker(Protocol):
     """A segmentation model, such as SAM, that turns boxes into masks."""
 
     def masks(self, image: Pixels, groups: Sequence[FloatArray]) -> Sequence[Region]:
-        """Returns for each group of `DetectedBoxes.corners` the union of the boxes' masks, in the image's size."""
+        """Returns one mask for each group of boxes: the union of the masks of the boxes.
+
+        Args:
+            image: The image.
+            groups: The boxes of each group, in the format of `DetectedBoxes.corners`, (boxes, 4).
+
+        Returns:
+            The masks, each of the size of the image.
+        """
         ...
 
 
@@ -113,7 +124,10 @@ class DetectorJudge:
         return [tuple(len(boxes.corners) > 0 for boxes in row) for _, row in self._detect(images, labels)]
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
-        """Returns for each resized image the union of the masks of the boxes of all labels, (size, size)."""
+        """Returns one mask for each image: the union of the masks of all boxes that the detector finds for the labels.
+
+        Images are resized to `size` x `size` pixels first, and the masks have this size.
+        """
         return [
             self._segmenter.masks(view, [np.concatenate([np.empty((0, 4)), *(boxes.corners for boxes in row)])])[0]
             for view, row in self._detect(images, labels)

@@ -143,9 +143,10 @@ class ImageCost:
 
     @property
     def factor(self) -> float:
-        """Tokens of images on the server divided by estimated tokens, over all answers so far.
+        """The ratio by which the estimated number of tokens of an image is multiplied.
 
-        Rounded up to a multiple of `STEP`. 1 before any answer.
+        It is the number of image tokens that the server counted in all prompts so far, divided by our estimate for the
+        same images, and rounded up to a multiple of `STEP`. It is 1 until the server has answered a prompt with images.
         """
         with self._lock:
             if not self._estimated:
@@ -153,7 +154,12 @@ class ImageCost:
             return max(math.ceil(self._counted / self._estimated / STEP), 1) * STEP
 
     def learn(self, counted: int, estimated: int) -> None:
-        """Adds the image tokens of one prompt: the number that the server counted, and the estimate."""
+        """Updates `factor` with the images of one prompt.
+
+        Args:
+            counted: The number of image tokens that the server counted.
+            estimated: Our estimate of this number.
+        """
         with self._lock:
             self._counted += max(counted, 0)
             self._estimated += estimated

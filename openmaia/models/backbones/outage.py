@@ -33,10 +33,12 @@ class Outage:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
-        """Call this before a request. If the server is unavailable, only one request per `probe_seconds` may be sent.
+        """Checks whether a request may be sent now. It is called before each request.
+
+        While the server is marked as unavailable, only one request per `probe_seconds` is allowed.
 
         Raises:
-            ServiceUnavailable: If the server is unavailable and this request must not be sent.
+            ServiceUnavailable: If the request must not be sent.
         """
         with self._lock:
             if self._reason and time.monotonic() < self._next_probe:

@@ -70,17 +70,17 @@ def _function(name: str, description: str, properties: JsonObject) -> JsonObject
 
 
 def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
-    """Converts the function calls of a reply to the text of a turn, an experiment or the final answer.
+    """Converts the function calls of a reply to the text that an agent without function calls would write.
 
-    Only the first call is used.
+    The text is that of a turn: an experiment or the final answer. Only the first call is used.
 
     Args:
         calls: The calls in the format of the chat completions API.
         answer: The format of the final answer.
 
     Returns:
-        The text; "" if there is no call. If the arguments of the call are not a JSON object, they are returned
-        unchanged, so that the agent is told that its reply is not a valid turn.
+        The text, or "" if there is no call. If the arguments of the call are not a JSON object, they are returned
+        unchanged. The agent is then told that its reply is not a valid turn.
     """
     if not calls:
         return ""

@@ -67,10 +67,11 @@ class DiffusionBatcher:
         return type(self._pipeline).__name__
 
     def truncated(self, prompt: str) -> tuple[str, ...]:
-        """Returns the end of a prompt that no text encoder of the pipeline reads, because the prompt is too long.
+        """Returns the part at the end of a prompt that the pipeline ignores, because the prompt is too long.
 
         Returns:
-            A tuple of one text. It is empty if the prompt fits or the pipeline has no tokenizer.
+            A tuple with this part as its only item. An empty tuple if the whole prompt is used, or if the pipeline has
+            no tokenizer.
         """
         names = ("tokenizer_3", "tokenizer_2", "tokenizer")
         tokenizer: Any = next((known for name in names if (known := getattr(self._pipeline, name, None))), None)

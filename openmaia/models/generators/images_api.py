@@ -171,8 +171,8 @@ class ApiGenerator:
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Returns an image for each request.
 
-        If the server refuses a prompt for its content, the image is grey, and its `missing_terms` (what it lacks of the
-        prompt) say so.
+        If the server refuses a prompt for its content, the image is uniformly grey. Its `missing_terms` then contain a
+        note about the refusal.
 
         Raises:
             ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
@@ -201,8 +201,8 @@ class ApiEditor:
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Returns an edited image for each request.
 
-        If the server refuses an instruction for its content, the image is the original, and its `missing_terms` (what
-        it lacks of the instruction) say so.
+        If the server refuses an instruction for its content, the original image is returned. Its `missing_terms` then
+        contain a note about the refusal.
 
         Raises:
             ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.

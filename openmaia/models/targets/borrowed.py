@@ -124,8 +124,8 @@ def is_model(value: object) -> bool:
 
 
 def is_known(preprocess: Preprocessing) -> bool:
-    """Returns whether a preprocessing is a `Preprocess`, whose steps are all known.
+    """Returns whether OpenMAIA knows all steps of a preprocessing.
 
-    Of any other preprocessing, such as a function of the user, OpenMAIA does not know the steps.
+    It knows those of a `Preprocess`, but not those of any other preprocessing, such as a function of the user.
     """
     return isinstance(preprocess, Preprocess)

@@ -30,8 +30,8 @@ ACTIVATIONS = ("", "none", "relu")
 class Directions:
     """The directions in the activation space of one layer, and the computation of their responses.
 
-    Each direction is a unit. Its response at a position is computed from the channels of the layer's output there, as
-    described at the top of this module. The tensors are on the CPU.
+    Each direction is a unit. Its response at a position is weight · output + bias, optionally followed by a ReLU. Here
+    `output` is the vector of the layer's channels at this position. The tensors are on the CPU.
     """
 
     layer: str
@@ -45,7 +45,7 @@ class Directions:
 
     @property
     def name(self) -> str:
-        """The layer name under which the directions are units, such as `layer4/directions`."""
+        """The name of the layer whose units are these directions, such as `layer4/directions`."""
         return self.layer + SUFFIX
 
     def state(self) -> Iterable[tuple[str, torch.Tensor]]:

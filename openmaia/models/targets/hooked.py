@@ -123,8 +123,9 @@ class NetworkTarget:
     def can_intervene(self, layer: str) -> bool:
         """Returns whether the units of a layer can be scaled during a forward pass.
 
-        They can if the network is a classifier, the layer is neither the network's output nor made of directions, and
-        the output of its module is a single tensor.
+        The network must be a classifier, and the output of the layer's module must be a single tensor. The layer must
+        be neither the output of the network nor a layer whose units are directions in an activation space (see
+        directions.py).
         """
         is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
         if not self._network.classifies or not is_module:
@@ -140,9 +141,12 @@ class NetworkTarget:
         return self._scalable[layer]
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
-        """Returns for each request the logarithms of the class probabilities, shape (classes,), while a unit is scaled.
+        """Scales units of the network, and returns the resulting logarithms of the class probabilities.
 
-        A request names the image, the unit, and the factor by which the unit's response is multiplied.
+        Each request names an image, a unit, and the factor by which the unit's response to the image is multiplied.
+
+        Returns:
+            One array of shape (classes,) for each request.
 
         Raises:
             UsageError: The units of a layer cannot be scaled (see `can_intervene`), or a layer has no such unit.
@@ -167,8 +171,8 @@ class NetworkTarget:
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
         """Returns, for each image, the image as the network receives it and the responses of all layers by layer name.
 
-        The layers include those of directions. The responses are not cached, because this method is used for passes
-        over whole datasets.
+        The layers include those whose units are directions in an activation space (see directions.py). The responses
+        are not cached, because this method is used for passes over whole datasets.
         """
         views = [self._network.preprocess.view(pixels)[0] for pixels in images]
         answers = self._run([self._network.preprocess.tensor(view) for view in views])
@@ -277,7 +281,10 @@ def _softmax(logits: Response) -> Response:
 
 
 def rounded(value: Any) -> float:
-    """Rounds to 5 significant digits, which do not depend on the batch size and the number of threads."""
+    """Rounds to 5 significant digits.
+
+    The batch size and the number of threads change only later digits, so the rounded values are reproducible.
+    """
     return float(f"{float(value):.5g}")
 
 

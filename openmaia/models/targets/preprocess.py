@@ -168,7 +168,11 @@ class GivenPreprocess:
     std: tuple[float, ...] = ()
 
     def changed(self, declared: Preprocess) -> Preprocess:
-        """Returns the network's own preprocessing (`declared`) with the values of this object in place of its own."""
+        """Returns a copy of a preprocessing in which the values of this object replace the original ones.
+
+        Args:
+            declared: The network's own preprocessing. Its values stay where this object has an empty or zero field.
+        """
         return replace(
             declared,
             size=(self.size, self.size) if self.size else declared.size,

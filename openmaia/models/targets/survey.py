@@ -39,17 +39,18 @@ class _Pass:
 
 
 def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
-    """Runs a network on inputs of three sizes, as `Forward.examine` does, and returns its layers.
+    """Returns the layers of a network with their numbers of units, and the modules that cannot be used as layers.
 
-    One input has the size that the network's preprocessing yields, one has twice this height, and one has twice this
-    width. The network may be on the meta device, where nothing is computed.
+    For this it runs the network on inputs of three sizes. One input has the size that the network's preprocessing
+    yields, one has twice this height, and one has twice this width. The network may be on PyTorch's meta device, where
+    tensors have shapes but no values.
 
     Args:
         network: The network.
         layers: The names of the layers to return. Empty for all.
 
     Raises:
-        UsageError: The network refuses an input of its own size.
+        UsageError: The network does not accept an input of the size that its preprocessing yields.
     """
     height, width = network.preprocess.size
     modules = dict(network.module.named_modules())
@@ -89,9 +90,10 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
 
 
 def layer_names(network: TargetNetwork) -> dict[str, str]:
-    """Returns the module name of each layer of a network, by the name that a config may give.
+    """Returns all layer names that a config may use for a network, each with the name of its module.
 
-    Not all these modules have units.
+    A layer name is the name of a module, an alias, or OUTPUT (the output of the network). Some of the modules have an
+    output that cannot be divided into units. They are included, too.
     """
     modules = {name: name for name, _ in network.module.named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}

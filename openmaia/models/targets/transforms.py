@@ -57,7 +57,11 @@ class TransformPreprocess:
     """A text with the name of the transform, in place of the unknown steps."""
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the image unchanged, and all of it as the part that the network sees."""
+        """Returns the unchanged image and a box that covers all of it.
+
+        The box marks the part that the network sees. It is the whole image, because the steps of the transform are not
+        known.
+        """
         return pixels, (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0]))
 
     def tensor(self, view: Pixels) -> torch.Tensor:
@@ -68,7 +72,9 @@ class TransformPreprocess:
 def from_transform(transform: Transform) -> Preprocessing:
     """Converts a transform of the user to a preprocessing.
 
-    The result is a `Preprocess` if one gives the same inputs for test images, and otherwise a `TransformPreprocess`.
+    Returns:
+        A `Preprocess`, which resizes, crops and normalises images, if its results for test images are nearly equal to
+        those of the transform. Otherwise a `TransformPreprocess`, which calls the transform.
 
     Raises:
         UsageError: The transform fails, returns something else than a float tensor of shape (channels, height, width),

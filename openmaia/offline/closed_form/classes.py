@@ -140,7 +140,12 @@ class ClosedFormClasses:
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns each image as resized for the detectors, and by layer (only OUTPUT) the probabilities of units."""
+        """Computes the probabilities of all classifiers for each image.
+
+        Returns:
+            For each image, in order: the image in the size that the detectors expect, and a mapping from the only
+            layer, OUTPUT, to the probabilities, shape (units,).
+        """
         views = [resized(pixels) for pixels in images]
         return [(view, {OUTPUT: _sigmoid(self._of(EncodedImage.of(view))).astype(np.float32)}) for view in views]
 

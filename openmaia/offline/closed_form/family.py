@@ -43,7 +43,7 @@ SETS = "openmaia closed form 1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetDesign:
-    """How the units of a set (development or held-out) are drawn. The truth of a unit is what activates it."""
+    """How the units of a set (development or held-out) are selected. The truth of a unit is what activates it."""
 
     edition: str
     """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
@@ -71,7 +71,9 @@ DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
 
 
 def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
-    """Returns the units of a family (`small`, `development` or `held_out`) by mode; the modes are layers of the target.
+    """Returns the units of a family (`small`, `development` or `held_out`) by mode (`mono`, `or` and `and`).
+
+    Each mode is a layer of the target.
 
     Raises:
         UsageError: The family is unknown.
@@ -86,16 +88,17 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
 
 
 def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
-    """Returns the units of a family that have the given mode.
+    """Returns the units of a family that have the given mode, in two groups.
 
-    First come those for whose truth (what activates them) the scripted experimenter's vocabulary has words, then the
-    others. Each of these two groups begins with the units that `UnitSetDesign.objects` reserves for objects. Otherwise
-    the order is pseudo-random: that of a hash.
+    The truth of a unit is what activates it. The scripted experimenter's vocabulary has words for the truths of the
+    first group, but not for those of the second one. Each group begins with units that respond to an object, as many as
+    `UnitSetDesign.objects` reserves. Apart from this, the order is pseudo-random: units are sorted by a hash.
 
     Args:
         family: The family.
         mode: How the concepts of a unit are combined.
-        counts: The largest numbers of units in the two groups. None selects those of the family.
+        counts: The maximum numbers of units in the first and in the second group. None selects the numbers that the
+            design of the family defines.
     """
     design = DESIGNS[family]
     chosen: list[ClosedForm] = []
@@ -116,7 +119,12 @@ def edition(family: str) -> str:
 
 
 def hashed(edition: str, *key: str) -> bytes:
-    """Returns the SHA-256 digest of `edition`, the name of a version of the units, and the parts of a key."""
+    """Returns a SHA-256 digest from which pseudo-random choices are derived.
+
+    Args:
+        edition: The name of a version of the units. Another version gives other digests.
+        key: The parts of a text that identifies the choice.
+    """
     return hashlib.sha256("\x00".join((edition, *key)).encode()).digest()
 
 

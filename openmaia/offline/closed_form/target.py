@@ -29,7 +29,7 @@ class ClosedFormTarget:
         name: The name of the target.
         family: The name of the family of units, see `family.layers`.
         shuffled: Whether to replace every image by an unrelated one, as a control.
-        units: The units by layer, in the place of those of the family.
+        units: The units by layer. None selects those of the family.
     """
 
     def __init__(

@@ -46,7 +46,11 @@ def _striped(windows: Windows, axis: int) -> EvidenceMap:
 
 
 def grid(image: DetectorInput) -> EvidenceMap:
-    """Detects a grid of thin lines: rows and columns together, but neither alone, explain the variance of a window."""
+    """Detects a grid of thin lines.
+
+    The row means and the column means of a window (a quarter of the image) must each explain a part of its variance,
+    and together most of it.
+    """
     windows = _windows(image.grey)
     total = windows.var(axis=(1, 2)) + 1e-6
     rows, columns = windows.mean(axis=2), windows.mean(axis=1)
@@ -77,7 +81,11 @@ def noise(image: DetectorInput) -> EvidenceMap:
 
 
 def rings(image: DetectorInput) -> EvidenceMap:
-    """Detects concentric rings in the whole image: the distance from a centre explains the variance and repeats."""
+    """Detects concentric rings in the whole image.
+
+    Most of the variance must be explained by the distance from a centre, and the mean values at increasing distances
+    must rise and fall repeatedly.
+    """
     rows, columns = np.mgrid[:SIDE, :SIDE]
     top, left = _centre(image.grey)
     radius = np.hypot(rows - top, columns - left).astype(np.int64)

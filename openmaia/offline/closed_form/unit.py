@@ -30,13 +30,16 @@ class Slot:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the concepts."""
+        """The names of the concepts that must occur together."""
         return tuple(concept.name for concept in self.concepts)
 
     def evidence(self, lookup: EvidenceLookup) -> EvidenceMap:
-        """Returns the minimum of the evidence maps of the concepts, multiplied by the weight.
+        """Returns the evidence map of the slot: the minimum over its concepts in each cell, multiplied by the weight.
 
-        If there are several concepts, each map is first dilated by one cell. `lookup` returns the map of a concept.
+        If there are several concepts, each of their maps is first dilated by one cell.
+
+        Args:
+            lookup: Returns the evidence map of a concept in the image.
         """
         maps = [lookup(concept) for concept in self.concepts]
         if len(maps) > 1:
@@ -55,11 +58,11 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedForm:
-    """A synthetic unit whose activation map is computed from the evidence maps of its slots (joint concepts).
+    """A synthetic unit whose activation map is computed from evidence maps, which tell where an image shows a concept.
 
-    In each cell of the map, the slot with the strongest evidence counts. This evidence is averaged over neighbouring
-    cells (`pooling`) and raised to the power `exponent`. Then the leak is added, the noise is applied, and the result
-    is multiplied by `gain`.
+    A slot holds concepts that must occur together. In each cell of the map, only the slot with the strongest evidence
+    counts. This evidence is averaged over neighbouring cells (`pooling`) and raised to the power `exponent`. Then a
+    little evidence for another concept (`leak`) is added, noise is applied, and the result is multiplied by `gain`.
     """
 
     slots: tuple[Slot, ...]

@@ -77,7 +77,11 @@ class DetectorInput:
 
     @cached_property
     def regions(self) -> tuple[ForegroundRegion, ...]:
-        """The regions that stand out from the background; empty if the border of the image is not even."""
+        """The regions that stand out from the background.
+
+        The colour of the background is that of the image's border. There are no regions if the border is not nearly
+        uniform in colour.
+        """
         edge = np.concatenate([self.rgb[:4], self.rgb[-4:], self.rgb[:, :4].swapaxes(0, 1)], axis=0).reshape(-1, 3)
         background = np.median(edge, axis=0)
         if np.mean(np.abs(edge - background).max(axis=1) < 0.15) < 0.8:

@@ -44,9 +44,10 @@ TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rai
 
 
 class Lexicon:
-    """Finds the images of one split by word. Nouns without a table entry ("toucan") are searched in captions.
+    """Finds the images of one split by word.
 
-    A cut-out is an image of an object with a transparent background.
+    The tables CUTOUTS and PHOTOS define how the images of a word are found. A noun that is in neither table, such as
+    "toucan", is searched in the captions. A cut-out is an image of an object with a transparent background.
 
     Args:
         library: The packaged images.

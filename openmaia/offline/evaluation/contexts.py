@@ -33,7 +33,10 @@ COLOURS_OF_SCENES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptContext:
-    """Everything in a prompt but the words that it tests. Parts that these words provide are empty."""
+    """The parts of a prompt apart from the words that it tests.
+
+    A part is empty if the tested words provide it, or if the prompt does not mention it.
+    """
 
     size: str = ""
     place: str = ""
@@ -59,7 +62,9 @@ class PromptContext:
 
 
 def contexts(names: Sequence[str], avoid: Sequence[str]) -> list[PromptContext]:
-    """Returns all contexts in which prompts can show vocabulary words, or others of the same kinds in their place.
+    """Returns all contexts in which a prompt can show the given vocabulary words.
+
+    In the same contexts, prompts can show other words of the same kinds instead.
 
     Args:
         names: The words that the prompt shows together.

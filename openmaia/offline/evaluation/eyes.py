@@ -14,11 +14,12 @@ The verdict on words below it is None (unknown)."""
 
 
 class EyesJudge:
-    """Decides whether an image shows a label by comparing the evidence for each word of the label with a threshold.
+    """Decides whether an image shows a label, with a detector that gives the evidence for vocabulary words in an image.
 
-    The thresholds in eyes.json were measured on collages of images of the explore split, the half of the packaged
-    images that agents see (`python -m tests.benchmarks.eyes` measures them again). They have not been measured on
-    photographs.
+    The image shows the label if the evidence for each word of the label reaches the threshold of the word. The
+    thresholds, in eyes.json, were measured on collages (`python -m tests.benchmarks.eyes` measures them again). The
+    collages consist of images of the explore split, the half of the packaged images that agents see. The thresholds
+    have not been measured on photographs.
     """
 
     def __init__(self, see: Callable[[Pixels], Mapping[str, float]], name: str):

@@ -58,7 +58,7 @@ class RulePromptWriter:
         return seed_pairs([(pair.label, pair.positive, pair.neutral) for pair in pairs], run_seed)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts that do not depend on a claim. They show words of the whole vocabulary."""
+        """Returns n prompts about random words of the vocabulary. They do not depend on the claim that is tested."""
         return unrelated_prompts(n, run_seed)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
@@ -81,7 +81,7 @@ def write_pairs(
 ) -> list[PromptPair]:
     """Writes pairs of a prompt that shows a label and a matched neutral one, for the labels in rotation.
 
-    Prompts that have not been used yet are preferred to used ones.
+    A prompt is used again only if no new pair of prompts was found for its label.
 
     Args:
         labels: The labels.
@@ -186,7 +186,10 @@ def _quoted(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
 
 
 def unrelated_prompts(n: int, run_seed: int = 0) -> list[str]:
-    """Writes n different prompts about random words of the whole vocabulary, with the kinds of words in rotation."""
+    """Writes n different prompts about random words of the vocabulary, which depend on no description.
+
+    The kinds of the words (object, colour and so on) rotate in the order of UNRELATED.
+    """
     random = Random(seed(run_seed, "evaluate", "unrelated prompts", 0))
     prompts: dict[str, None] = {}
     while len(prompts) < n:

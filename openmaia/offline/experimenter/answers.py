@@ -71,15 +71,18 @@ def reach(screened: Measurements, others: Sequence[float]) -> Reach:
 
 
 def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBeside) -> list[HypothesisResult]:
-    """Returns the results of hypotheses that may be part of the answer, strongest first; an empty list to abstain.
+    """Selects the hypotheses that may be part of the answer, by the results of their tests against controls.
 
-    At most six results (TESTED) are returned. They may include an object and also a property that its images show. In
-    this case `told_apart` removes the property after the last tests, edits of images.
+    The selection may contain an object together with a property, such as a colour, that images of the object show. The
+    last tests edit images. After them, `told_apart` removes this property.
 
     Args:
         results: The results of the controlled tests of all hypotheses.
         reach: The range of the unit's activations.
-        beside: What the images of each object or scene show in addition.
+        beside: By object or scene: the properties that its images show, and the objects that they resemble.
+
+    Returns:
+        At most six results (TESTED), strongest first. The list is empty if the experimenter has to abstain.
     """
     holding = sorted((r for r in results if r.holds), key=lambda r: (-r.height, r.hypothesis.words))
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)

@@ -55,7 +55,7 @@ SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextDifference:
-    """The difference between a classifier's logits of images of a class with a context and without it."""
+    """The difference of a classifier's logits between images of a class with a context (such as snow) and without."""
 
     context: str
     difference: float
@@ -67,7 +67,8 @@ class ContextDifference:
 def reply(messages: Sequence[Message]) -> str:
     """Returns the agent's next message in the task `bias`: code of an experiment, or the answer.
 
-    The first experiment (screening) measures the class in many contexts, the second (confirmation) the best ones anew.
+    The first experiment (screening) measures the class in many contexts. The second one (confirmation) measures the
+    contexts with the clearest effects again, on new images.
 
     Args:
         messages: The conversation so far: the system prompt, the question with the name of the class, then replies and
@@ -107,8 +108,9 @@ def grounds() -> list[str]:
 def things(name: str) -> list[str]:
     """Returns the objects of the vocabulary that prompts show beside the class `name`.
 
-    Left out are the class itself, general words such as "mammal", and words that share a general word with the class,
-    such as "carnivore" for the class "cow", which are both mammals.
+    The class itself, general words such as "mammal", and words that are related to the class are left out. Words are
+    related if they belong to the same general word. For example, "carnivore" is related to "cow", because both are
+    mammals.
     """
     named = {word.name for word in find(name)}
     related = {w for wide, narrow in GENERAL.items() if named & {wide, *narrow} for w in (wide, *narrow)}
@@ -142,7 +144,10 @@ def placed_on(name: str, place: str, ground: str) -> str:
 
 
 def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
-    """Returns the five contexts (CANDIDATES) with the largest absolute t statistics in the first experiment.
+    """Returns the five contexts (CANDIDATES) with the clearest effects in the screening, the first experiment.
+
+    These are the contexts with the largest absolute t statistics. A context is a background, an object beside the
+    class, or a size or place of the class.
 
     Args:
         measured: The (prompt, logit) pairs of the screening.

@@ -54,12 +54,15 @@ class Hypothesis:
 
     @property
     def name(self) -> str:
-        """The words, joined to a label."""
+        """The words of the hypothesis as one label, such as "red circle"."""
         return " ".join(self.words)
 
     @property
     def kind(self) -> WordKind:
-        """The kind of the first word."""
+        """The kind of the first word, such as object.
+
+        It is colour for all hypotheses with two words, such as "red circle".
+        """
         return BY_NAME[self.words[0]].kind
 
 
@@ -129,9 +132,10 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
 
 
 def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Plans three edits (EDITED) of images of a hypothesis that remove what its first word names.
+    """Plans three edits (EDITED) that remove from images of a hypothesis what its first word names.
 
-    Each edit replaces this by something of the same kind. If the hypothesis is right, the edit lowers the activation.
+    Each edit replaces the object, shape, pattern, scene or colour by another one. If the hypothesis is right, the edit
+    lowers the activation.
 
     Args:
         hypothesis: The hypothesis.
@@ -157,8 +161,8 @@ def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[
     right, the removal lowers the activation, and the change of colour lowers it only a little.
 
     Args:
-        kept: The hypotheses to test: those that hold against their controls.
-        candidates: All hypotheses under test. No edit adds to an image what one of their words names.
+        kept: The hypotheses to test. Their tests against controls were positive.
+        candidates: All hypotheses that were tested against controls. No edit adds anything that they name.
 
     Returns:
         Pairs: the prompt from which the image is generated, and the instruction for its edit.

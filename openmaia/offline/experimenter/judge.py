@@ -33,7 +33,10 @@ LEVEL = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisResult:
-    """The result of the test of a hypothesis against control images, in which a word of it is replaced."""
+    """The result of the test of a hypothesis against control images.
+
+    A control image shows another word in the place of one word of the hypothesis.
+    """
 
     hypothesis: Hypothesis
     effect: float
@@ -54,10 +57,15 @@ class HypothesisResult:
 
 
 def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str, float]:
-    """Compares the evidence for each word in the top exemplars (images that excite a unit most) with random images.
+    """Compares the top exemplars (images that excite a unit most) with random images, word by word.
+
+    Args:
+        top: The evidence for each word in each top exemplar.
+        random: The evidence for each word in each random image.
 
     Returns:
-        The difference of the means by word, in pooled standard deviations, between -2 and 4; 0 without exemplars.
+        By word, the difference of the mean evidence in pooled standard deviations, clipped to the range from -2 to 4.
+        All values are 0 if there are no top exemplars or no random images.
     """
     if not top or not random:
         return {word.name: 0.0 for word in WORDS}
@@ -72,9 +80,11 @@ def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str
 def hypotheses(
     prompts: Sequence[ScreeningPrompt], measured: Measurements, evidence: Mapping[str, float]
 ) -> list[Hypothesis]:
-    """Returns the hypotheses to test: the strongest words by the screening and the exemplars, then combinations.
+    """Returns the hypotheses to test: single words by descending score, then combinations of two words.
 
-    Only those with a score above LEAST are returned; none without a screening (the first experiment).
+    The score of a word is high if its images in the screening (the first experiment) activate the unit, and if the top
+    exemplars show it. The score of a combination depends only on the screening. Only hypotheses with a score above
+    LEAST are returned. The list is empty if nothing was measured in the screening.
 
     Args:
         prompts: The prompts of the screening.

@@ -22,9 +22,10 @@ WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILI
 
 @dataclass(slots=True)
 class SeenExemplar:
-    """A dataset image (`kind`: top or random) with its printed activation, and its renderings if they were displayed.
+    """A dataset image, from the top exemplars or chosen at random (`kind`), with the unit's activation on it.
 
-    In `masked`, the parts to which the unit does not respond are dark.
+    The images `original` and `masked` are None if they were not displayed. In `masked`, the parts to which the unit
+    does not respond are dark.
     """
 
     kind: str
@@ -35,9 +36,9 @@ class SeenExemplar:
 
 @dataclass(slots=True)
 class ControlView:
-    """A displayed image from the test of a hypothesis against controls, with its activation.
+    """An image that was displayed in the test of a hypothesis against controls, with the unit's activation on it.
 
-    In `masked`, the parts to which the unit does not respond are dark.
+    The image `masked` is a copy in which the parts to which the unit does not respond are dark.
     """
 
     activation: float
@@ -59,7 +60,10 @@ class EditEffect:
 
 @dataclass(slots=True)
 class Transcript:
-    """What the messages of one unit's investigation have shown so far."""
+    """The content of one unit's conversation, as far as the scripted experimenter uses it.
+
+    It holds the displayed images, the measured activations, and the state of the conversation.
+    """
 
     exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
     views: dict[str, list[ControlView]] = field(default_factory=dict[str, list[ControlView]])
@@ -81,7 +85,10 @@ class Transcript:
     """Whether the latest message demands the final answer."""
 
     def views_of(self, prompt: str) -> list[ControlView]:
-        """Returns the displayed images of a prompt; none if it was not drawn completely."""
+        """Returns the images of a prompt that were displayed in tests of hypotheses against controls.
+
+        The list is empty if the generator could not draw the prompt completely.
+        """
         return [] if prompt in self.not_drawn else self.views.get(prompt, [])
 
     @property
@@ -97,7 +104,14 @@ class Transcript:
         ]
 
     def of(self, stage: str) -> list[tuple[str, float]]:
-        """Returns the pairs (key, activation) of a stage in `measured`, except those of incompletely drawn prompts."""
+        """Returns the measurements of a stage, except those of prompts that the generator could not draw completely.
+
+        Args:
+            stage: The stage of the investigation: `screen`, `control` or `edit`.
+
+        Returns:
+            Pairs (key, activation), see `measured`.
+        """
         rows = self.measured.get(stage, [])
         return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
 

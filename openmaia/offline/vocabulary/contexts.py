@@ -59,10 +59,11 @@ class RuleContextWriter:
 
 
 def is_exact_name(name: str) -> bool:
-    """Returns whether the name of a class contains its vocabulary words themselves, not only synonyms of them.
+    """Returns whether the name of a class contains no vocabulary word merely as a synonym.
 
-    A synonym does not distinguish the class from related ones. For example, `bison` is a synonym of `cow`, so that
-    prompts with `bison` give images of any cow. The result is True for a name without vocabulary words.
+    A synonym does not distinguish the class from related ones. For example, `bison` is a synonym of the vocabulary word
+    `cow`, so that prompts with `bison` give images of any cow. The result for `bison` is therefore False. It is True
+    for a name without vocabulary words.
     """
     return all(word.name in name.lower() for word in find(name))
 

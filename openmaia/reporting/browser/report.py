@@ -29,9 +29,11 @@ class Report:
     """The report of one or several runs. It shows the state of the runs at the time of construction.
 
     Args:
-        runs: The runs. Pages of `openmaia.apps` are read from the directory of the first one. Raises ValueError if
-            there are no runs.
+        runs: The runs. The report links to pages of `openmaia.apps` if the directory of the first run contains any.
         live: Whether a server renders the report, so that the index is updated while the runs continue.
+
+    Raises:
+        ValueError: There are no runs.
     """
 
     def __init__(self, runs: Sequence[Run], *, live: bool = False):
@@ -52,7 +54,7 @@ class Report:
 
     @cached_property
     def sheets(self) -> dict[str, RunSheets]:
-        """The contact sheets (pages with the top exemplars of units) of each run, by its name."""
+        """The contact sheets (pages with the top exemplars of units) of each run, with its name as the key."""
         named = zip(self.runs, self.summaries, strict=True)
         return {name: of_run(run, name, folder, one.rows) for (run, name, folder), one in named}
 
@@ -78,8 +80,9 @@ class Report:
         """Renders the index page, the first page of the report.
 
         Args:
-            summaries: The numbers and rows of each run; None for those that the report read at its construction. Once
-                the pages of units are rendered, the caller can pass rows that tell which records could not be shown.
+            summaries: The numbers and rows of each run. None selects those that were computed when the report was
+                constructed. They do not tell which records cannot be shown, because this is known only after the pages
+                of units are rendered. The caller can then pass rows in which `damage` is set.
         """
         shown = summaries or self.summaries
         several = len(shown) > 1

@@ -64,12 +64,15 @@ class UnitRow:
 
     @property
     def stem(self) -> str:
-        """The percent-encoded address of its page, without suffix, relative to the index page."""
+        """The percent-encoded address of the investigation's page without `.html`, relative to the index page."""
         return urllib.parse.quote(self.page.removesuffix(".html"))
 
     @property
     def href(self) -> str:
-        """The percent-encoded address of its page, relative to the index page; empty without a record."""
+        """The percent-encoded address of the investigation's page, relative to the index page.
+
+        It is empty if the investigation has no record, because it has no page then.
+        """
         return urllib.parse.quote(self.page) if self.header else ""
 
 

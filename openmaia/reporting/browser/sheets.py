@@ -44,7 +44,11 @@ class Sheet:
 
     @property
     def made_from(self) -> str:
-        """The cache key of the page; empty for exemplars on an object store, where file times are not reliable."""
+        """The cache key of the page, which changes if the page must be rendered again.
+
+        It is empty for exemplars on an object store, because file times are not reliable there. A page with an empty
+        key is always rendered again.
+        """
         root = self.store.files.local
         if root is None:
             return ""
@@ -81,7 +85,10 @@ class RunSheets:
 
     @property
     def layers(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """For each layer the address of each sheet, relative to the index page, and the text of the link to it."""
+        """The links to the contact sheets of each layer.
+
+        Each link is a pair: the address of the sheet, relative to the index page, and the text to show.
+        """
         layers: dict[str, list[tuple[str, str]]] = {}
         for sheet in self.sheets:
             first, last = sheet.units[0].index, sheet.units[-1].index

@@ -56,7 +56,7 @@ class SimilarDescriptions:
 
     @property
     def names(self) -> list[str]:
-        """The names of all data files."""
+        """The names of all data files. Each file holds the similar descriptions for several pages."""
         return list(self._pages)
 
     def file(self, name: str) -> bytes | None:

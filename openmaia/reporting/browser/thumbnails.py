@@ -17,7 +17,7 @@ STRIP_SIDE = 88
 
 
 class Thumbnails:
-    """Makes the data URIs of one page, up to a maximum total size."""
+    """Encodes the images of one page as data URIs. Images are left out once the total size reaches a maximum."""
 
     def __init__(self, allowance: int):
         """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""

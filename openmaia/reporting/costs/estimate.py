@@ -70,11 +70,12 @@ class Prediction:
 def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, tested: int) -> Prediction:
     """Predicts a sweep (all investigations of a run) by simulating it.
 
-    The evaluation of the descriptions is assumed to follow the investigations, in full batches. The interval accounts
-    for the random choice of the investigations, both of those in `work` and of those in the sweep. It assumes that the
-    duration is proportional to the mean load that an investigation puts on the bottleneck. The bottleneck is the
-    busiest service, or the limit of `at_once` concurrent investigations. Loading models, computing exemplars and
-    failures are not included.
+    The evaluation of the descriptions is assumed to follow the investigations, in full batches. Loading models,
+    computing exemplars and failures are not included.
+
+    The result has a 95 % interval of the duration. It reflects that investigations differ, both those in `work` and
+    those in the sweep. It assumes that the duration is proportional to the mean load of an investigation on the
+    bottleneck. The bottleneck is the busiest service, or the limit of `at_once` concurrent investigations.
 
     Args:
         work: The sample from which investigations are drawn, and what they ask of each service.
@@ -211,11 +212,13 @@ def balanced(
 ) -> dict[str, SimulatedPool]:
     """Adds replicas to pools so that the total time of two stages is minimal: the investigations and their evaluation.
 
-    Both stages use the same replicas, one stage after the other. The time of a stage is the maximum over services of
-    replica-seconds divided by the number of replicas. For one stage it is optimal to add replicas one by one, always to
-    the busiest service, until no GPUs are left or this service has its maximum number. The function does this for the
-    first stage. After every number of such steps, also after none, it continues with the same steps for the second
-    stage. It returns the result with the smallest total time.
+    Both stages use the same replicas, one stage after the other. The time of a stage is that of its busiest service:
+    the maximum over services of replica-seconds divided by the number of replicas.
+
+    A greedy rule is optimal for one stage: add a replica to the busiest service until the GPUs or the limit of this
+    service do not permit another one. For two stages, the function tries every k = 0, 1, 2, … that is possible. It
+    adds k replicas by the rule for the first stage, and then as many as possible by the rule for the second stage. It
+    returns the pools with the smallest total time.
 
     Args:
         first: The replica-seconds of each service in the first stage.

@@ -49,9 +49,10 @@ class Workload:
 
 
 def from_rates(path: str = "", seed: int = 0) -> Workload:
-    """Draws random investigations from given rates of turns, calls and service times.
+    """Draws LARGEST random investigations from assumed statistics ("rates") instead of records.
 
-    The number of investigations is the constant LARGEST.
+    The rates are the distribution of the number of turns, the calls of services per turn, and the time that each
+    service takes.
 
     Args:
         path: The path of a YAML file with rates, whose keys replace those of the built-in table `rates.yaml`. If it
@@ -173,12 +174,12 @@ def pending_units(config: Config) -> tuple[int, str]:
 
 
 def find_workload(config: Config, source: str) -> Workload:
-    """Reads how investigations use the services, from a run or from a YAML file with rates.
+    """Determines what investigations ask of each service (such as the image generator), and how long it takes.
 
     Args:
-        config: The config of the sweep that is to be predicted.
-        source: A run directory or a file with rates. If it is empty, the records of the config's own run are used, or
-            the built-in table of rates if there are none.
+        config: The config of the sweep (all investigations of a run) that is to be predicted.
+        source: A run directory, whose records are used, or a YAML file with rates (see `from_rates`). If it is empty,
+            the records of the config's own run are used, or the built-in rates if there are no records.
 
     Raises:
         UsageError: The source cannot be used.

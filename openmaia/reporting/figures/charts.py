@@ -90,7 +90,11 @@ def count_columns(
 
 @styled()
 def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
-    """Draws a row for each unit with a line between its two scores, in descending order of `own` minus `other`."""
+    """Draws a row for each unit: its two scores as dots, connected by a line.
+
+    The scores are `own`, with images of the unit's own description, and `other`, with images of other units'
+    descriptions. The rows are in descending order of `own` minus `other`.
+    """
     ranked = sorted(pairs, key=lambda pair: (pair.other - pair.own, pair.label))
     step = max(1.5, min(16.0, 520 / max(1, len(ranked))))
     is_labelled = step >= 11

@@ -14,15 +14,16 @@ SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
-    """Returns two tables that compare the labels of runs with what their units are known to respond to.
+    """Returns two tables that compare the labels in agents' answers with what their units are known to respond to.
+
+    Several methods of comparison may be stored. Each decides in its own way whether a label matches.
 
     Args:
         runs: The runs, each with its name.
 
     Returns:
-        The tables by file name without suffix: `truth` has means over units, and `truth-units` a row for each
-        investigation, both for each method that decides whether a label matches. Empty if no run has a stored
-        comparison.
+        The tables by file name without suffix. `truth` has a row for each run and method, with means over units.
+        `truth-units` has a row for each investigation and method. The dict is empty if no run has a stored comparison.
     """
     matches = {name: read_truth(run) for run, name in runs}
     if not any(matches.values()):

@@ -47,8 +47,8 @@ class LiveSeries:
     def values(self, time: float) -> dict[str, float]:
         """Returns the values of all time series of the run at `time`, by metric name.
 
-        Rates of pools refer to the time since the sample that the previous call used. Rates of stages refer to the time
-        since the start of the stage.
+        A rate of a pool (the replicas of one service) covers the time between two samples: the one that the previous
+        call used, and the latest. A rate of a stage covers the time since the stage started.
         """
         values = {f"{stage}/{key}": value for stage in self._stages for key, value in self._stage(stage, time).items()}
         values |= {f"failures/{kind}": count for kind, count in self._failures.items()}

@@ -68,9 +68,10 @@ def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tr
 
 
 class Tracker:
-    """Collects the events of a run. A thread passes them on to wandb.
+    """Collects the events of a run in memory. A thread sends them to W&B.
 
-    Only `close` waits, and no method raises exceptions. The constructor raises an exception if wandb cannot start.
+    The constructor raises an exception if W&B cannot be started. Later problems of W&B are shown to the user but raise
+    no exception. Of the methods, only `close` waits for W&B.
     """
 
     def __init__(self, config: Config, run: Run, say: Callable[[str], None]):

@@ -107,7 +107,14 @@ class WandbRun:
         self._run.log(dict(values), step=self._step)
 
     def log_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Logs the table of units, which replaces the previous version."""
+        """Logs to W&B the table "units", which has a row for each finished investigation.
+
+        It replaces the table that the previous call logged.
+
+        Args:
+            columns: The names of the columns.
+            rows: The cells of each row. A cell may be a PIL image.
+        """
         import wandb
 
         table: Any = wandb.Table(columns=list(columns))

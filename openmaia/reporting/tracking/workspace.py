@@ -91,7 +91,10 @@ def make_workspace(run: Run) -> Any:
 
 
 def specification(workspace: Any) -> str:
-    """Returns a workspace as W&B's JSON. It calls a private method of W&B, as the public one needs an account."""
+    """Returns a workspace in W&B's JSON format.
+
+    It calls a private method of wandb-workspaces, because the public method for this needs a W&B account.
+    """
     view = workspace._to_model()
     return json.dumps(json.loads(view.model_dump_json(by_alias=True, exclude_none=True)), indent=1)
 

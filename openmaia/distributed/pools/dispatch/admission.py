@@ -37,7 +37,10 @@ class AdmissionControl:
 
     @property
     def inside(self) -> tuple[int, int]:
-        """Number of requests, and their bytes, that are inside the pool or were admitted and have not arrived yet."""
+        """Number and total bytes of the requests that count towards the limits.
+
+        These are the requests in the pool, and admitted requests that have not arrived in the pool yet.
+        """
         return self._requests, self._bytes
 
     async def admit(self, caller: str, count: int, size: int) -> None:
@@ -66,7 +69,12 @@ class AdmissionControl:
             self._bytes += size
 
     def free(self, count: int, size: int) -> None:
-        """Subtracts `count` ended requests of `size` bytes in total, and admits waiting callers that now have room."""
+        """Releases the room of requests that have ended, and admits waiting callers if their requests fit now.
+
+        Args:
+            count: Number of requests that have ended.
+            size: Their total size in bytes.
+        """
         self._requests -= count
         self._bytes -= size
         while self._waiting and self._fits(self._waiting[0].count, self._waiting[0].size):

@@ -47,7 +47,10 @@ class AffinityRouter:
             self._assign(conversation)
 
     def open(self, request: QueuedRequest) -> None:
-        """Adds a request to the load of its conversation's replica. Assigns a replica if the conversation is new."""
+        """Counts a new request as load of the replica to which its conversation is assigned.
+
+        If the conversation is new, it is first assigned to a replica.
+        """
         if not request.conversation:
             return
         if request.conversation not in self._replica_of:
@@ -58,7 +61,7 @@ class AffinityRouter:
             self._load[self._replica_of[request.conversation]][0] += 1
 
     def close(self, request: QueuedRequest) -> None:
-        """Removes a request, which has ended, from the load of its conversation's replica."""
+        """Subtracts an ended request from the load of the replica to which its conversation is assigned."""
         if not request.conversation or not self._open[request.conversation]:
             return
         self._open[request.conversation] -= 1
@@ -68,7 +71,7 @@ class AffinityRouter:
             self._load[self._replica_of[request.conversation]][0] -= 1
 
     def accepts(self, request: QueuedRequest, replica: int) -> bool:
-        """Returns whether this replica may serve the request: its conversation is not assigned to another replica."""
+        """Returns whether a replica may serve a request. False if the conversation is assigned to another replica."""
         return not request.conversation or self._replica_of.get(request.conversation, replica) == replica
 
     def forget(self, caller: str) -> None:

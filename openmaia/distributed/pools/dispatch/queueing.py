@@ -98,19 +98,23 @@ class QueuedRequest:
     """Whether it must be the only request of its batch, because an earlier batch with it failed."""
 
     def answer(self, value: Any) -> None:
-        """Passes the answer to all waiting calls. Each is charged an equal share of the replica time."""
+        """Passes the answer to all calls that wait for this request.
+
+        Each call is charged an equal share of the replica time.
+        """
         for call, index in self.waiters:
             call.answer(index, value, self.seconds / len(self.waiters))
 
     def fail(self, error: Exception) -> None:
-        """Ends all waiting calls with an error."""
+        """Makes all calls that wait for this request fail with an error."""
         for call, _ in self.waiters:
             call.fail(error)
 
     def forget(self, is_gone: Callable[[PendingCall], bool], reason: Exception) -> None:
-        """Removes calls that wait for the answer.
+        """Ends some of the calls that wait for this request, for example the calls of a caller that has died.
 
-        If other calls remain, the caller of the first one becomes the caller of the request.
+        Several calls may wait, because equal requests share an answer. If some of them remain, the caller of the first
+        remaining call becomes the caller of the request.
 
         Args:
             is_gone: Returns whether a call is to be removed.
@@ -145,9 +149,9 @@ class FairQueue:
             self._length += 1
 
     def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all others, but after those that `push_alone` has added.
+        """Adds requests at the front of the queue, but behind the requests that must be alone in their batch.
 
-        Requests that are marked as `alone` are added by `push_alone` instead.
+        Those of the given requests that are marked as `alone` are added with `push_alone`.
         """
         together = [request for request in requests if not request.alone]
         for request in reversed(together):

@@ -85,7 +85,8 @@ class ReplicaHandle:
             now: Current time.
 
         Returns:
-            The busy seconds that have not been counted yet if the replica is idle now, and 0 otherwise.
+            The busy time since `busy_since`, in seconds, if no other batch runs on the replica. Otherwise 0, because
+            the busy time goes on.
         """
         self.in_flight -= 1
         self.exclusive = False
@@ -150,7 +151,7 @@ class ReplicaSet:
 
         Args:
             handle: The replica.
-            life: The value of `handle.life` when the failed work began.
+            life: The value of `handle.life` (its number of deaths) when the failed work began.
             kill: Whether to kill the process, for example because it hangs.
 
         Returns:
@@ -279,9 +280,10 @@ class Staging:
 
     @asynccontextmanager
     async def turn(self, node: str):
-        """Context manager that waits until a replica may load its model on a node.
+        """Context manager that waits until a replica may load its model on a node. The model is loaded in the block.
 
-        If the first replica fails to load, another becomes the first.
+        The first replica on a node does not wait. The others wait until it has loaded its model, but at most `patience`
+        seconds. If it fails to load, one of the waiting replicas takes its place.
 
         Args:
             node: The id of the node.

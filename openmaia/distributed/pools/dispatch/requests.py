@@ -84,7 +84,7 @@ class RequestTracker:
     def take_answer(self, request: QueuedRequest, value: Any) -> None:
         """Ends a request with the value that a replica has returned for it.
 
-        If the value is a `LostRequest`, the request fails.
+        The request fails if the value is a `LostRequest`, which means that the replica could not read its data.
         """
         if isinstance(value, LostRequest):
             self.fail(request, "lost", lost(value))

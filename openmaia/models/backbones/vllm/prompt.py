@@ -117,7 +117,7 @@ class PromptRenderer:
     def counted(self, messages: Sequence[Message]) -> int:
         """Returns the estimated number of tokens of a conversation without rendering it.
 
-        `learn` must have measured its images.
+        `learn` must have been called before with this conversation, or with images of the same sizes.
         """
         parts = [part for message in messages for part in message.parts]
         return self.opening + sum(
@@ -125,7 +125,10 @@ class PromptRenderer:
         )
 
     def image_tokens(self, image: EncodedImage) -> int:
-        """Returns the number of tokens of an image and its delimiters. `learn` must have measured this size."""
+        """Returns the number of tokens of an image and its delimiters.
+
+        `learn` must have been called before with an image of the same size.
+        """
         return self._image_tokens[image.pixels.shape]
 
     def _text_tokens(self, text: str) -> int:

@@ -60,15 +60,15 @@ def load(
 
 
 def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> TargetNetwork:
-    """Returns a network whose preprocessing has the given values in the place of its own.
+    """Returns a copy of a network in which the given values replace those of its preprocessing.
 
     Args:
         network: The network.
-        given: The preprocessing values of the config.
+        given: The preprocessing values of the config. If all are empty, the network is returned unchanged.
         what: How error messages name the network.
 
     Raises:
-        UsageError: Values are given, and the network preprocesses images by a function, which they cannot change.
+        UsageError: There are values, but the preprocessing is an arbitrary function and no `Preprocess`.
     """
     if given == NOTHING_GIVEN:
         return network

@@ -87,7 +87,12 @@ def _checked(concepts: Concepts, mode: str, key: str) -> Concepts:
 
 
 def truth(layer: str, concepts: Concepts) -> str:
-    """Returns the true description of a unit with the given concepts, in the mode of its layer."""
+    """Returns the true description of a unit, such as "cheese or lemon".
+
+    Args:
+        layer: The layer of the unit. It is named after the mode, which determines how the concepts are combined.
+        concepts: The concepts of the unit.
+    """
     match layer:
         case "or":
             return " or ".join(concepts)
@@ -100,9 +105,13 @@ def truth(layer: str, concepts: Concepts) -> str:
 
 
 def slots(layer: str, concepts: Concepts) -> tuple[str, ...]:
-    """Returns a text for each alternative that excites a unit.
+    """Returns a text for each of the alternatives that excite a unit on their own.
 
-    A unit of the mode `or` has two alternatives, its concepts. Any other unit has one.
+    A unit of the mode `or` has two alternatives, its concepts. Any other unit has one, such as "cheese and lemon".
+
+    Args:
+        layer: The layer of the unit, which is named after its mode.
+        concepts: The concepts of the unit.
     """
     match layer:
         case "or":

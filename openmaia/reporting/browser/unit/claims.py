@@ -21,8 +21,9 @@ TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
 class SupportingTurn:
     """The measurements of one turn on images that test a label of the answer.
 
-    If the agent's code named a hypothesis for an image, the image tests the label if the hypothesis contains the words
-    of the label and does not begin with "not". Otherwise the prompt of the image must contain these words.
+    The agent's code can name the hypothesis that an image tests. In this case, the image tests the label if the
+    hypothesis contains the words of the label and does not begin with "not". If no hypothesis is named, the image tests
+    the label if its prompt or editing instruction contains these words.
     """
 
     turn: int
@@ -40,7 +41,7 @@ class SupportingTurn:
 
     @property
     def text(self) -> str:
-        """The mean activations on the images that test the label, and on the other ones, in words."""
+        """A text with the mean activations on the images that test the label, and on the other images of the turn."""
         noun = "image" if self.count == 1 else "images"
         versus = f", {self.others} others {self.others_mean:.3g}" if self.others_mean is not None else ""
         return f"{self.count} {noun} of it, mean activation {self.mean:.3g}{versus}"

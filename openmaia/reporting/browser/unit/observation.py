@@ -140,7 +140,15 @@ class Viewer:
         return f"{value:>9}  {self.captions.texts.get(entry.id, '') or entry.id}"
 
     def measured_image(self, entry: ImageEntry, *, with_mask: bool = True) -> ImageView:
-        """Returns an image of the record with its caption and activation, and if wanted with its mask as an outline."""
+        """Prepares an image of the record for the page.
+
+        Args:
+            entry: The entry of the image in the record.
+            with_mask: Whether to outline the mask, the area where the unit responds.
+
+        Returns:
+            The image with its caption and the unit's activation on it.
+        """
         return ImageView(
             picture=self._picture(entry, with_mask=with_mask),
             name=entry.id,
@@ -207,7 +215,10 @@ def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
 
 
 def folded(text: str) -> Block:
-    """Returns a text for a unit's page. Lines after the first LINES are collapsed if they are more than 3."""
+    """Converts a text to a block of which only the first LINES lines are shown. The other lines are collapsed.
+
+    If there are at most three other lines, they are shown as well.
+    """
     lines = text.strip("\n").split("\n")
     if len(lines) <= LINES + 3:
         return Block(head="\n".join(lines))

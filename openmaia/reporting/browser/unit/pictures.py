@@ -46,7 +46,9 @@ class PagePictures:
         self._outlines: dict[tuple[str, bytes], str] = {}
 
     def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
-        """Returns an image with the outline of its mask; an empty one (MISSING) if it is not stored or does not fit.
+        """Returns an image, with the outline of its mask, for the page.
+
+        Returns the empty picture MISSING if the image was not stored, or if the page's images would become too large.
 
         Args:
             digest: The key of the image: equal digests share one data URI.

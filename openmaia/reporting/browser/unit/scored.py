@@ -46,7 +46,10 @@ class ScoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotRow:
-    """The activations on all test images of one kind, as positions between 0 and 1 on an axis."""
+    """The activations on all test images of one kind (such as positive or neutral), as positions on an axis.
+
+    Position 0 is the low end of the axis, and 1 the high end.
+    """
 
     name: str
     """The kind of images, such as "matched neutral images"."""

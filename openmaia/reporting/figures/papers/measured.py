@@ -56,12 +56,16 @@ class MeasuredRun:
 
     @property
     def agent_label(self) -> str:
-        """The run's label in charts about agents: backbone and name."""
+        """The run's label in charts about agents: the agent's model (the backbone) and the run's name."""
         return f"{self.backbone} ({self.name})"
 
     @property
     def title(self) -> str:
-        """The network's name as the MAIA papers write it; for any other network, our name of it with a remark."""
+        """The network's name in figures.
+
+        A network of the MAIA papers has the name that the papers use. Any other network has its name in the config,
+        followed by "(not in the papers)".
+        """
         return TITLES.get(self.network) or f"{self.target} (not in the papers)"
 
     def units_of_the_papers(self, layer: str) -> int | None:
@@ -118,13 +122,13 @@ def measured(run: Run, name: str) -> MeasuredRun:
 
 
 def network(target: Mapping[str, Any]) -> str:
-    """Returns which network of the MAIA papers a target is, as a key of TITLES.
+    """Recognizes the networks of the MAIA papers.
 
     Args:
-        target: The section `target` of a config.
+        target: The section `target` of a config, which names the network that a run studies.
 
     Returns:
-        The key; empty for any other network, or if the target does not have the default weights.
+        The network's key in TITLES. Empty if the papers did not study this network with these weights.
     """
     kind, name = target.get("kind"), target.get("network")
     if kind == SYNTHETIC:
@@ -137,8 +141,9 @@ def tool_set(config: Mapping[str, Any]) -> str:
     """Returns a name for the set of tools that a run gave to its agent.
 
     Table A5 of the MAIA paper compares three sets of tools. For these, the name begins as in `data/ablation.csv`:
-    "exemplars only" (neither `text2image` nor `edit_images`), "generation only" or "all tools". Any other set is named
-    after the tools that were left out. All names but "exemplars only" also give the generator in brackets.
+    "exemplars only" (neither `text2image` nor `edit_images`), "generation only" or "all tools". The name of any other
+    set says which tools the agent lacked. All names but "exemplars only" end with the model that generates images, in
+    brackets.
 
     Args:
         config: The config of the run. Its key `without` lists the tools that were left out.

@@ -32,7 +32,10 @@ LEVELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A figure or table of the MAIA papers, drawn with our and their numbers, and a table of these numbers."""
+    """A chart that reproduces a figure or table of the MAIA papers, and a table of the numbers in the chart.
+
+    The numbers are those of our runs and those that the papers print.
+    """
 
     name: str
     """The name of its files without suffix."""

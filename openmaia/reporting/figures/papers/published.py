@@ -69,14 +69,14 @@ def levels() -> tuple[PublishedLevel, ...]:
 def ablations() -> tuple[PublishedLevel, ...]:
     """Returns the mean activations of the MAIA paper's table A5 for each network and each set of the agent's tools.
 
-    They are means over images that show a unit's labels or do not.
+    Each entry has two means: one over images that show a unit's labels, and one over images that do not.
     """
     return _read("ablation.csv", PublishedLevel)
 
 
 @cache
 def turns() -> tuple[PublishedTurns, ...]:
-    """Returns the mean numbers of turns of an investigation from the OpenMAIA paper, one for each backbone."""
+    """Returns the mean number of turns per investigation in the OpenMAIA paper, for each backbone (the agent's model)."""
     return _read("turns.csv", PublishedTurns)
 
 
@@ -88,7 +88,7 @@ def choices() -> tuple[PublishedChoice, ...]:
 
 @cache
 def units() -> dict[str, dict[str, frozenset[int]]]:
-    """Returns the indices of the units that the papers evaluated, by network and layer."""
+    """Returns the indices of the units that the MAIA papers evaluated, by network and layer."""
     networks: dict[str, dict[str, list[int]]] = json.loads(_text("units.json"))
     return {
         network: {layer: frozenset(indices) for layer, indices in layers.items()}
