@@ -244,9 +244,10 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
 
 
 def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
-    """Returns the words of prompts that the image generator could not draw, without duplicates.
+    """Returns the words of prompts that are missing in the generated images, without duplicates.
 
-    They are read from the notes to the agent.
+    A generator with a limited vocabulary ignores other words, and a text encoder cuts off long prompts. The words are
+    read from the notes with which the output of an experiment told the agent about them.
     """
     calls = (call for turn in turns for call in turn.calls if call.name in WRITTEN)
     shown = (part for call in calls for part in call.shown if isinstance(part, str))

@@ -160,7 +160,9 @@ class PublishedPromptWriter(ModelPromptWriter):
     ) -> list[StimulusPrompt]:
         """Returns n positive prompts, followed by n neutral ones.
 
-        The model gets the labels of the claim in the preset `repo`, and its description in the other presets.
+        The language model is asked about the labels of the claim in the preset `repo`, which follows the published
+        code, and about its description (a sentence) in the presets that follow the papers. Prompts in `explored` are
+        left out, because the agent used them in its experiments.
         """
         statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
         prompts: list[StimulusPrompt] = []

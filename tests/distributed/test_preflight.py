@@ -15,9 +15,11 @@ import pytest
 
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS
+from openmaia.core.errors import ServiceError
 from openmaia.distributed import LOOPBACK_VARIABLE
-from openmaia.distributed.cluster import resources
+from openmaia.distributed.cluster import preflight, resources
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, unplaced
+from openmaia.runs.files import Files
 from tests.conftest import RAY, REPOSITORY, free_port
 
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
@@ -107,6 +109,13 @@ def test_a_worker_for_exemplars_takes_a_quarter_of_a_gpu_if_nobody_says_how_many
 ):
     config = load([*LEAST, f"pools.target.num_gpus={share}", f"ray.exemplar_workers={workers}"])
     assert resources.of_exemplars(config).gpus == gpus
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_be_asked_is_no_mistake_of_the_user(ray_cluster: None, tmp_path: Path):
+    gone = {"NodeID": "ab" * 28, "NodeManagerHostname": "gone", "NodeManagerAddress": "192.0.2.1"}
+    with pytest.raises(ServiceError, match=r"is not known: gone \(192.0.2.1\) could not be asked"):
+        preflight._asked([gone], [("paths.runs", Files(str(tmp_path)))], ".canary")
 
 
 # -- a cluster of two nodes --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from openmaia.config.schema import Config
-from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.errors import ServiceError, StoreError, UsageError
 from openmaia.core.text import Printer
 from openmaia.distributed.cluster import resources
 from openmaia.distributed.cluster.nodes import alive, label, run_on
@@ -154,6 +154,7 @@ def shared(folders: Sequence[tuple[str, Files]]) -> None:
 
     Raises:
         UsageError: If a node does not share a folder. The message names the nodes.
+        ServiceError: If a node did not answer, so that this is not known.
     """
     here = ray.get_runtime_context().get_node_id()
     others = [node for node in alive() if node["NodeID"] != here]
@@ -183,18 +184,28 @@ def _asked(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]]
         nodes: The nodes, as `ray.nodes` describes them.
         folders: See `shared`.
         name: The name of the file that this process wrote into each folder.
+
+    Raises:
+        ServiceError: If no problem was found, but a node did not answer.
     """
 
     def own_file(node: Mapping[str, Any]) -> str:
         return f"{name}-{node['NodeID']}"
 
-    wrong: list[str] = []
-    for node, found, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), ANSWER):
-        said = [problem] if problem else found
+    wrong, silent = list[str](), list[str]()
+    for node, said, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), ANSWER):
+        if problem:
+            silent.append(f"{label(node)} {problem}")
+            continue
         if not said:
             away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + LATE)]
             said = [f"writes files that cannot be seen here ({key}={files.root})" for key, files in away]
         wrong += [f"{label(node)} {each}" for each in said]
+    if silent and not wrong:
+        raise ServiceError(
+            f"whether all nodes share the run's folders is not known: {'; '.join(silent)}. Run the same command again "
+            "when the nodes answer, or without them"
+        )
     return wrong
 
 

@@ -70,7 +70,10 @@ class ChoiceQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSource:
-    """What the page does not reveal about a question: its unit, and which method wrote the text that is shown first."""
+    """The origin of a question, which the page for human raters does not reveal.
+
+    A question shows two statements by two methods about the same unit.
+    """
 
     unit: Unit
     replicate: int

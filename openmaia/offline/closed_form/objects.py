@@ -42,8 +42,8 @@ OUTSIDE = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect
 def thing(classes: str) -> ConceptDetector:
     """Returns a detector of a group of ImageNet classes, given by their indices, such as "7-24,80-100".
 
-    The evidence is their total probability, multiplied by the class activation map (Zhou et al. 2016) of the strongest
-    class divided by its maximum.
+    The detector returns a map of the evidence for these classes. The map is the class activation map (Zhou et al. 2016)
+    of the most probable of the classes, scaled to a maximum of 1 and multiplied by the total probability of the classes.
     """
     indices = _indices(classes)
 

@@ -36,9 +36,9 @@ class SeenExemplar:
 
 @dataclass(slots=True)
 class ControlView:
-    """An image that was displayed in the test of a hypothesis against controls, with the unit's activation on it.
+    """A generated image that an experiment measured and displayed, with the unit's activation on it.
 
-    The image `masked` is a copy in which the parts to which the unit does not respond are dark.
+    Such experiments compare images of a hypothesis with control images, and display both. The image `masked` is a copy in which the parts to which the unit does not respond are dark.
     """
 
     activation: float

@@ -73,9 +73,10 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
     The evaluation of the descriptions is assumed to follow the investigations, in full batches. Loading models,
     computing exemplars and failures are not included.
 
-    The result has a 95 % interval of the duration. It reflects that investigations differ, both those in `work` and
-    those in the sweep. It assumes that the duration is proportional to the mean load of an investigation on the
-    bottleneck. The bottleneck is the busiest service, or the limit of `at_once` concurrent investigations.
+    The result has a 95 % interval of the duration. Its width has two causes: `work` is a sample, and the investigations
+    of the sweep will differ among each other. The bottleneck is the busiest service, or the limit of `at_once`
+    concurrent investigations. The duration is taken to be proportional to the mean time that an investigation needs
+    there.
 
     Args:
         work: The sample from which investigations are drawn, and what they ask of each service.
