@@ -145,6 +145,7 @@ def test_callers_are_charged_no_more_than_the_time_replicas_were_busy(ray_cluste
         assert all(spent.gpu_seconds == 0 for spent in charged)
 
 
+@pytest.mark.slow
 def test_a_call_for_nothing_costs_nothing(ray_cluster: None):
     with pools(config()) as made:
         services, ledger = of(made, "a")

@@ -75,7 +75,7 @@ class Tracked:
         return [row[key] for row in self.history if key in row][-1]
 
 
-@pytest.fixture(scope="module", params=["a striped cat", HOSTILE])
+@pytest.fixture(scope="module", params=[pytest.param("a striped cat", marks=pytest.mark.slow), HOSTILE])
 def tracked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
     """A run that was stopped after one unit and went on with the others."""
     made = run(tmp_path_factory.mktemp("tracked"), text=request.param)

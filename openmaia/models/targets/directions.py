@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.models.targets.maps import Response
+from openmaia.models.targets.responses import Response
 
 SUFFIX = "/directions"
 """Suffix of layer names. The units of `layer4/directions` are the directions in the activation space of `layer4`."""

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,9 @@ from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device
 from openmaia.models.targets.directions import SUFFIX, read_directions
 from openmaia.models.targets.forward import Forward, equal_sizes
-from openmaia.models.targets.maps import Response, spatial
+from openmaia.models.targets.maps import spatial
 from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
+from openmaia.models.targets.responses import Response, maxima, rounded
 
 LOGITS = "output (raw)"
 """Key of a classifier's logits in `Responses`. The key OUTPUT (the network's output) holds the probabilities that are
@@ -278,24 +278,6 @@ def _bytes(responses: Responses) -> int:
 def _softmax(logits: Response) -> Response:
     shifted = np.exp(logits - logits.max())
     return shifted / shifted.sum()
-
-
-def rounded(value: Any) -> float:
-    """Rounds to 5 significant digits.
-
-    The batch size and the number of threads change only later digits, so the rounded values are reproducible.
-    """
-    return float(f"{float(value):.5g}")
-
-
-def maxima(response: Response) -> npt.NDArray[np.float64]:
-    """Returns the activation of each unit: the maximum of its response, rounded to 5 significant digits.
-
-    Args:
-        response: Response of a layer, shape (units, h, w) or (units,).
-    """
-    flat = response.reshape(len(response), -1).max(axis=1)
-    return np.array([rounded(value) for value in flat.tolist()])
 
 
 def weights_digest(state: Iterable[tuple[str, torch.Tensor]]) -> str:

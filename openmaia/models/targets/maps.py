@@ -6,14 +6,11 @@ from enum import Enum
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
 from openmaia.core.errors import UsageError
-
-Response = npt.NDArray[np.float32]
-"""A layer's output for one image: (units, h, w), or (units,) for a layer without positions."""
+from openmaia.models.targets.responses import Response
 
 OutputShape = tuple[int, ...]
 """Shape of a layer's output for one image, without the batch axis."""

@@ -21,8 +21,7 @@ from cachetools import LRUCache
 from openmaia.core.images import EncodedImage, Pixels
 from openmaia.core.services import LayerProbe, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo
-from openmaia.models.targets.hooked import rounded
-from openmaia.models.targets.maps import Response
+from openmaia.models.targets.responses import Response, rounded
 from openmaia.offline.closed_form import objects
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Concept, Sort
 from openmaia.offline.closed_form.family import hashed, share

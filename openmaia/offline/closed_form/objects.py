@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
 
-from openmaia.models.targets.networks import load
 from openmaia.offline.closed_form.colours import ConceptDetector
 from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap
 
@@ -76,6 +74,8 @@ def _indices(classes: str) -> npt.NDArray[np.int64]:
 def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
     """Returns class probabilities (1000,), last feature maps (channels, h, w) and logits (1000,), cached per image."""
     if NETWORK not in image.memo:
+        import torch
+
         network = _network()
         view, _ = network.preprocess.view(image.view)
         with torch.inference_mode():
@@ -87,6 +87,10 @@ def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
 
 @cache
 def _network() -> Any:
+    import torch
+
+    from openmaia.models.targets.networks import load
+
     torch.set_num_threads(1)
     return load(NETWORK)
 

@@ -11,8 +11,7 @@ from cachetools import LRUCache
 from openmaia.core.images import EncodedImage, Pixels
 from openmaia.core.services import LayerProbe, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
-from openmaia.models.targets.hooked import maxima, rounded
-from openmaia.models.targets.maps import Response
+from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized

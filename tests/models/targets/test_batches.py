@@ -9,9 +9,10 @@ from torch import nn
 from openmaia.core.errors import HostDead, ServiceError
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
-from openmaia.models.targets.hooked import NetworkTarget, rounded
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, published
+from openmaia.models.targets.responses import rounded
 from tests.helpers.samples import noise
 
 torch.set_num_threads(1)

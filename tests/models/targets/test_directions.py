@@ -12,8 +12,9 @@ from openmaia.core.selection import select
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
 from openmaia.models.targets.directions import ROWS, Directions, read_directions
-from openmaia.models.targets.hooked import NetworkTarget, rounded
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork
+from openmaia.models.targets.responses import rounded
 from tests.models.targets.test_targets import PREPROCESS, ask, fitting, numbers, small
 
 WEIGHT = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))

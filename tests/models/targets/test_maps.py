@@ -9,7 +9,8 @@ from torch import nn
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.forward import Forward, equal_sizes
-from openmaia.models.targets.maps import AxisOrder, OutputLayout, Response, ShapeEvidence, layout, spatial
+from openmaia.models.targets.maps import AxisOrder, OutputLayout, ShapeEvidence, layout, spatial
+from openmaia.models.targets.responses import Response
 
 torch.set_num_threads(1)
 

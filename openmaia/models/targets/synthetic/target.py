@@ -19,8 +19,8 @@ from openmaia.core.images import EncodedImage, Pixels, digest
 from openmaia.core.services import LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.models.device import default_device, service_errors
-from openmaia.models.targets.hooked import Response, maxima, rounded
 from openmaia.models.targets.preprocess import ViewBox
+from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.synthetic import units
 from openmaia.models.targets.synthetic.detector import Detections, GroundingDino
 from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetection, activation, combine, small_mask
