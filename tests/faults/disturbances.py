@@ -1,5 +1,5 @@
-"""What is done to a running sweep: a signal to one of its processes, a second command, a disk that fills, a clock
-that jumps, a host that is cut off or switched off."""
+"""What is done to a running sweep: a signal to one of its processes, a second command, a disk or a memory that fills, a
+clock that jumps, a host that is cut off or switched off."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -81,6 +82,15 @@ def _on_small_disk(folder: Path) -> Iterator[Place]:
         yield Place(runs=str(disk / "runs"), environment={})
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+MEMORY = 0.6
+"""Share of the machine's memory from which on Ray kills processes of such a sweep."""
+
+
+@contextmanager
+def _with_little_memory(folder: Path) -> Iterator[Place]:
+    yield Place(runs=str(folder / "runs"), environment={"RAY_memory_usage_threshold": str(MEMORY)})
 
 
 JUMPING = """import time
@@ -243,6 +253,28 @@ def _jump(disturbed: Disturbed) -> bool:
     return True
 
 
+FILLER = """import sys, time
+import psutil
+kept = []
+while psutil.virtual_memory().percent < float(sys.argv[1]):
+    kept.append(b"x" * 2**26)
+time.sleep(2)
+"""
+"""Fills the memory of the machine up to a percentage, for two seconds."""
+
+
+def _fill_memory(disturbed: Disturbed) -> bool:
+    """Uses so much memory for two seconds that Ray kills processes. Returns whether any that worked have ended."""
+    try:
+        running = _named("ray::", psutil.Process(disturbed.driver.pid))
+        working = [process for process in running if not process.name().startswith("ray::IDLE")]
+    except psutil.NoSuchProcess:
+        return False
+    subprocess.run([sys.executable, "-c", FILLER, str(100 * MEMORY + 2)], check=True, timeout=120)
+    time.sleep(1)
+    return any(not process.is_running() for process in working)
+
+
 def _fill_disk(disturbed: Disturbed) -> bool:
     """Fills the disk of the run directory for five seconds."""
     disk = disturbed.folder / "disk"
@@ -302,6 +334,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     "second driver": Disturbance(act=_second_driver),
     "driver stopped until another takes over": Disturbance(act=_take_over, times=1),
     "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
+    "memory full for 2 s": Disturbance(act=_fill_memory, place=_with_little_memory),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
     "host cut off for 15 s": Disturbance(act=partial(_host, act=_cut_off), place=on_hosts),
     "host switched off": Disturbance(act=partial(_host, act=_switch_off), place=on_hosts),
