@@ -99,7 +99,7 @@ def summary(trials: pd.DataFrame) -> str:
     return f"""# What `make faults` found
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
-then the same command, until it ends with exit code 0. Sweeps were added until a disturbance had hit often enough; two ran side by side. Each is in trials.csv, with date and machine.
+then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by side. Each is in trials.csv, with date and machine.
 
 *hit*: there was such a process at that moment. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
