@@ -22,13 +22,14 @@ from openmaia.cli.assembly import exemplars
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.sweeping import ANSWER, LAYERS, planned, sources
 
-REPLY = "[CODE]:\n```python\nprint(tools.node_id()); tools.wait(0.3)\n```"
+REPLY = "[CODE]:\n```python\nprint(tools.node_id()); tools.wait(0.3); tools.wait_for_node({folder!r})\n```"
 OVERRIDES = (
-    "tools=[tests.helpers.sweeping:node_id,tests.helpers.sweeping:wait]",
+    "tools=[tests.helpers.sweeping:node_id,tests.helpers.sweeping:wait,tests.helpers.sweeping:wait_for_node]",
     "ray.investigations=16",  # more than fit: what is added is of use
     "ray.investigations_per_process=2",
     "ray.cpus_per_investigation=0.25",
     "ray.memory_mb=100",
+    "sandbox.seconds=300",
     "retries=3",
 )
 
@@ -37,7 +38,9 @@ def main(folder: Path, units: int) -> None:
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     ray.init(address=cluster.address, log_to_driver=False)
     first, second = cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)
-    config = load([*sources(folder, [REPLY, ANSWER]), *OVERRIDES])
+    meeting = folder / "meeting"
+    meeting.mkdir()
+    config = load([*sources(folder, [REPLY.format(folder=str(meeting)), ANSWER]), *OVERRIDES])
     run, ended, added = planned(config, units), Counter[InvestigationId](), ""
     with pools(config) as made:
         made.target("test").info()
@@ -53,6 +56,7 @@ def main(folder: Path, units: int) -> None:
             if sum(ended.values()) == units // 3:
                 cluster.remove_node(removed, allow_graceful=False)
                 added = cluster.add_node(num_cpus=1).node_id
+                (meeting / "expected").write_text(added)  # else all units may be done before its workers have started
     assert len(ended) == units == len(run.done())
     assert set(ended.values()) == {1}
     assert run.pending() == []

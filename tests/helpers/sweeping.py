@@ -119,6 +119,14 @@ def wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def wait_for_node(folder: str) -> None:
+    """If the file `expected` names a node, waits until this tool was called on it, too."""
+    (Path(folder) / node_id()).touch()
+    expected = Path(folder) / "expected"
+    while expected.exists() and not (Path(folder) / expected.read_text()).exists():
+        time.sleep(0.1)
+
+
 def unit_under_investigation() -> Unit | None:
     """The unit whose investigation calls the tool, None outside of one."""
     frame = sys._getframe()
