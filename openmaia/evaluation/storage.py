@@ -25,6 +25,7 @@ from openmaia.runs import tables
 from openmaia.runs.files import naming
 from openmaia.runs.records import dumps
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
+from openmaia.runs.summary import wrong_score
 
 VERSION = 5
 
@@ -115,6 +116,10 @@ def check_header(header: dict[str, Any]) -> None:
     for key, kind in expected.items():
         if key not in header or not isinstance(header[key], kind):
             raise StoreError(f"an evaluation that lacks {key!r}, or has it with another type than OpenMAIA writes")
+    if "scores" in header and (key := wrong_score(header["scores"])) is not None:
+        raise StoreError(
+            f"an evaluation that lacks the score {key!r}, or has it with another type than OpenMAIA writes"
+        )
     _claim(header)
 
 

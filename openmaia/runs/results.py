@@ -11,6 +11,7 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs import tables
 from openmaia.runs.files import Files
 from openmaia.runs.ids import InvestigationId
+from openmaia.runs.summary import wrong_score
 
 EVALUATION, TRIALS = "evaluation", "trials"
 """Folders of a run for evaluations (tests of descriptions with new images), and for trials (the images and measurements
@@ -106,7 +107,8 @@ class RunResults:
             scores = tables.header(self.files, name).get("scores") if self.files.exists(name) else None
         except StoreError:
             return None
-        return cast(dict[str, Any], scores) if isinstance(scores, dict) else None
+        is_readable = isinstance(scores, dict) and wrong_score(cast(dict[str, Any], scores)) is None
+        return cast(dict[str, Any], scores) if is_readable else None
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores and p-values of an investigation's description, by name (see `scores`).

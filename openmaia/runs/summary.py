@@ -1,5 +1,6 @@
 """The summary table: one row per finished investigation, derived from its record and its evaluation."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -49,6 +50,33 @@ _KINDS = {
 }
 """Keys of the result of `summary` as JSON, with their types."""
 
+_SCORE_KINDS = {
+    **dict.fromkeys("outcome cause protocol writer generator method standard".split(), str),
+    **dict.fromkeys("others n verified_by".split(), list),
+    **dict.fromkeys("auc_by_label controls".split(), dict),
+    "detection": (dict, type(None)),
+    **dict.fromkeys(("failed_images", "units"), int),
+    "worst_label": str | None,
+    **dict.fromkeys(
+        "overlap_exact overlap_words positive neutral shown auc difference d z_positive z_neutral z_difference auc_worst "
+        "auc_unrelated auc_random mad clarity rank top1 top5 chance auc_other auc_words auc_against".split(),
+        int | float | None,
+    ),
+}
+"""The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.values`), with their types."""
+
+_ITEM_KINDS = {
+    **dict.fromkeys("others n".split(), int),
+    "verified_by": str,
+    "auc_by_label": int | float | None,
+    "detection": int | float | str | None,
+    "controls": dict,
+}
+"""Types of the items of those scores that are lists or dicts."""
+
+_CONTROL_KINDS = {**dict.fromkeys("auc low high".split(), int | float), **dict.fromkeys("n prompts".split(), list)}
+"""Keys of each item of `controls`, with their types."""
+
 
 def summary(record: Record) -> TableRow:
     """Returns the answer of an investigation, how it ended, and counts and costs over its turns, as a dict.
@@ -97,9 +125,8 @@ def wrong_key(row: TableRow) -> str | None:
     Returns:
         The first key that is missing or whose value has a wrong type. None if there is no such key.
     """
-    for key, kind in _KINDS.items():
-        if key not in row or not isinstance(row[key], kind):
-            return key
+    if (key := _wrong_kind(row, _KINDS)) is not None:
+        return key
     if not all(isinstance(label, str) for label in row["labels"]):
         return "labels"
     if not all(isinstance(count, int) for count in row["tools"].values()):
@@ -109,6 +136,26 @@ def wrong_key(row: TableRow) -> str | None:
         if costs.keys() != _COST.keys() or not all(isinstance(cost, int | float) for cost in costs.values()):
             return "spent"
     return None
+
+
+def wrong_score(scores: dict[str, Any]) -> str | None:
+    """Checks that a dict has the keys and the types of the scores in an evaluation.
+
+    Returns:
+        The first key that is missing or whose value, or an item of it, has a wrong type. None if there is no such key.
+    """
+    if (key := _wrong_kind({"units": 0} | scores, _SCORE_KINDS)) is not None:  # only tested descriptions have `units`
+        return key
+    for key, kind in _ITEM_KINDS.items():
+        items = scores[key].values() if isinstance(scores[key], dict) else scores[key] or ()
+        if not all(isinstance(item, kind) for item in items):
+            return key
+    is_wrong = any(_wrong_kind(control, _CONTROL_KINDS) is not None for control in scores["controls"].values())
+    return "controls" if is_wrong else None
+
+
+def _wrong_kind(values: TableRow, kinds: Mapping[str, Any]) -> str | None:
+    return next((key for key in kinds if key not in values or not isinstance(values[key], kinds[key])), None)
 
 
 def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:

@@ -18,7 +18,7 @@ from openmaia.runs import tables
 from openmaia.runs.lease import take
 from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
-from openmaia.runs.summary import wrong_key
+from openmaia.runs.summary import wrong_key, wrong_score
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
 from tests.evaluation.test_run import GREEN, RED, STRIPES, make_run
 from tests.helpers.permissions import obeyed_permissions
@@ -140,6 +140,24 @@ def test_header_of_an_evaluation_with_another_shape_is_damage(run: Run, key: str
     assert run_scores(run, 50).units == 2
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"auc": "0.9"}, {"n": [1, "2"]}, {"others": 3}, {"controls": {"auc": {"auc": 0.9}}},
+        {"auc_by_label": {"red": []}}, {"detection": ["auprc"]}, {"worst_label": 1}, {"outcome": None},
+        {"units": "many"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_score_of_another_shape_costs_its_unit_alone(run: Run, change: dict[str, Any]):
+    with_header(lambda header: header | {"scores": header["scores"] | change})(path(run, EVALUATION))
+    result = invoke("show", run.files.root)
+    assert f"damaged: {EVALUATION}/{FIRST.path}.parquet: " in result.stderr
+    assert repr(next(iter(change))) in result.stderr
+    assert run.score(FIRST) is None
+    assert run_scores(run, 50).units == 2
+
+
 @pytest.mark.parametrize("key", ["claim", "scores"])
 def test_page_of_a_damaged_evaluation_shows_the_conversation(run: Run, key: str):
     with_header(lambda header: header | {key: [1]})(path(run, EVALUATION))
@@ -162,6 +180,13 @@ def test_header_that_is_no_object_is_damage(run: Run, folder: str):
     with_header(lambda header: [header])(path(run, folder))
     result = invoke("show", run.files.root)
     assert f"damaged: {folder}/{FIRST.path}.parquet: " in result.stderr
+
+
+def test_each_score_is_needed(run: Run):
+    scores = run.stored_score(FIRST)
+    assert scores is not None and wrong_score(scores) is None
+    for key in scores.keys() - {"units"}:  # which only a tested description has
+        assert wrong_score({other: value for other, value in scores.items() if other != key}) == key
 
 
 def test_each_key_of_a_summary_is_needed(run: Run):

@@ -12,7 +12,10 @@ from openmaia.config.loading import load, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
-from openmaia.runs import tables
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.scores import Evaluation
+from openmaia.evaluation.storage import to_parquet
+from openmaia.evaluation.trials import Trial
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.lease import take
 from openmaia.runs.records import Stop
@@ -245,10 +248,9 @@ def test_hostile_names_stay_below_the_run(tmp_path: Path, name: str):
 
 
 def evaluate(run: Run, investigation: InvestigationId) -> None:
-    """Writes a file with the header of an evaluation."""
-    run.write_artifact(
-        EVALUATION, investigation, tables.dump([{"x": 1}], header={"scores": {"auc": 0.5, "outcome": "a"}})
-    )
+    """Writes the evaluation of an abstention."""
+    trial = Trial(claim=Claim(unit=investigation.unit, labels=()), outcome="abstained")
+    run.write_artifact(EVALUATION, investigation, to_parquet(Evaluation(trial=trial, others=())))
 
 
 def summary(run: Run) -> Any:
@@ -264,7 +266,7 @@ def test_summary_joins_records_and_scores(run: Run):
     rows = {row["index"]: row for row in summary(run).to_pylist()}
     assert [(rows[unit.index]["auc"], rows[unit.index]["outcome"]) for unit in UNITS] == [
         (None, None),
-        (0.5, "a"),
+        (0.5, "abstained"),
         (None, None),
     ]
 
