@@ -32,13 +32,15 @@ def main(arguments: list[str]) -> None:
 
 
 def cluster_override(sources: list[str]) -> list[str]:
-    """Returns the config override that makes the driver, this process, join the cluster of the job.
+    """Returns the config override that makes this process, the driver of the job, join the cluster of the job.
 
-    The list is empty if `ray.address` in the config names a cluster. Exits with code 2 if a config is invalid, or if
-    its `paths.runs` or `paths.exemplars` is relative.
+    Exits with code 2 if a config is invalid, or if its `paths.runs` or `paths.exemplars` is relative.
 
     Args:
         sources: The config files and overrides of the command.
+
+    Returns:
+        A list with the override. It is empty if `ray.address` in the config names a cluster already.
     """
     from openmaia.config.loading import load_sweeps
     from openmaia.core.errors import UsageError

@@ -36,17 +36,19 @@ def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
 
 
 def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[Turn]) -> Confirmation:
-    """Generates new images of an answer's labels and of their near misses, and measures the unit's activation on them.
+    """Generates new images that test the labels of an answer, and measures the unit's activation on them.
 
-    A near miss is the same scene without what the label names.
+    The images come in pairs. One image shows a label. The other shows a near miss: the same scene with one thing
+    changed, so that the label no longer holds.
 
     Args:
         context: The inputs of the investigation.
         answer: The answer to test.
-        turns: All turns. Hypotheses that they list and the answer rejects may be used as near misses.
+        turns: All turns of the investigation. A near miss may show a hypothesis that the agent listed in a turn and
+            rejected in its answer.
 
     Returns:
-        The result of the test, with one sample for each image. It has no samples if no near misses were found.
+        The result of the test, with one sample for each image. It has no samples if no pairs of prompts were found.
 
     Raises:
         ServiceError: A service failed.

@@ -61,7 +61,7 @@ class InvestigationOptions:
     writes them."""
 
     def time_limits(self, work: float, elapsed: float) -> list[str]:
-        """Returns the limits of the investigation's time that are reached, such as "limits.minutes=30".
+        """Returns which time limits the investigation has reached, each as a text such as "limits.minutes=30".
 
         Args:
             work: Seconds that services and experiments have taken, without waiting times.

@@ -102,10 +102,11 @@ class WrittenContrasts:
 
 
 def parse_contrasts(reply: str, labels: Sequence[str]) -> list[Contrast]:
-    """Parses the lines `label number | prompt | contrast prompt | what it shows` of a reply, and ignores other lines.
+    """Parses the contrasts (pairs of prompts that test a label) in a reply.
 
-    The label number counts from 1. "What it shows" names the thing that the contrast prompt shows instead of the label,
-    in the same scene. A contrast is left out if its two prompts have the same words, or if the second one contains all
+    A contrast is a line `label number | prompt | contrast prompt | what it shows`. Other lines are ignored. The label
+    number counts from 1. "What it shows" names the thing that the contrast prompt shows instead of the label, in the
+    same scene. A contrast is left out if its two prompts have the same words, or if the contrast prompt contains all
     words of one of the labels.
     """
     contrasts: list[Contrast] = []

@@ -62,8 +62,9 @@ def missing_evidence(task: Task, turns: Sequence[Turn], is_due: bool) -> list[Ev
 
     Args:
         task: The task with its stopping rule.
-        turns: The completed turns.
-        is_due: Whether the agent may run no more experiments. Then only the demanded number of experiments is checked.
+        turns: The completed turns, each with one reply of the agent and the output of its experiment.
+        is_due: Whether the agent was asked for its answer or has reached a limit, so that it runs no more experiments.
+            Then only the demand for a number of experiments is checked.
     """
     rule, answer = task.rule, task.answer
     if not rule.demands or not turns or answer_in(turns[-1], answer) is None:
@@ -109,12 +110,16 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
     """Returns for each turn whether its experiment repeats an earlier one, or copies the example in the instructions.
 
-    An experiment is the code in a reply of the agent. Two experiments are the same if their code is the same and their
-    outputs differ at most in names such as image-3 and <experiment 2>. If they generated or edited images, their
-    prompts (or instructions) and the images that they edited are compared instead of the output. Such an experiment may
-    run twice, because it makes new images each time; from the third run on, it is a repetition. An experiment that
-    neither completed nor raised an exception (a timeout, for example) is no repetition, because another try may
-    succeed.
+    An experiment is the code in a reply of the agent. It is a repetition in two cases:
+
+    - It completed and generated or edited images, and at least two earlier experiments have the same code, the same
+      prompts (or instructions) and the same edited images. One earlier experiment is no reason, because every run makes
+      new images.
+    - It completed without making images, or raised an exception, and an earlier experiment has the same code and
+      output. Names such as image-3 and <experiment 2> are ignored.
+
+    An experiment that ended otherwise, such as by a timeout, is no repetition, because another try may succeed. An
+    experiment copies the example if it only makes images of prompts in the example, and at most measures these images.
     """
     return [
         _is_copy(turn) or _is_repeated(turn, count) for turn, count in zip(turns, _times_before(turns), strict=True)
@@ -244,10 +249,10 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
 
 
 def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
-    """Returns the words of prompts that are missing in the generated images, without duplicates.
+    """Returns the words of the agent's prompts that could not be drawn, without duplicates.
 
-    A generator with a limited vocabulary ignores other words, and a text encoder cuts off long prompts. The words are
-    read from the notes with which the output of an experiment told the agent about them.
+    A generator with a limited vocabulary ignores all other words, and a text encoder cuts off long prompts. Each
+    experiment with such a prompt has a note about the missing words in its output. The words are read from these notes.
     """
     calls = (call for turn in turns for call in turn.calls if call.name in WRITTEN)
     shown = (part for call in calls for part in call.shown if isinstance(part, str))

@@ -58,20 +58,24 @@ HINTS = (
 
 
 def nothing_new(turn: Turn, *, can_generate: bool) -> str:
-    """Returns the hint to an agent whose last turn is empty or repeats an earlier one.
+    """Returns the hint to an agent whose last reply was empty or the same as an earlier one.
 
     The hint mentions no object that images could show, because a small model would make it the subject of its next
     experiment.
 
     Args:
-        turn: The last turn.
+        turn: The turn of this reply.
         can_generate: Whether the agent can generate images. If so, the hint advises it to measure generated images.
     """
     return f"\nHint: {REPEATED if turn.reply.strip() else EMPTY}{OTHERWISE if can_generate else ''}\n"
 
 
 def hint(turn: Turn) -> str:
-    """Returns a hint for the agent about a mistake in the code of its last turn; empty if no hint applies."""
+    """Returns a hint for the agent about a mistake in the code that it has just run; empty if no hint applies.
+
+    Args:
+        turn: The reply of the agent with this code, and the results of the code.
+    """
     if not turn.raised:
         printed = any(isinstance(part, str) and PRINTED.search(part) for part in turn.observation)
         is_shown = any(call.name == "display" for call in turn.calls)

@@ -156,12 +156,13 @@ class Investigation:
         return parsed.code, (SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Tests the labels of the agent's answer on new images, if there is an answer and the task demands the test.
+        """Tests the labels of the agent's answer on pairs of new images.
 
-        Each pair of images shows a label, and the same scene with one thing changed so that the label no longer holds.
+        One image of a pair shows a label. The other shows the same scene with one thing changed, so that the label no
+        longer holds. Does nothing if there is no accepted answer, or if the task does not demand the test.
 
         Raises:
-            ServiceError: If a service failed. The answer remains in the journal.
+            ServiceError: If a service failed. The answer is not lost, because its turn is stored in the journal.
         """
         answer = self.answer
         if answer is None or not (due := pairs_due(self.context, answer)):
@@ -173,7 +174,7 @@ class Investigation:
 
     @property
     def answer(self) -> ParsedReply | None:
-        """The agent's answer in the last turn if it was accepted, otherwise None."""
+        """The answer in the agent's latest reply. None if that reply has no answer, or an answer that was refused."""
         return self._stopping.answer
 
     @property

@@ -46,16 +46,17 @@ class Stopping:
 
     @property
     def answer(self) -> ParsedReply | None:
-        """The agent's answer in the last turn if it was accepted, otherwise None."""
+        """The agent's answer in the latest turn. None if this turn has no answer, or if the answer was not accepted."""
         if not self._turns or self.refusal(len(self._turns)):
             return None
         return answer_in(self._turns[-1], self._task.answer)
 
     @property
     def sent_back(self) -> int:
-        """The number of answers that were sent back to the agent because they lacked evidence.
+        """The number of answers that were not accepted because they lacked evidence.
 
-        It includes an answer in the last turn if that answer is to be sent back.
+        The agent is told which evidence is missing (see `refusal`). An answer in the latest turn counts even if the
+        agent has not been told yet.
         """
         grammar = self._task.answer
         is_last = bool(self._turns) and self.answer is None and answer_in(self._turns[-1], grammar) is not None
@@ -72,11 +73,11 @@ class Stopping:
 
     @property
     def left_out(self) -> list[bool]:
-        """For each turn whether later messages to the agent omit it, because it brings nothing new.
+        """For each turn, whether it is omitted from the conversation that the agent sees, because it adds nothing new.
 
-        A turn is omitted if its experiment repeats an earlier one (see `repetitions`), or if its reply has no
-        experiment and is empty or equal to the reply before. A repeated experiment is not omitted if its reply also
-        holds an answer: the agent has to see that this answer was set aside.
+        A turn is omitted if its experiment repeats an earlier one (see `repetitions`). A turn without an experiment is
+        omitted if its reply is empty or equal to the previous reply. If a reply has both a repeated experiment and an
+        answer, the turn is kept: the answer was ignored, and the agent has to see this.
         """
         turns = self._turns
         if len(self._left_out) != len(turns):
@@ -95,11 +96,12 @@ class Stopping:
     def expected(self) -> TurnKind:
         """What the agent's next turn has to be. The first rule whose condition holds decides:
 
-        1. If the agent has run fewer experiments than the stopping rule demands, an experiment. If the last turn is
-           omitted (see `left_out`) and the agent can generate images, this experiment has to measure generated images.
+        1. If the agent has run fewer experiments than the stopping rule demands, an experiment. If the latest turn
+           is omitted (see `left_out`) and the agent can generate images, this experiment has to measure generated
+           images.
         2. If the next turn is the last one that `options.turns` allows, or the agent has had `options.soft_turns`
            turns, repeats itself or has reached another limit, an answer.
-        3. Otherwise, any turn.
+        3. Otherwise, an experiment or an answer.
         """
         count = len(self._turns)
         if not self._has_experiments(count):
@@ -116,9 +118,10 @@ class Stopping:
         return self._is_over(count) and self._has_experiments(count)
 
     def refusal(self, count: int) -> str:
-        """Returns the message that sends back the answer in turn number `count` (from 1) because it lacks evidence.
+        """Returns the message to the agent that rejects its answer in turn number `count` (from 1).
 
-        Returns an empty string if the answer is accepted or the turn has none.
+        An answer is rejected if it lacks evidence, and the message says what is missing. It is empty if the answer is
+        accepted or the turn has no answer.
         """
         turns = self._turns[:count]
         is_at_limit = count == len(self._turns) and bool(self.limit)

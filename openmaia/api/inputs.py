@@ -33,9 +33,9 @@ SETTINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A config, and objects of the caller that replace what the config names.
+    """A config, and objects of the caller that are used in place of what the config names, such as a PyTorch model.
 
-    A field is None if it replaces nothing.
+    If `model`, `preprocess`, `images` or `backbone` is None, the config determines it.
     """
 
     config: Config

@@ -48,15 +48,15 @@ def investigate(
             probabilities. It may also name the unit, as `LAYER=INDEX`, such as `layer4=122`.
         unit: The index of the unit in the layer. For the layer `output`, it may be the name of a class. None if `layer`
             names the unit.
-        images: The dataset, of which one half gives the exemplars and the other half photographs for the test: a
-            folder; a list of files, Pillow images, arrays or tensors; a dataset of PyTorch or Hugging Face with
-            `len()`; or a mapping with keys of the config section `pictures`. None: as the config says, by default
+        images: The dataset: a folder; a list of files, Pillow images, arrays or tensors; a dataset of PyTorch or
+            Hugging Face with `len()`; or a mapping with keys of the config section `pictures`. Exemplars are selected
+            from one half of it, and photographs for the test from the other half. None: as the config says, by default
             photographs that ship in Debian packages.
-        preprocess: How an image becomes an input of the network: its evaluation transform, a function from a Pillow
-            image to a float tensor of shape (channels, height, width); or a mapping with `mean` and `std` (one number
-            for each channel, for pixel values between 0 and 1), `size` (side of the input in pixels) and optionally
-            `crop` (fraction of the shorter side that a central crop keeps). None is for networks that declare their
-            preprocessing themselves.
+        preprocess: How an image becomes an input of the network. This may be the evaluation transform of the network, a
+            function from a Pillow image to a float tensor of shape (channels, height, width). It may also be a mapping
+            with `mean` and `std` (one number for each channel, for pixel values between 0 and 1), `size` (side of the
+            input in pixels) and optionally `crop` (fraction of the shorter side that a central crop keeps). None is for
+            networks that declare their preprocessing themselves.
         backbone: The model that plays the agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`,
             `anthropic:MODEL`, a mapping with keys of the config section `backbone`, or an object with a method
             `reply(chats)`, see `openmaia.core.services.Backbone`.

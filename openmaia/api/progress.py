@@ -19,7 +19,14 @@ class PrintedProgress:
         print(line, flush=True)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Prints how much of a stage is done, at most every few seconds (see SECONDS), and every note."""
+        """Prints how much of a stage is done, at most once every SECONDS seconds. A call with a note is always printed.
+
+        Args:
+            stage: The name of the stage, such as "investigations".
+            done: How many items of the stage are done.
+            total: How many items the stage has.
+            note: A text about the last item, which is printed with the numbers. May be empty.
+        """
         now = time.monotonic()
         since = self._last.setdefault(stage, now)
         if note:

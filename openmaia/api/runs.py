@@ -82,7 +82,9 @@ class LoadedRun:
         return pd.DataFrame(rows)
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns the error message of each failed investigation. The keys have the fields `unit` and `replicate`.
+        """Returns a mapping from each failed investigation to its error message.
+
+        A key names the investigation in its fields `unit` and `replicate`.
 
         To repeat the failed investigations, resume the run: start it again with the same arguments.
         """

@@ -22,12 +22,12 @@ FAILURE = 1
 def end_without_ray(every: float = WATCH_SECONDS, after: float = LOST_SECONDS) -> None:
     """Starts a thread that ends this process if its Ray node is lost.
 
-    A node is lost if Ray lists it as dead or does not answer. Call the function once in a command. The thread does
-    nothing while the process is not connected to Ray.
+    A node is lost if Ray lists it as dead or does not answer. Call this function once in each process that runs a
+    command. The thread does nothing while the process is not connected to Ray.
 
     Args:
         every: Time in seconds between two checks of the node.
-        after: Time in seconds for which all checks must find the node lost before the process ends.
+        after: Time in seconds. The process ends if every check in a period of this length finds the node lost.
     """
     threading.Thread(target=_watch, args=(every, after), name="lost node", daemon=True).start()
 

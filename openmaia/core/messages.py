@@ -71,9 +71,10 @@ class AnswerFormat:
 
 
 class TurnKind(StrEnum):
-    """What the agent's next reply, a turn of the investigation, may contain.
+    """What the agent's next reply in an investigation may contain, for example only an experiment or only an answer.
 
-    It is enforced only by backbones that constrain what a model generates, for example by a grammar.
+    A backbone (the model that plays the agent) enforces this only if it can constrain the generated text, for example
+    by a grammar.
     """
 
     ANY = "any"
@@ -108,10 +109,10 @@ class Chat:
 
     @property
     def is_turn(self) -> bool:
-        """Whether a reply of the agent in an investigation is requested, not the answer to an isolated question.
+        """Whether a turn is requested, that is, a reply of the agent in an investigation.
 
-        Such a reply, a turn, ends with its first experiment (a block of code that calls tools). Text after that is cut
-        off.
+        False for an isolated question, such as what an image shows. A turn ends with its first experiment (a block of
+        code that calls tools). Text after the experiment is cut off.
         """
         return self.answer is not None
 

@@ -79,7 +79,7 @@ class TargetInfo:
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
-    """Returns the error for a layer that a target does not have.
+    """Returns the error for a layer that a target (the network under study) does not have.
 
     Args:
         layer: The name that the user gave.

@@ -23,7 +23,7 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """The path, for messages."""
+        """The path of the file, as messages show it."""
         return str(self.path)
 
     def read(self) -> bytes:
@@ -64,7 +64,7 @@ class ImageFolder:
 
     @property
     def root(self) -> str:
-        """The folder, for messages."""
+        """The path of the image folder, as messages show it."""
         return str(self.folder)
 
     @property

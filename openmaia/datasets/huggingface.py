@@ -57,11 +57,14 @@ class HuggingFaceImages:
 
     @property
     def expected(self) -> str:
-        """What a usable dataset contains, in words, for error messages."""
+        """Says in words what the dataset must contain, for error messages."""
         return "a dataset with a column of images"
 
     def stamp(self) -> str:
-        """Returns a digest of the names, sizes and times of the cached Arrow files, which change with the dataset.
+        """Returns a digest that changes if the dataset changes.
+
+        It is computed from the number of rows and from the paths, sizes and modification times of the cached Arrow
+        files.
 
         Raises:
             UsageError: The dataset cannot be loaded.
@@ -86,7 +89,7 @@ class RowSource:
 
     @property
     def name(self) -> str:
-        """The dataset and the row, for messages."""
+        """Name of the image in messages: the name of the dataset and the number of the row."""
         return f"{self.images.root} row {self.row}"
 
     def read(self) -> bytes:

@@ -46,7 +46,8 @@ def load(root: Path) -> dict[str, IndexEntry]:
     """Reads index.json, which lists the images of a folder.
 
     Returns:
-        The entries by path relative to the folder. Empty without an index.json, or with one of another program.
+        The entries by path relative to the folder. There are none if the folder has no index.json, or if another
+        program wrote it.
 
     Raises:
         StoreError: The index is damaged.

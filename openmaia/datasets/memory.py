@@ -21,7 +21,7 @@ KEYS = ("image", "img", "pixel_values", "jpg", "png")
 
 
 class IndexedImages(Protocol):
-    """A list, or a dataset of PyTorch or Hugging Face with random access."""
+    """A list of images, or a dataset of PyTorch or Hugging Face whose items can be accessed by index."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
@@ -29,13 +29,16 @@ class IndexedImages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemoryImages:
-    """A collection of the images of a list or dataset. They are read when they are needed, and not kept."""
+    """The images of a list or dataset that the user's program passed.
+
+    An image is read each time that it is needed, and is not kept in memory.
+    """
 
     items: IndexedImages
 
     @property
     def root(self) -> str:
-        """Name of the collection, for messages."""
+        """Name of the list or dataset for messages, with its type and its number of items."""
         return f"images (a {type(self.items).__name__} of {len(self.items)})"
 
     @property
@@ -44,10 +47,10 @@ class MemoryImages:
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
-        """Returns an empty text.
+        """Returns an empty text, because changes of a list or dataset cannot be detected.
 
-        Unlike the stamp of other collections, it does not change with the images, because changes of a list or dataset
-        cannot be detected. Digests and splits of these images must therefore not be cached.
+        Other collections of images return a text that changes whenever their images change, so that cached digests and
+        splits can be invalidated. The digests and splits of these images must not be cached.
         """
         return ""
 

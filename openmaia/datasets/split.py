@@ -66,10 +66,13 @@ def fingerprint(image: Image.Image) -> Fingerprint:
 
 
 def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
-    """Returns the split (explore or test) of each image by digest.
+    """Assigns each image to a split: explore or test. Near-duplicates are assigned to the same split.
 
     Args:
-        fingerprints: Fingerprints of the images by digest.
+        fingerprints: The fingerprint of each image, by digest.
+
+    Returns:
+        The split of each image, by digest.
     """
     digests = sorted(fingerprints)
     leaders = _group(len(digests), _near_duplicates([fingerprints[digest] for digest in digests]))

@@ -43,7 +43,7 @@ class Assembly(Protocol):
         ...
 
     def options(self, config: "Config") -> "InvestigationOptions":
-        """Returns the limits and settings of the investigations of the config."""
+        """Returns the settings for each investigation that a config describes, such as the largest number of turns."""
         ...
 
     def evaluation(
@@ -73,7 +73,7 @@ class Assembly(Protocol):
         ...
 
     def design(self, config: "Config") -> "EvaluationDesign":
-        """Returns the protocol by which descriptions are evaluated: the number of test images, the seed, and so on."""
+        """Returns the settings for testing descriptions: how prompts are written, the numbers of images, the seed."""
         ...
 
 

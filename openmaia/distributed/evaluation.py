@@ -66,7 +66,12 @@ class EvaluationTasks:
         """Ray object references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
 
     def submit(self, number: int, investigation: InvestigationId) -> None:
-        """Queues the evaluation of one finished investigation. `number` is the index of its sweep in `sweeps`."""
+        """Queues the evaluation of the description that a finished investigation made.
+
+        Args:
+            number: The index of the sweep (the run of one config) in `sweeps`.
+            investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
+        """
         self._workers.submit(_Evaluation(number, investigation))
 
     def poll(self, timeout: float = 0.0) -> None:
@@ -97,9 +102,12 @@ class EvaluationTasks:
         self._workers.assign(worker, evaluation, name, caller, evaluation.sweep, evaluation.investigation, reference)
 
     def finish(self, numbers: Sequence[int]) -> None:
-        """Waits for all evaluations, then computes the scores of the descriptions of the sweeps with these indices.
+        """Waits for all evaluations, then computes the scores of the descriptions of some sweeps.
 
         The scores of a sweep with a failed evaluation are not computed.
+
+        Args:
+            numbers: The indices of the sweeps in `sweeps`. A sweep executes the run of one config.
 
         Raises:
             OpenMaiaError: If an evaluation or the computation of the scores failed. Finished evaluations are kept in

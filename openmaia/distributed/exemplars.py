@@ -76,7 +76,7 @@ class ExemplarTeam:
         self._workers = [self._start()]
 
     def info(self) -> TargetInfo:
-        """Returns the name, the layers and other properties of the target."""
+        """Returns the name, the layers and other properties of the target network."""
         return self._lead("info")
 
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:

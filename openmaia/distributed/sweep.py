@@ -108,13 +108,13 @@ class Sweep:
         self.done = self.total - sum(1 for _ in self.run.iter_pending())
 
     def plan(self, info: TargetInfo) -> list[str]:
-        """Selects the units of the run and saves them as its plan.
+        """Selects the units that the run investigates, and saves the list of these units as the plan of the run.
 
         Args:
-            info: The properties of the target.
+            info: The properties of the target, the network under study.
 
         Returns:
-            The layers that have pending investigations, for which exemplars are needed.
+            The names of the layers whose units still have pending investigations.
         """
         selection = select(self.config.units, info, load(self.config.task.name).scope)
         if selection.duplicates:
@@ -123,7 +123,7 @@ class Sweep:
         return sorted({investigation.unit.layer for investigation in self.run.iter_pending()})
 
     def context(self) -> SweepContext:
-        """Returns the data that worker processes need for this sweep."""
+        """Returns the data that worker processes need for this sweep, such as its config and handles to its pools."""
         return SweepContext(
             config=self.config,
             run=self.run,
@@ -134,7 +134,10 @@ class Sweep:
         )
 
     def stage(self, name: str) -> str:
-        """Returns the name of a stage, such as `exemplars`, with the name of the run if there are several sweeps."""
+        """Returns the name of a stage (such as `exemplars`) for progress messages.
+
+        If several sweeps are executed together, the name of the run is appended.
+        """
         return name if self.alone else f"{name} {self.run.name}"
 
 
@@ -326,9 +329,12 @@ def is_choice(run: Run) -> bool:
 def is_evaluated(run: Run) -> bool:
     """Returns whether the evaluation of a run is complete.
 
-    It is complete if all finished investigations are evaluated, except those whose stored result is damaged, and if the
-    p-values and the reliability of the run are up to date. It also counts as complete if the task is a choice between
-    given answers, because such tasks are not evaluated.
+    It is complete if both conditions hold:
+
+    - All finished investigations are evaluated. Investigations with damaged records do not count.
+    - The p-values and the reliability of the run are up to date, unless no investigation has been evaluated.
+
+    If the task is a choice between given answers, the result is always True, because these tasks are not evaluated.
     """
     if is_choice(run):
         return True

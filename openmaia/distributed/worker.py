@@ -18,7 +18,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepContext:
-    """The data that all investigations and evaluations of one sweep, the run of one config, share."""
+    """The data that all investigations and evaluations of one sweep share. A sweep is the run of one config."""
 
     config: Config
     run: Run

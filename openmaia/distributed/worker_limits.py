@@ -35,10 +35,10 @@ class WorkerLimits:
 
 
 def largest_capacity(config: Config) -> int:
-    """Returns the largest number of investigations that fit on one node, from 1 to `ray.investigations`.
+    """Returns how many investigations fit on the node that has room for the most.
 
-    Only the resources that placement groups have reserved, for example for pools, count as used. Resources that other
-    tasks and actors use count as free.
+    The number is at least 1 and at most `ray.investigations`. Only the resources that placement groups have reserved,
+    for example for replicas of models, count as used. Resources that other tasks and actors use count as free.
     """
     taken = held()
 

@@ -81,8 +81,8 @@ class WorkerPool:
     """Starts, monitors and ends worker processes, which run investigations or evaluations.
 
     Args:
-        limits: Limits of the concurrent work, and its resources.
-        sweeps: The sweeps whose investigations or evaluations the workers run.
+        limits: How many pieces of work run at the same time, and the resources of each.
+        sweeps: The sweeps (each the run of one config) whose investigations or evaluations the workers run.
         worker_class: The class that runs in the processes. Its constructor takes `sweeps`. It has the methods `start`
             and `run`.
     """
@@ -113,10 +113,10 @@ class WorkerPool:
         (self._suspects if is_suspect else self._waiting).append(work)
 
     def assignable(self) -> Iterator[tuple[Worker, Any]]:
-        """Scales the workers to the queue, then takes from it as much work as they have room for.
+        """Starts or ends workers as the queue requires, then removes from the queue the work that they can take now.
 
         Yields:
-            A worker and the piece of work that it can take. The caller must pass both to `assign` before it takes the
+            A worker, and a piece of work that it can take. The caller must pass both to `assign` before it takes the
             next pair.
         """
         self._scale()

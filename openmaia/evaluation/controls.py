@@ -115,9 +115,12 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
 
 
 def respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
-    """Measures the responses of all units of `layers` to all images; returns an empty dict if there are no images.
+    """Measures the responses of all units of `layers` to all images.
 
     The requests for one image are adjacent, so that the network can answer them with one forward pass.
+
+    Returns:
+        For each layer the responses, (images, units); an empty dict if there are no images.
     """
     probes = [LayerProbe(layer=layer, image=image) for image in images for layer in layers]
     answers = target.respond(probes) if probes else []

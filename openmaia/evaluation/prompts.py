@@ -67,17 +67,22 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which this writer can write prompts. As a control, some of them are tested as descriptions."""
+        """Words about which this writer can write prompts.
+
+        As a control, an evaluation draws random words from them and tests each as if it were a unit's description.
+        """
         ...
 
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts, followed by n neutral ones; fewer if too few are found outside of `explored`.
+        """Writes at most n positive and n neutral prompts to test a claim, and returns them in this order.
+
+        There are fewer if the writer finds too few prompts that are not in `explored`.
 
         Args:
             claim: The claim to test. Positive prompts show what it names, neutral ones do not.
-            n: The number of prompts of each role.
+            n: The number of positive prompts, and of neutral prompts.
             run_seed: The seed of the run.
             explored: Prompts of images that the agent generated, normalised by `overlap.fold`. They must not be used.
         """
@@ -94,7 +99,10 @@ class PromptWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelPromptWriter:
-    """Asks a language model for pairs of matched prompts (positive, neutral) for each label of a unit's description."""
+    """Asks a language model for test prompts, in matched pairs for each label of a claim (the description of a unit).
+
+    The positive prompt of a pair shows what the label names. The neutral prompt is similar, but does not show it.
+    """
 
     model: LanguageModel
 
@@ -105,16 +113,19 @@ class ModelPromptWriter:
 
     @property
     def words(self) -> Sequence[str]:
-        """The words in words.txt: visible things and properties, without a relation to any network or data set."""
+        """The words in words.txt, from which random descriptions are drawn as a control.
+
+        They name visible things and properties, without a relation to any network or data set.
+        """
         return (files("openmaia.evaluation") / "words.txt").read_text(encoding="utf-8").split()
 
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Asks the model for n pairs of prompts (positive, neutral), divided evenly among the labels of a claim.
+        """Asks the model for n pairs of a positive and a neutral prompt, divided evenly among the labels of a claim.
 
-        The prompts of one label must not show what the other labels name. If pairs contain a prompt in `explored` or
-        repeat other test prompts, the model is asked once more for as many new pairs.
+        The prompts for one label must not show what the other labels name. If some pairs contain a prompt that is in
+        `explored` or repeats another test prompt, the model is asked once more to replace them.
         """
         labels = claim.statements
         rows: list[tuple[str, str, str]] = []
@@ -158,11 +169,11 @@ class PublishedPromptWriter(ModelPromptWriter):
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts, followed by n neutral ones.
+        """Asks the model for n positive and n neutral prompts, and returns them in this order.
 
-        The language model is asked about the labels of the claim in the preset `repo`, which follows the published
-        code, and about its description (a sentence) in the presets that follow the papers. Prompts in `explored` are
-        left out, because the agent used them in its experiments.
+        The preset `repo` follows the published code: the model gets the labels of the claim. The other presets follow
+        the papers: it gets the description, a sentence. Prompts in `explored` are left out, because the agent used them
+        in its experiments.
         """
         statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
         prompts: list[StimulusPrompt] = []

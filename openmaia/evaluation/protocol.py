@@ -86,9 +86,13 @@ def write_all(
     design: EvaluationDesign,
     explored: ExploredPrompts = frozenset(),
 ) -> list[WrittenPrompts]:
-    """Writes the test prompts for the claims (descriptions) of several methods about one unit, as `design.preset` says.
+    """Writes the test prompts for the claims (descriptions) of several methods about one unit.
 
-    No prompt is in `explored`, the prompts of images that the agents generated.
+    In the preset `pairing`, the claims share their prompts. In all other presets, each claim gets its own prompts. No
+    prompt is in `explored`, the prompts of images that the agents generated.
+
+    Returns:
+        For each claim its prompts, or an UnansweredQuestion that says why there are none.
     """
     if design.preset == "pairing":
         assert services.model is not None
@@ -158,9 +162,9 @@ def assemble_trial(
     reference: ReferenceData,
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
-    """Builds the trial (test images and responses) of a claim from its own and the control images.
+    """Builds the trial (test images and responses) of a claim from the claim's own images and the control images.
 
-    The field `detection` of the trial, which a judge's verdicts on photographs fill, stays empty.
+    The field `detection` of the trial stays empty, because it needs a judge's verdicts on photographs.
 
     Args:
         claim: The description of a unit, with labels.

@@ -36,13 +36,13 @@ def measure_random_words(
 ) -> Iterator[Trial]:
     """Tests descriptions that consist of one random word each, in each of the layers, as a control.
 
-    There are at most `design.random_words` descriptions, the same for all layers. A trial is the test of one
-    description. Its claim names unit 0 of the layer as a placeholder, and its replicate is the number of the
-    description. A word for which the prompt writer gives no usable answer, or which the generator cannot draw, is
-    replaced by another one. Images are not stored.
+    There are at most `design.random_words` descriptions. All layers have the same ones. If the prompt writer gives no
+    usable answer for a word, or if the generator cannot draw it, another word is used. Images are not stored.
 
     Yields:
-        The trials of the first description in all layers, then those of the second, and so on.
+        The trials, each of which is the test of one description in one layer: first those of the first description in
+        all layers, then those of the second, and so on. A random word describes no particular unit, so `claim.unit` of
+        a trial is unit 0 of the layer as a placeholder, and `claim.replicate` is the number of the description.
 
     Raises:
         ServiceError: A service failed permanently.

@@ -113,7 +113,7 @@ def measure_together(
 def prepare_run(
     run: Run, layers: Collection[str], services: EvaluationServices, design: EvaluationDesign
 ) -> ReferenceData:
-    """Generates the control images that all tests of descriptions in these layers share, and measures the responses.
+    """Generates the control images that all tests of the units in these layers share, and measures the responses.
 
     As a further control, random words are tested as descriptions. These tests are stored in the run, unless they are
     stored already.
@@ -145,18 +145,21 @@ def unevaluated_claims(run: Run) -> list[Claim]:
 
 
 def untested_claims(run: Run) -> list[Claim]:
-    """Returns the claims (descriptions) that still have to be tested.
+    """Returns the claims (descriptions) of finished investigations that still have to be tested.
 
-    These have neither scores nor a stored trial (the test images and the units' responses to them).
+    A claim has to be tested if it has no scores and no stored trial. A trial consists of the test images and the units'
+    responses to them.
     """
     tried = run.artifacts(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 
 
 def score_trials(run: Run, claims: Sequence[Claim]) -> None:
-    """Replaces stored trials (tested claims) by evaluations with scores, which compare a unit with others of its layer.
+    """Computes scores from the stored trials of claims (descriptions), and replaces the trials by evaluations.
 
-    Then the p-values of all evaluated descriptions of the run are computed again, because they depend on each other.
+    A trial holds the test images of a claim and the units' responses to them. An evaluation also has the scores, which
+    compare the unit with others of its layer. Then the p-values of all evaluated descriptions of the run are computed
+    again, because they depend on each other.
     """
     stored = run.artifacts(TRIALS) | run.evaluated()
     for target, layer in sorted({(each.unit.target, each.unit.layer) for each in stored}):

@@ -51,20 +51,23 @@ class Evaluation:
     def values(self) -> dict[str, Any]:
         """All scores except `controls` (see `control_scores`), whose bootstrap intervals take longer to compute.
 
-        All AUCs compare activations of the trial's unit. Undefined scores are None.
+        Each AUC compares the activations of the trial's unit on two groups of images. Undefined scores are None.
 
-        `auc`: positive against neutral images of the trial; 0.5 for an abstention or an undrawable description (at
-        least half of its positive images do not show what it names).
-        `auc_by_label`, `auc_worst`: the same for the images of each label, and the lowest of these values.
+        `auc`: positive against neutral images of the trial. It is 0.5 if there is no description (an abstention), or if
+        at least half of the positive images do not show what the description names.
+        `auc_by_label`: the same for the images of each label. `auc_worst`: the lowest of these AUCs.
         `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
         `auc_against`: positive images against the positive images of `others`.
-        `auc_other`: for each trial in `others` the AUC of its positive against its neutral images; their mean.
-        `auc_words`: the same for the trials in `words`.
+        `auc_other`: mean over the trials in `others` of an AUC: the positive against the neutral images of that trial.
+        `auc_words`: the same mean over the trials in `words`.
 
-        `positive`, `neutral`, `difference` and `d` are the mean activations on positive and on neutral images, their
-        difference, and Cohen's d; names with the prefix `z_` are those of standardised activations. `mad` and `clarity`
-        compare positive images with photographs as CoSy and FADE do. See `identification` for `rank`, `units`, `top1`,
-        `top5` and `chance`, and `Trial` for `detection`, `outcome` and `cause`.
+        `positive`, `neutral`: mean activations on the positive and on the neutral images.
+        `difference`, `d`: the difference of these means, and Cohen's d.
+        `z_positive`, `z_neutral`, `z_difference`: the same means and difference for standardised activations.
+        `mad`, `clarity`: positive images against photographs, measured as CoSy and FADE do.
+
+        See `identification` for `rank`, `units`, `top1`, `top5` and `chance`, and `Trial` for `detection`, `outcome`
+        and `cause`.
         """
         trial = self.trial
         scores: dict[str, Any] = {

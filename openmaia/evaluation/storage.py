@@ -106,7 +106,11 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
 
 
 def check_header(header: dict[str, Any]) -> None:
-    """Raises StoreError if the header of a trial or evaluation has another version or shape than this program writes."""
+    """Checks that the header of a trial or evaluation file has the current version and the expected keys and types.
+
+    Raises:
+        StoreError: The version is another one, or a key is missing or has another type.
+    """
     if header.get("version") != VERSION:
         raise StoreError(
             f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "
@@ -168,7 +172,9 @@ class StoredTrials:
             return None
 
     def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
-        """Reads the trial of one investigation from its evaluation, or from its trial file if it is not evaluated yet.
+        """Reads the trial (the test of a description) of one investigation.
+
+        If the investigation is evaluated, the trial is part of its evaluation file. Otherwise it has a file of its own.
 
         Raises:
             StoreError: The file is missing or damaged.

@@ -55,7 +55,10 @@ class Stimulus:
 
     @property
     def cluster(self) -> str:
-        """The image's cluster in the bootstrap: its prompt, or the digest of a photograph."""
+        """The name of the image's cluster in the cluster bootstrap: the prompt of the image.
+
+        A photograph has no prompt. It is a cluster of its own, named by its digest.
+        """
         return self.prompt or self.digest
 
 
@@ -157,7 +160,11 @@ def draw_stimuli(
 
 
 def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
-    """Returns whether fewer than half of the positive test images are known not to show what was requested."""
+    """Returns whether the generator can draw what a description names, as judged by the positive test images.
+
+    This holds if fewer than half of the positive images are known not to show what was requested. It does not hold if
+    there are no positive images.
+    """
     positive = [stimulus.shows is not False for stimulus in stimuli if stimulus.role == "positive"]
     return bool(positive) and sum(positive) * 2 > len(positive)
 

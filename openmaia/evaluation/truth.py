@@ -91,9 +91,15 @@ class TruthScores:
 def match_truth(
     claims: Sequence[Claim], truths: KnownTruths, similarities: Sequence[ClaimSimilarity]
 ) -> list[TruthMatch]:
-    """Matches the labels of claims with what their units are known to respond to, by each method of comparison.
+    """Matches the labels of claims (descriptions of units) with what their units are known to respond to.
 
-    Claims about units of unknown truth are left out.
+    Args:
+        claims: The claims. Those about units that are not in `truths` are left out.
+        truths: For each unit the texts that name what excites it.
+        similarities: Methods of comparison, which decide whether a label and such a text mean the same.
+
+    Returns:
+        The matches of all claims, one method of comparison after the other.
     """
     known = [claim for claim in claims if truths.get(claim.unit)]
     pairs = [
@@ -164,17 +170,23 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
 
 
 def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
-    """Stores in the run directory how labels match what units are known to respond to."""
+    """Stores the result of `match_truth` in the run directory: how labels match what units are known to respond to."""
     run.files.write(FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
 
 
 def has_truth(run: Run) -> bool:
-    """Returns whether `write_truth` has stored a file in the run directory, even one without matches."""
+    """Returns whether the labels of a run were compared with known truths, so that `write_truth` has stored a file.
+
+    The file may contain no matches.
+    """
     return run.files.exists(FILE)
 
 
 def read_truth(run: Run) -> list[TruthMatch]:
-    """Reads the matches that `write_truth` stored; an empty list if the file is missing or damaged."""
+    """Reads from the run directory how labels match what units are known to respond to, as stored by `write_truth`.
+
+    Returns an empty list if the file is missing or damaged.
+    """
     try:
         stored: list[dict[str, Any]] = run.files.read_json(FILE) or []
         return [_restored(each) for each in stored]

@@ -139,10 +139,10 @@ def compute_alone(
     compute: Callable[[list[str]], None],
     say: Callable[[str], None],
 ) -> None:
-    """Computes the exemplars of the layers that a store lacks, in one process at a time.
+    """Computes the exemplars of the layers that a store lacks. Only one process at a time computes for a store.
 
-    If another process is computing exemplars of the same store, this function waits until that process has finished.
-    It then computes only the layers that are still missing.
+    If another process is computing exemplars for the store, this function waits until that process has finished. It
+    then computes only the layers that are still missing.
 
     Args:
         store: The store.
@@ -284,11 +284,12 @@ class ExemplarWorker:
     def choose(self) -> list[tuple[int, Places]]:
         """Selects the images to store as exemplars, from the statistics that all workers have saved in the first pass.
 
-        The selected images are divided into new shards, other than those of the first pass.
+        The selected images are divided into new shards, which are not those of the first pass.
 
         Returns:
-            The shards that the second pass has not stored yet. Each is a pair of its index and a mapping. The mapping
-            gives for each image number the exemplars (layer, unit, kind and rank) for which the image is selected.
+            The shards that the second pass has not stored yet, as pairs of an index and a mapping. The mapping has an
+            entry for each image of the shard: the number of the image, and the list of the exemplars that the image
+            becomes. Each of these exemplars is given by layer, unit, kind and rank.
         """
         state = self._joined
         merged = self._merged()
@@ -303,8 +304,8 @@ class ExemplarWorker:
 
         Args:
             shard: Index of the shard, as returned by `choose`.
-            places: The mapping of this shard, as returned by `choose`. It gives for each image number the exemplars
-                for which the image is selected.
+            places: The mapping of this shard, as returned by `choose`: for the number of each image, the list of the
+                exemplars that the image becomes.
         """
         kept = passes.second_pass(self._reader, self._images(sorted(places)), self._order.digests, places)
         self._joined.work.save_second(shard, kept)

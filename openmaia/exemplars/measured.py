@@ -26,9 +26,10 @@ they are copied to the store of the imported exemplars."""
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:
     """Runs a target (network) on images of the user, and adds the measured statistics to its imported exemplars.
 
-    The imported images, their activations and the mask thresholds stay unchanged. Percentiles, means, standard
-    deviations and the exemplars of the kinds `bottom`, `random` and `ladder` are measured on the user's images. They
-    replace those of an earlier measurement.
+    Exemplars are images that are selected for each unit. Imported ones were published by another project, and are only
+    those with the highest activations. They stay unchanged, together with their activations and the mask thresholds.
+    The user's images yield percentiles, means, standard deviations and exemplars of the kinds `bottom`, `random` and
+    `ladder`, which replace those of an earlier measurement.
 
     Args:
         config: Names the target, its layers, its imported exemplars (`exemplars.dataset`) and the user's images.

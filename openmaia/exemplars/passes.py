@@ -74,10 +74,10 @@ class Order:
         return lots[:count]
 
     def start(self, number: int) -> int:
-        """Returns a pseudo-random offset for an image, from which the positions of its activation maps are sampled.
+        """Returns a pseudo-random number that decides which positions of an image's activation maps are sampled.
 
-        Only evenly spaced positions of a large activation map enter the statistics (see `summary.POSITIONS`). The first
-        one is this number modulo the number of positions of the map.
+        If an activation map is large, only evenly spaced positions of it enter the statistics (see
+        `summary.POSITIONS`). The first sampled position is this number modulo the number of positions of the map.
 
         Args:
             number: Number of the image.

@@ -213,12 +213,14 @@ class ExemplarStore:
             tables.write(stream, rows, _header(pictures_file), group)
 
     def write_units(self, layer: str, units: Iterable[UnitExemplars], pictures_file: str) -> None:
-        """Writes the table with one row per unit of a layer. It marks the layer as complete, so call this last.
+        """Writes the table with the statistics of the units of a layer, one row per unit.
+
+        Call this after the other files of the layer are written: a layer with this table counts as complete.
 
         Args:
             layer: Name of the layer.
-            units: Statistics of the units. Their `exemplars` are ignored.
-            pictures_file: Name of the file with the images of their exemplars.
+            units: The units with their statistics. The field `exemplars` is ignored.
+            pictures_file: Name of the file with the images of the layer's exemplars.
         """
         found = sorted(units, key=lambda unit: unit.unit.index)
         data = tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)

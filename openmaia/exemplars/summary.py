@@ -76,7 +76,12 @@ class Summary:
 
     @classmethod
     def empty(cls, scales: npt.NDArray[np.float32], k: int) -> "Summary":
-        """Returns the summary over no images: all counts and sums are 0."""
+        """Returns the summary of a layer over no images: all counts and sums are 0.
+
+        Args:
+            scales: Histogram scales of the units, shape (units,).
+            k: Number of highest and of lowest activations to keep per unit.
+        """
         units = len(scales)
         nothing = np.zeros((units, 0)), np.zeros((units, 0), dtype=np.int64)
         return cls(
@@ -105,7 +110,7 @@ class Summary:
         self.sampled |= other.sampled
 
     def extremes(self, numbers: Ints, activations: npt.NDArray[np.float32]) -> None:
-        """Updates the highest and lowest activations with those on further images.
+        """Updates the highest and lowest activations of each unit with those on further images.
 
         Args:
             numbers: Numbers of the images, shape (images,).
@@ -173,9 +178,10 @@ class Accumulator:
 
         Args:
             number: Number of the image.
-            start: Pseudo-random number that belongs to the image (see `Order.start`). If the map has more positions
-                than POSITIONS, only evenly spaced ones enter the statistics, and `start` is the offset of the first.
-            activations: Response of the layer, shape (units, height, width) or (units,).
+            start: Pseudo-random number that belongs to the image (see `Order.start`). It is used if the activation maps
+                have more than POSITIONS positions. Then the statistics use the maximum of each map and POSITIONS evenly
+                spaced values, of which `start` is the offset.
+            activations: Activation maps of all units, shape (units, height, width), or one value per unit, (units,).
         """
         values = activations.reshape(activations.shape[0], -1)
         self._numbers.append(number)

@@ -67,12 +67,14 @@ class Work:
         self._save("scales.npz", {str(i): scales[layer] for i, layer in enumerate(self.layers)})
 
     def save_first(self, worker: str, shards: Iterable[int], summaries: Mapping[str, Summary]) -> None:
-        """Saves the statistics that one worker has collected in the first pass. Its earlier ones are replaced.
+        """Saves the statistics that one worker has collected in the first pass over the images.
+
+        They replace the statistics that the same worker saved earlier.
 
         Args:
             worker: Name of the worker.
-            shards: Indices of all shards of images that the statistics cover.
-            summaries: The statistics by layer.
+            shards: Indices of all shards (groups of images) that the statistics cover.
+            summaries: The statistics of the units' activations, by layer.
         """
         packed = {"shards": np.array(sorted(shards), dtype=np.int64)}
         for i, layer in enumerate(self.layers):
@@ -84,10 +86,13 @@ class Work:
         return {int(shard) for packed in self._firsts(lambda name: name == "shards") for shard in packed["shards"]}
 
     def merged(self, scales: Scales) -> dict[str, Summary]:
-        """Adds up the statistics that the workers have saved in the first pass, and returns the totals by layer.
+        """Merges the statistics that the workers have saved in the first pass over the images.
 
         Args:
-            scales: Histogram scales of the units by layer.
+            scales: Histogram scales of the units by layer, see `scales`.
+
+        Returns:
+            The statistics of the units' activations on all these images, by layer.
         """
         total = {layer: Summary.empty(scales[layer], self.k) for layer in self.layers}
         for packed in self._firsts(lambda name: name != "shards"):
@@ -115,12 +120,13 @@ class Work:
         return {int(name.removeprefix(stem).split(".")[0]) for name in names if name.endswith(".parquet")}
 
     def save_second(self, shard: int, kept: Iterable[Kept]) -> None:
-        """Saves the images, exemplars and maps of one shard of the second pass.
+        """Saves the results of the second pass for one shard (a group of images).
+
+        They are the images that were selected as exemplars, and the units' activation maps on them.
 
         Args:
             shard: Index of the shard.
-            kept: The selected images of the shard, each with its number and the exemplars for which it is selected, as
-                `passes.second_pass` yields them.
+            kept: The results, as `passes.second_pass` yields them. One image may be an exemplar of several units.
         """
         rows: list[dict[str, Any]] = []
 
@@ -142,7 +148,7 @@ class Work:
         The images and exemplars come from the shards (groups of images) that the second pass has saved.
 
         Args:
-            units: For each layer, the statistics of all its units. Their `exemplars` are ignored.
+            units: The statistics of all units, by layer. The field `exemplars` of the units is not used.
         """
         shards = sorted(self.done_second())
         files, name = self.store.files, f"pictures-{self.folder.removeprefix('work-')}.arrow"

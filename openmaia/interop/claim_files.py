@@ -30,7 +30,7 @@ SEPARATOR = ";"
 class TabledClaim:
     """The description and the labels that one method (such as MILAN, or a person) gave to one unit.
 
-    If there is no description, it consists of the labels. If there are no labels, the description is the only label.
+    If the method gave only labels, `description` lists them. If it gave only a description, this is the only label.
     """
 
     method: str

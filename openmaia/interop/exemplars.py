@@ -60,15 +60,18 @@ class PublishedLayer:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Names of the values that were not published and have to be estimated. The manifest of the store lists them.
+        """Names of the values of the layer that were not published, and that have to be estimated on import.
 
-        If there is no thresholds.csv, the only name is `threshold/LAYER`. Otherwise there is none.
+        The only possible name is `threshold/LAYER`: it is listed if the units' mask thresholds are unknown. The
+        manifest of the exemplar store into which the layer is imported repeats these names.
         """
         return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
 
 def read(folder: Path) -> PublishedLayer:
-    """Reads and validates the folder of a layer. The names of model, dataset and layer are taken from its path.
+    """Reads and validates the folder with the published exemplars of one layer.
+
+    The names of model, dataset and layer are taken from the path of the folder, MODEL/DATASET/LAYER.
 
     Raises:
         Refused: A file is missing or damaged, or the files do not match each other.

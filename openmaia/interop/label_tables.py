@@ -58,8 +58,8 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         path: The file.
         target: Name of the network that the labels are about. Tables do not contain it.
         source: Name of the file, which is stored with each label.
-        method: Name of the method that made the labels. If it is empty, the name is taken from the column `method` of
-            each row. If this is missing or empty, too, it is the method of the format, which may be wrong: several
+        method: Name of the method that made the labels. If it is empty, the column `method` of each row gives the
+            name. If that cell is missing or empty, the name is that of the format. This may be wrong, because several
             methods use the format of MILAN.
 
     Raises:

@@ -22,7 +22,7 @@ CLAIMS = "claims"
 def claim_runs(run: Run) -> list[Run]:
     """Returns the run directories in RUN/claims, sorted by name.
 
-    Each holds descriptions of the run's units that another method than the run's agent made.
+    Each of them holds descriptions of the units of RUN by one other method. The agent of RUN did not make them.
     """
     found = [Run(run.files.inside(f"{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
     return [each for each in found if each.files.exists("config.yaml")]
@@ -31,7 +31,8 @@ def claim_runs(run: Run) -> list[Run]:
 def with_claim_runs(runs: Iterable[Run]) -> list[Run]:
     """Returns each run, followed by the run directories in its folder `claims`.
 
-    Each of these holds descriptions of the run's units that another method than the run's agent made.
+    Each directory in `claims` holds descriptions of the run's units by one other method. The run's agent did not make
+    them.
     """
     return [each for run in runs for each in (run, *claim_runs(run))]
 

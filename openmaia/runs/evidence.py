@@ -16,7 +16,7 @@ from openmaia.core.services import ServiceUsage
 
 
 class CheckState(StrEnum):
-    """Whether an investigation meets a requirement on its experiments."""
+    """Whether the experiments of an investigation meet one requirement of its task, such as a minimum number."""
 
     MET = "met"
     MISSING = "missing"
@@ -43,10 +43,11 @@ class EvidenceCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisEvidence:
-    """Counts and mean activations of the images that were measured for one hypothesis that the answer keeps.
+    """The number of images that test one hypothesis, and the unit's mean activation on them.
 
-    The agent names in its tool calls the hypothesis that an image tests. An image can also be a negative control of a
-    hypothesis: it should not excite the unit if the hypothesis is true.
+    Only hypotheses that the agent's answer keeps are covered. In its tool calls, the agent names the hypothesis
+    that an image tests. An image can also be a negative control of a hypothesis: it should not excite the unit if the
+    hypothesis is true.
     """
 
     hypothesis: str
@@ -73,9 +74,9 @@ class Evidence:
 
     @property
     def state(self) -> str:
-        """The worst state among all requirements. Empty if nothing was required.
+        """The worst state among the requirements on the investigation's experiments. Empty if nothing was required.
 
-        MISSING is worse than UNVERIFIED, and UNVERIFIED is worse than MET.
+        The states, from worst to best, are MISSING, UNVERIFIED and MET (see `CheckState`).
         """
         states = {check.state for check in self.checks}
         order = (CheckState.MISSING, CheckState.UNVERIFIED, CheckState.MET)
@@ -110,10 +111,10 @@ class ConfirmationSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The result of the test that follows an answer: the unit's activations on new images.
+    """The unit's activations on new images that test the labels of the agent's answer.
 
-    Some images show a label of the answer. The others show a near miss: the scene of a label's image with one thing
-    changed, so that the label does not describe it.
+    A label is a short phrase for one thing to which the unit responds. Some images show a label. The others show a near
+    miss: the scene of a label's image with one thing changed, so that the label does not describe it.
     """
 
     samples: tuple[ConfirmationSample, ...]
@@ -136,7 +137,7 @@ class Confirmation:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The tested labels."""
+        """The labels of the agent's answer that were tested on images, each once."""
         return tuple(dict.fromkeys(sample.label for sample in self.samples))
 
     def auc(self, label: str | None = None) -> float | None:
@@ -162,9 +163,9 @@ class Confirmation:
 
 
 def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
-    """Converts the evidence for an answer, or the result of the test after it, to JSON types without the images.
+    """Converts the evidence for an agent's answer, or the result of the test that follows it, to JSON values.
 
-    Returns None for None.
+    The images of the test are left out. Returns None for None.
     """
     if value is None:
         return None
@@ -174,18 +175,18 @@ def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
 
 
 def evidence_of(values: Mapping[str, Any]) -> Evidence:
-    """Restores the evidence for an answer from the JSON types that `plain` returned."""
+    """Restores the evidence for an agent's answer from the JSON values that `plain` returned for it."""
     checks = (EvidenceCheck(**check | {"state": CheckState(check["state"])}) for check in values["checks"])
     tested = (HypothesisEvidence(**hypothesis) for hypothesis in values["tested"])
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=values["sent_back"])
 
 
 def confirmation_of(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> Confirmation:
-    """Restores the result of the test after an answer.
+    """Restores the result of the test that follows an agent's answer.
 
     Args:
-        values: The JSON types that `plain` returned for it.
-        images: The test images, which `plain` leaves out, by digest.
+        values: The JSON values that `plain` returned for the result.
+        images: The test images by digest. They are not among the JSON values.
     """
     samples = (
         ConfirmationSample(**sample | {"missing_terms": tuple(sample["missing_terms"])}) for sample in values["samples"]

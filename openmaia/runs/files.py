@@ -227,7 +227,7 @@ class Files:
         return self._fs.open_input_file(self.path(name))
 
     def mapped(self, name: str) -> pa.NativeFile:
-        """Opens a file for random access, like `open`. A local file is memory-mapped."""
+        """Opens a file for random access, like the method `open`. A local file is memory-mapped."""
         return self.open(name) if self.local is None else pa.memory_map(self.path(name))
 
     def names(self, folder: str) -> list[str]:

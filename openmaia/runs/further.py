@@ -67,8 +67,13 @@ def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any
 def configure(further: Run, config: Config) -> None:
     """Saves the config of a further evaluation (a test of a run's descriptions with other settings).
 
+    Args:
+        further: The further evaluation.
+        config: The config with these settings.
+
     Raises:
-        UsageError: Its directory holds results of another config. The message names the keys that differ.
+        UsageError: The directory of the further evaluation holds results of another config. The message names the keys
+            that differ.
     """
     is_new = not further.files.exists("config.yaml")
     changed = [] if is_new else differing_keys(extended(further.config(), to_dict(config)), to_dict(config))

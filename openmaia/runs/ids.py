@@ -44,8 +44,8 @@ class InvestigationId:
             name: Path of the file relative to the run directory.
 
         Returns:
-            The investigation, or None if the path does not have this form. Examples are files that file managers
-            create in the folders that they display.
+            The investigation. None if the path does not have this form, as for files such as `.DS_Store`, which file
+            managers create.
         """
         match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)(?:\.\w+)?", name, re.ASCII)
         if not match:

@@ -25,7 +25,7 @@ class Journal(Protocol):
         ...
 
     def append(self, turn: Turn) -> None:
-        """Adds a completed turn."""
+        """Adds a completed turn of the investigation."""
         ...
 
     def clear(self) -> None:
@@ -41,7 +41,7 @@ class NoJournal:
         return []
 
     def damage(self, readable: int) -> str:
-        """Returns an empty text."""
+        """Returns an empty text, because nothing is stored that could be damaged."""
         return ""
 
     def append(self, turn: Turn) -> None:
@@ -87,7 +87,10 @@ class FolderJournal:
         return f"turn {readable + 1} of the journal was damaged or missing: it and what followed were repeated"
 
     def append(self, turn: Turn) -> None:
-        """Writes the file of a completed turn. Files of later turns, which an abandoned attempt left, are deleted."""
+        """Writes the file of a completed turn, and deletes the files of later turns.
+
+        Such files can be left from an earlier attempt that was abandoned.
+        """
         for name in self.files.names(self.folder):
             if name > self._name(turn.index):
                 self.files.delete(name)

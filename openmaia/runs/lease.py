@@ -54,7 +54,7 @@ class Lease:
             _write(self.files, self.token)
 
     def release(self) -> None:
-        """Gives up the lease. If another process has taken it over, its lease is not changed."""
+        """Gives up the lease. Has no effect if another process has taken the lease over."""
         with _locked(self.files):
             holder = _holder(self.files)
             if holder is None or holder["token"] == self.token:

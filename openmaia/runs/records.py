@@ -251,15 +251,20 @@ class Record:
 
     @property
     def messages(self) -> int:
-        """Number of messages: `prompts`, the agent's replies, and one observation after each reply but the last."""
+        """Number of messages in the conversation of the investigation.
+
+        These are the `prompts`, the replies of the agent, and the message with the output of the experiment that
+        follows each reply but the last.
+        """
         return len(self.prompts) + 2 * len(self.turns) - 1 if self.turns else len(self.prompts)
 
     @property
     def converged(self) -> int | None:
-        """Number of the first turn, counted from 1, whose `hypotheses` contain every label of the final answer.
+        """Number of the first turn (reply of the agent), counted from 1, that lists all `labels` as hypotheses.
 
-        They contain a label if its words occur next to each other in one of the hypotheses. Case, punctuation and
-        spacing are ignored. None if there are no labels, or if no turn contains all of them.
+        The labels are those of the final answer. A turn lists a label if one of its `hypotheses` contains the words of
+        the label next to each other. Case, punctuation and spacing are ignored. None if there are no labels, or if no
+        turn lists all of them.
         """
         wanted = [words for words in map(_words, self.labels) if words.strip()]
         for number, turn in enumerate(self.turns, start=1):

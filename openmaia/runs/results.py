@@ -43,9 +43,10 @@ class RunResults:
 
     @property
     def investigations(self) -> Files:
-        """The directory that holds the plan, records, journals and failures.
+        """The directory with the files of the investigations: their plan, records, journals and failures.
 
-        A further evaluation has none of these files itself, so this is the directory of the run that it evaluates.
+        For a run it is the run directory. A further evaluation has no such files of its own. For it, this is the
+        directory of the run that it evaluates.
         """
         return self.source or self.files
 
@@ -77,7 +78,7 @@ class RunResults:
         self.files.write(f"{folder}/{investigation.path}.parquet", data)
 
     def artifact(self, folder: str, investigation: InvestigationId) -> bytes | None:
-        """Returns the Parquet file that `write_artifact` wrote, or None if there is none."""
+        """Returns the content of the Parquet file that `write_artifact` wrote, or None if there is no such file."""
         return self.files.read(f"{folder}/{investigation.path}.parquet")
 
     def artifact_path(self, folder: str, investigation: InvestigationId) -> str:
@@ -118,7 +119,9 @@ class RunResults:
         return self.scores([investigation]).get(investigation)
 
     def scores(self, investigations: Iterable[InvestigationId] | None = None) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the scores and p-values of evaluated descriptions by investigation. Only the files' footers are read.
+        """Returns the scores and p-values of evaluated descriptions, by investigation.
+
+        To be fast, it reads only the footers of the evaluation files.
 
         Args:
             investigations: The investigations; None for all. Those without an evaluation, or with a damaged one, are left out.

@@ -36,8 +36,9 @@ TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
 class Run(RunResults):
     """A run directory, local or on an object store.
 
-    A record holds everything that happened in one finished investigation. A journal holds the completed turns of a
-    running investigation.
+    A run consists of investigations. An investigation is the work of the agent on one unit. A unit can have several
+    investigations, its replicates. The plan lists all investigations. A record holds everything that happened in one
+    finished investigation. A journal holds the completed turns of a running investigation.
     """
 
     @classmethod
@@ -74,10 +75,10 @@ class Run(RunResults):
 
     @classmethod
     def open(cls, path: str) -> "Run":
-        """Opens an existing run, or a further evaluation of one.
+        """Opens an existing run directory, or the folder of an additional evaluation of a run.
 
         Args:
-            path: The run directory, or `RUN/evaluations/NAME`.
+            path: The run directory RUN, or RUN/evaluations/NAME for the additional evaluation with this name.
 
         Raises:
             UsageError: The folder is not a run directory.
@@ -153,7 +154,7 @@ class Run(RunResults):
         return sum(len(indices) for *_, indices in self._plan())
 
     def iter_pending(self) -> Iterator[InvestigationId]:
-        """Yields the planned investigations without a record (not finished), in the order of the plan.
+        """Yields the planned investigations that are not finished (have no record), in the order of the plan.
 
         Records are listed one layer at a time, so that the memory does not grow with the run.
         """
@@ -162,7 +163,7 @@ class Run(RunResults):
             yield from (each for each in _members(*group) if _record_name(each) not in done)
 
     def pending(self) -> list[InvestigationId]:
-        """Returns the planned investigations without a record (not finished), in the order of the plan."""
+        """Returns the planned investigations that are not finished (have no record), in the order of the plan."""
         return list(self.iter_pending())
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
@@ -196,9 +197,9 @@ class Run(RunResults):
             self.journal(investigation).clear()
 
     def add(self, record: Record) -> InvestigationId:
-        """Adds a record as the next replicate of its unit, and extends the run's plan by it. No record is replaced.
+        """Adds the record of an investigation to the run, as a new replicate of its unit. No record is replaced.
 
-        Other finished investigations that the plan lacks are added to it as well.
+        The investigation is added to the run's plan, as are other finished investigations that the plan lacks.
 
         Returns:
             The id under which the record was added.
@@ -236,10 +237,10 @@ class Run(RunResults):
         return data
 
     def drawn_prompts(self, investigation: InvestigationId) -> list[str]:
-        """Returns the texts of a finished investigation's requests to generate or edit images, or to describe them.
+        """Returns the texts that a finished investigation sent to models that generate, edit or describe images.
 
-        They include the prompts of the test of its answer (see `openmaia.runs.parquet.drawn_prompts`). No images are
-        loaded.
+        The prompts of images that tested the answer of the agent come last. No images are loaded. See
+        `openmaia.runs.parquet.drawn_prompts` for the form of the texts.
 
         Raises:
             UsageError: There is no record.
@@ -270,10 +271,10 @@ class Run(RunResults):
         return self.investigations.exists(_record_name(investigation))
 
     def headers(self) -> list[dict[str, Any]]:
-        """Returns the summary (`openmaia.runs.summary.summary`) of each finished investigation.
+        """Returns a summary of each finished investigation, with its answer, its end, counts and costs.
 
-        The summaries are read from the footers of the records, so that turns and images are not loaded. Damaged records
-        are left out; `openmaia.evaluation.damage` lists them.
+        `openmaia.runs.summary.summary` explains the keys. The summaries are read from the footers of the records, so
+        that turns and images are not loaded. Damaged records are left out; `openmaia.evaluation.damage` lists them.
         """
         return list(self._headers())
 
@@ -283,9 +284,10 @@ class Run(RunResults):
                 yield check_record(tables.header(self.investigations, name))
 
     def summary(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the summary (`openmaia.runs.summary.summary`) of an investigation.
+        """Returns a summary of an investigation, with its answer, its end, counts and costs.
 
-        None before the investigation is finished, and if its record is damaged.
+        `openmaia.runs.summary.summary` explains the keys. Returns None if the investigation is not finished or its
+        record is damaged.
         """
         if not self.is_done(investigation):
             return None
@@ -298,8 +300,8 @@ class Run(RunResults):
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
 
         Args:
-            verdicts: Further columns of the table by investigation.
-                `openmaia.evaluation.analysis.verdict.write_summary` passes the verdicts on the descriptions.
+            verdicts: Additional values for the rows of the table: for each investigation, a dict from column to value.
+                `openmaia.evaluation.analysis.verdict.write_summary` passes the verdict on each description.
         """
         with self.files.writing(SUMMARY) as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
@@ -328,9 +330,9 @@ class Run(RunResults):
         )
 
     def running(self) -> set[InvestigationId]:
-        """Returns the investigations with a journal (completed turns) that have neither finished nor failed.
+        """Returns the investigations that have completed a turn and have neither finished nor failed.
 
-        This includes investigations that were interrupted, so that no process works on them.
+        This includes interrupted investigations, although no process works on them.
         """
         return {each for each in self.turns_begun() if not self.is_done(each)} - self.failed()
 

@@ -46,7 +46,10 @@ class RunCounts:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time in seconds until all investigations have ended, without evaluation. None if unknown."""
+        """Estimated time in seconds until all investigations have ended. None if unknown.
+
+        The evaluation of their descriptions is not included.
+        """
         return (self.pending + len(self.running)) / self.per_second if self.per_second else None
 
 

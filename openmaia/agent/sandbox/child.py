@@ -55,10 +55,12 @@ CallRefused.__module__, CallRefused.__name__, CallRefused.__qualname__ = "builti
 
 
 class PackageFinder:
-    """Meta path finder for numpy, Pillow and scipy. It does not expose other packages and .pth files beside them.
+    """Meta path finder that makes numpy, Pillow and scipy importable.
+
+    Other packages in the same site-packages folder stay unavailable, and its .pth files are not executed.
 
     Args:
-        folders: The folder of each of these packages, by package name.
+        folders: The folder of each of the three packages, by package name.
     """
 
     def __init__(self, folders: dict[str, str]):

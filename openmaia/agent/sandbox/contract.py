@@ -21,7 +21,10 @@ class ExperimentStopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """The limits of one sandbox. Their defaults are in the configuration."""
+    """The limits of time, memory and sizes in one sandbox, the process in which the agent's code runs.
+
+    Their defaults are in the configuration.
+    """
 
     seconds: float
     """Wall time of one experiment in seconds, without the time in which the parent answers tool calls."""

@@ -30,7 +30,10 @@ class CappedOutput:
             self._write(text)
 
     def finish(self) -> None:
-        """Writes an incomplete character at the end, if any, and a note about how many bytes were dropped, if any."""
+        """Ends the output. Writes a note about how many bytes were dropped, if any.
+
+        If the output ends within a UTF-8 character, the replacement character U+FFFD is written for it.
+        """
         if text := self._decoder.decode(b"", True):
             self._write(text)
         if self._dropped:

@@ -121,8 +121,8 @@ class Launched:
         """Kills the process and the processes that it started, and closes the pipes. May be called only once.
 
         Returns:
-            The exit code of the process, and the number of the signal that ended it. -1 means that there is none or
-            that it is unknown.
+            The exit code of the process, and the number of the signal that ended it. Each of the two is -1 if it does
+            not exist or is unknown.
         """
         self._socket.settimeout(END_SECONDS)
         with contextlib.suppress(OSError):  # the supervisor has ended

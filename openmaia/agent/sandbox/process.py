@@ -212,7 +212,11 @@ class Child:
         return True
 
     def reap(self) -> tuple[Status, str]:
-        """Kills the child if it is alive. Returns the status of its experiment and the cause of its end in words."""
+        """Kills the sandboxed process if it is alive.
+
+        Returns:
+            The status of the experiment that ran in the process, and the reason in words why the process ended.
+        """
         alive = not self._ended
         if self._reaped is None:
             if self._pidfd >= 0:

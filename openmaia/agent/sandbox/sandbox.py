@@ -97,9 +97,10 @@ class Sandbox:
 
     @property
     def hides_files(self) -> bool:
-        """Whether the process sees only a few paths of the file system. Starts the process to find this out.
+        """Whether the process that runs experiments sees only a few paths of the file system.
 
-        Otherwise it can also see the names and sizes of other files.
+        If not, it can also see the names and sizes of all other files. The process is started if there is none, because
+        this is not known before.
         """
         self.start()
         assert self._child is not None

@@ -15,16 +15,16 @@ BLOCK = 512
 
 
 def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
-    """Returns which limit on threads or files the child exceeds, so that it has to be killed.
+    """Returns which limit on threads or files the sandboxed process exceeds. The process must then be killed.
 
     Args:
-        pid: The pid of the child, the sandboxed process.
-        scratch: Its scratch folder.
-        scratch_mb: The limit on the size of its files in MiB.
-        processes: The limit on its processes. It is added to a fixed limit on threads.
+        pid: The pid of the sandboxed process.
+        scratch: The folder that it may write to.
+        scratch_mb: The limit on the total size of its files in MiB.
+        processes: The limit on its processes. All of them together may have MAX_THREADS + `processes` threads.
 
     Returns:
-        The limit that the child exceeds, in words, or None if it exceeds none.
+        The limit that the process exceeds, in words, or None if it exceeds none.
     """
     pids = family(pid)
     if sum(_count(f"/proc/{each}/task") for each in pids) > MAX_THREADS + processes:

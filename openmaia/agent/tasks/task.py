@@ -62,8 +62,10 @@ class StoppingRule:
     """The smallest amounts of evidence that an agent must have collected before its answer is accepted.
 
     An answer with less evidence is sent back to the agent, which can then run more experiments. The value 0 means that
-    a field demands nothing. `confirm` is no such demand: it configures a test that follows an accepted answer. If the
-    agent may run no more experiments, only `experiments` is still demanded.
+    a field demands nothing. `confirm` demands no evidence: it configures a test that follows an accepted answer.
+
+    After the agent has been told to run no more experiments, its answer only has to meet the demand `experiments`. The
+    other demands are waived.
     """
 
     experiments: int = 0
@@ -85,13 +87,20 @@ class StoppingRule:
 
     @property
     def demands(self) -> dict[str, int]:
-        """The fields with values above 0, by name, without `confirm`, which demands nothing of the agent."""
+        """The amounts of evidence that this rule demands of the agent, by field name.
+
+        Fields with the value 0 are left out. `confirm` is always left out, because it demands no evidence.
+        """
         names = ("experiments", "controls", "replicates", "labels")
         numbers: dict[str, int] = {name: getattr(self, name) for name in names}
         return {what: number for what, number in numbers.items() if number}
 
     def overridden(self, values: Mapping[str, int | None]) -> "StoppingRule":
-        """Returns a copy of the rule with the given values, by field name. None keeps the value of the rule."""
+        """Returns a copy of the rule in which some fields have other values.
+
+        Args:
+            values: The new values, by field name. None leaves the field unchanged.
+        """
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def stated(self, text: str) -> str:
@@ -145,8 +154,8 @@ class Task:
 
         Args:
             api: A description of what the agent's code can call.
-            is_whole: Whether the agent can call every tool. If not, the example, which calls most tools, is left
-                out.
+            is_whole: Whether the agent can call every tool. If not, the instructions contain no example of an
+                investigation, because the example calls most of the tools.
         """
         return self.system.replace("{api}", api.rstrip()).replace(
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""

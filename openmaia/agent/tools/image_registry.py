@@ -56,7 +56,7 @@ class ImageRegistry:
         return entry
 
     def restore(self, entries: Sequence[RegisteredImage]) -> None:
-        """Registers the images of a replayed tool call again, under the same ids."""
+        """Registers the images of a recorded tool call under their recorded ids, for a replay of the call."""
         self.entries.update((entry.id, entry) for entry in entries)
 
     def get(self, id: object) -> RegisteredImage:

@@ -19,10 +19,10 @@ def not_drawn(words: Sequence[str], prompt: str) -> str:
 
 
 def read_not_drawn(note: str) -> tuple[str, str] | None:
-    """Parses a note that `not_drawn` wrote.
+    """Parses a note about words of a prompt that are missing from its image (see `not_drawn`).
 
     Returns:
-        The prompt, and its missing words as one text. None if the note has another form.
+        The prompt, and the missing words as one text. None if the text is no such note.
     """
     match = NOT_DRAWN.match(note)
     return (_read(match["prompt"]), match["words"]) if match else None
@@ -37,7 +37,11 @@ def copied(prompt: str) -> str:
 
 
 def read_copied(note: str) -> str | None:
-    """Parses a note that `copied` wrote, and returns the prompt in it. Returns None if the note has another form."""
+    """Parses a note about a prompt that was copied from the example in the instructions (see `copied`).
+
+    Returns:
+        The prompt. None if the text is no such note.
+    """
     match = COPIED.match(note)
     return _read(match["prompt"]) if match else None
 

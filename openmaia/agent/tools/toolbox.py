@@ -92,7 +92,10 @@ class Toolbox:
         return self._effect
 
     def replay(self, effect: ToolEffect) -> None:
-        """Restores the effect of a recorded tool call."""
+        """Restores the effect of a recorded tool call on this toolbox, without calling the tool.
+
+        The images of the call are registered under their recorded ids, and its requests are counted.
+        """
         self.images.restore(effect.entries)
         self._asked.update(effect.asked)
 

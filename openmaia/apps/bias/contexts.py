@@ -20,7 +20,7 @@ from openmaia.evaluation.language_model import template as question_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedContext:
-    """A context, such as snow, that changes a classifier's score of a class according to an agent."""
+    """An agent's claim that a context, such as snow, raises or lowers a classifier's score of a class."""
 
     label: str
     """The claim as the agent wrote it."""
@@ -63,14 +63,15 @@ class ContextWriter(Protocol):
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Writes n pairs of prompts, one with a claimed context and one without it.
+        """Writes n pairs of prompts. The first prompt of a pair shows the claimed context, the second does not.
 
         Args:
             name: The name of the class whose score the context is claimed to change.
             context: The claimed context, such as snow.
             n: The number of pairs.
             run_seed: The seed of the run.
-            absent: Whether both prompts of each pair ask for something else instead of an object of the class.
+            absent: Whether the prompts show no object of the class, but something else in its place. If it is False,
+                both prompts of a pair show an object of the class.
 
         Raises:
             UnansweredQuestion: If no usable prompts could be written.
@@ -80,10 +81,10 @@ class ContextWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelContextWriter:
-    """Asks a language model for pairs of prompts, one with a claimed context (such as snow) and one without it.
+    """Asks a language model for pairs of prompts that test whether a context changes a classifier's score of a class.
 
-    It asks for at most 20 pairs (MAX_ASKED). If more are needed, the same pairs are used again, with other seeds for
-    their images.
+    The first prompt of a pair shows the context, such as snow, and the second does not. The model is asked for at most
+    20 pairs (MAX_ASKED). If more are needed, the same pairs are used again, with other seeds for their images.
     """
 
     model: LanguageModel
@@ -116,9 +117,10 @@ def with_seeds(pairs: Sequence[tuple[str, str]], run_seed: int, absent: bool) ->
     """Assigns a different seed to each pair of prompts, even if some pairs are equal.
 
     Args:
-        pairs: For each pair the prompt with a claimed context and the one without it.
+        pairs: For each pair the prompt with a claimed context, such as snow, and the prompt without it.
         run_seed: The seed of the run.
-        absent: Whether both prompts of each pair ask for something else instead of an object of the class.
+        absent: Whether the prompts show something else in the place of an object of the classifier's class. It is
+            only stored in the result.
     """
     return [
         ContextPrompts(

@@ -84,8 +84,9 @@ def effect(
 ) -> ContextEffect:
     """Estimates and tests the effect of a context on the classifier's score of a class.
 
-    The test is Wilcoxon's signed-rank test (scipy.stats.wilcoxon; zeros are treated as by Pratt 1959), one-sided if the
-    claim has a sign. It treats pairs as independent, also if the generator composed them from the same source images.
+    The test is Wilcoxon's signed-rank test (scipy.stats.wilcoxon), with zeros treated as by Pratt (1959). It is
+    one-sided if the claim says in which direction the score changes. All pairs are treated as independent, although the
+    generator may have composed several of them from the same source images.
 
     Args:
         context: The claimed context.

@@ -64,10 +64,12 @@ class FailureMode:
 
 
 def failures(verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
-    """Generates new images with and without the context of a supported bias, and finds the errors that it causes.
+    """Finds errors of a classifier that a bias causes, on new images with and without the context of the bias.
+
+    A bias is a context, such as snow, that changes the classifier's score of a class.
 
     Args:
-        verdict: The supported bias.
+        verdict: The verdict on the bias, which its test supports.
         writer: Writes the prompts.
         matcher: Generates the images and scores them with the classifier.
         n: The number of pairs of images for each kind of failure.

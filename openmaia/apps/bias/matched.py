@@ -44,17 +44,23 @@ class MatchedPair:
 
     @property
     def is_sound(self) -> bool:
-        """Whether both images are known to show the class, with no word of their prompts reported as missing."""
+        """Whether both images are known to show the class, and no word of their prompts was reported as missing.
+
+        The generator of the images reports missing words.
+        """
         return self.having.is_sound and self.without.is_sound
 
     @property
     def difference(self) -> float:
-        """The classifier's score of the class with the context minus that without it."""
+        """The classifier's score of the class for the image with the context, minus the score for the other image."""
         return self.having.value - self.without.value
 
     @property
     def raw_difference(self) -> float | None:
-        """The logit with the context minus the logit without it; None if the classifier has no logits."""
+        """The classifier's logit of the class for the image with the context, minus the logit for the other image.
+
+        None if the classifier has no logits.
+        """
         return None if self.having.raw is None or self.without.raw is None else self.having.raw - self.without.raw
 
     @property

@@ -19,7 +19,10 @@ from openmaia.runs.run import InvestigationId, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasDesign:
-    """The numbers and thresholds with which claimed biases are tested."""
+    """The numbers of images and the thresholds for tests of the biases that agents claim.
+
+    A claim says that a context, such as snow, changes a classifier's score of a class.
+    """
 
     pairs: int = 40
     """Number of image pairs, with and without the context, for each claim."""
@@ -38,17 +41,22 @@ class BiasDesign:
 
 
 def is_tested(run: Run) -> bool:
-    """Returns whether the biases claimed in all records (finished investigations) of a run are tested and judged."""
+    """Returns whether all biases that the agents of a run claim are tested and judged.
+
+    Only claims in records (finished investigations) count.
+    """
     return run.done() <= run.artifacts(TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(
     run: Run, writer: ContextWriter, matcher: Matcher, design: BiasDesign, progress: Callable[[int, int], None]
 ) -> list[BiasVerdict]:
-    """Tests the biases that agents claim, and searches for errors that the supported ones cause.
+    """Tests the biases that agents claim, and searches for errors that the supported biases cause.
 
-    Only records (finished investigations) that have no test yet are tested. The p-values of all tests of the run are
-    adjusted together, so that a verdict may change when records are added. In that case all errors are searched anew.
+    A claim says that a context, such as snow, changes a classifier's score of a class. Only the claims in records
+    (finished investigations) that have no test yet are tested. The p-values of all tests of the run are adjusted
+    together, so that new tests may change earlier verdicts. The search for errors is therefore repeated for all
+    supported biases after new tests.
 
     Args:
         run: The run.
@@ -100,7 +108,8 @@ def claim(
         design: The numbers and thresholds of the test.
 
     Returns:
-        The effect of the context, and the matched pairs of images. There are none if no prompts could be written.
+        The effect of the context, and the pairs of images with and without it. If no prompts could be written, the
+        effect says why, and there are no pairs.
     """
     context = ClaimedContext.parse(label)
     try:
@@ -112,9 +121,10 @@ def claim(
 
 
 def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
-    """Decides for every tested bias claim of a run whether it is supported.
+    """Decides for each tested claim of a run whether it is supported.
 
-    The decision uses the effects in the stored tests of all investigations, whose p-values are adjusted together.
+    A claim says that a context, such as snow, changes a classifier's score of a class. The decision uses the stored
+    effects of all tests of the run, whose p-values are adjusted together.
 
     Returns:
         One verdict for each claim, ordered by unit.
@@ -127,7 +137,8 @@ def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
 def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
     """Reads the stored bias tests, or the stored failure modes, of the investigations of a run.
 
-    A failure mode is a kind of error that a supported bias causes.
+    A bias test measures how much a context, such as snow, changes a classifier's score of a class. A failure mode is a
+    kind of error of the classifier that such a bias causes.
 
     Args:
         run: The run.

@@ -68,7 +68,8 @@ class StoredImage:
 class StoredTest:
     """The content of one stored file: either the bias tests of one investigation, or its failure modes.
 
-    A failure mode is a kind of error that a supported bias causes.
+    A bias is a context, such as snow, that changes a classifier's score of a class. A failure mode is a kind of error
+    that such a bias causes, for example that the classifier misses objects of the class.
     """
 
     investigation: InvestigationId
@@ -80,7 +81,10 @@ class StoredTest:
 
     @property
     def effects(self) -> tuple[ContextEffect, ...]:
-        """The measured effect of each claimed context. Only valid if the file holds bias tests, not failure modes."""
+        """The measured effect of each claimed context, such as snow, on the classifier's score of the class.
+
+        Only valid if the file holds bias tests, not failure modes.
+        """
         return tuple(map(_effect, self.parts))
 
 
@@ -106,10 +110,11 @@ def dump_test(
 def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[FailureMode]) -> bytes:
     """Serialises the failure modes of one investigation to Parquet, with one row for each misclassified image.
 
-    A failure mode is a kind of error that a supported bias causes.
+    A bias is a context, such as snow, that changes a classifier's score of a class. A failure mode is a kind of error
+    that such a bias causes, for example that the classifier misses objects of the class.
 
     Args:
-        investigation: The investigation that claimed the biases.
+        investigation: The investigation in which the agent claimed the biases.
         name: The name of the class.
         modes: The failure modes.
     """

@@ -20,7 +20,9 @@ from openmaia.core.services import Generation, Generator, LayerProbe, Target
 
 
 def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[list[list[EncodedImage]]]:
-    """Generates images of every class in every place, `settings.probe` for each combination.
+    """Generates images of every class in every place (a scene, such as snow).
+
+    There are `settings.probe` images for each combination of a class and a place.
 
     The seed of an image depends on its place and its number (repeat), but not on its class. With some generators,
     images of different classes therefore share their background.
@@ -46,7 +48,7 @@ def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[
 def responses(
     target: Target, layer: str, images: Sequence[Sequence[Sequence[EncodedImage]]]
 ) -> npt.NDArray[np.float64]:
-    """Measures the activations of all units of a layer on images of every class in every place.
+    """Measures the activations of all units of a layer on images of every class in every place (a scene).
 
     Args:
         target: The classifier.
@@ -62,7 +64,7 @@ def responses(
 
 
 def selective(activations: npt.NDArray[np.float64], units: Sequence[int]) -> list[int]:
-    """Returns the units whose activation depends more on the class in the image than on the place.
+    """Returns the units whose activation depends more on the class in an image than on the place (the scene).
 
     These are the units whose mean activations vary more between classes than between places. Both variances are main
     effects in a two-way analysis of variance with a balanced design.

@@ -63,7 +63,10 @@ class DataSplits:
 
 
 def check(settings: SpuriousConfig) -> None:
-    """Checks that settings give each class one place in training and another one in the test, and valid numbers.
+    """Checks the settings of a study of spurious features.
+
+    Each class must have a place of its own in training, and the place of another class in the test. The numbers must be
+    in range.
 
     Raises:
         UsageError: A setting is invalid.
@@ -123,9 +126,9 @@ def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
 def training(settings: SpuriousConfig) -> dict[DataCell, int]:
     """Counts the images that training and validation together need from each folder of the data set.
 
-    In each of the two environments, a class has `settings.per_cell` images. A share of them shows the class in its
-    usual place; `settings.shares` has one such share for each environment. The others show it in the place
-    `settings.filler`.
+    Each class has `settings.per_cell` images in each of the two environments. A share of these images shows the class
+    in its usual place, such as snow. The other images show it in the place `settings.filler`. `settings.shares` has one
+    share for each environment.
     """
     counts: dict[DataCell, int] = {}
     for environment, share in zip(ENVIRONMENTS, settings.shares, strict=True):

@@ -23,8 +23,9 @@ def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[S
 
     Args:
         files: The run directory.
-        config: The config of the study.
-        made: The reproduction.
+        config: The config of the study, which trains classifiers on data with a spurious feature (see
+            `openmaia.apps.spurious.study`).
+        made: The reproduced table: the accuracy for each method of selecting units.
         results: The results of the study for each classifier.
         backbone: The name of the model that plays the agent.
 

@@ -75,7 +75,8 @@ def unbalanced(
 ) -> dict[str, SelectionScore]:
     """Computes the rows of the MAIA paper's Table 2 that need no balanced images.
 
-    In balanced images class and place are independent.
+    Each image shows an object of one class in a place, such as snow. In balanced images class and place are
+    independent.
 
     Args:
         settings: The settings of the study.
@@ -91,9 +92,10 @@ def unbalanced(
 
         - `l1`: the L1-regularised model with `settings.units` units
         - `l1_n`: the L1-regularised model with as many units as `agent` has
-        - `agent`, `probe`: the model of the units in the argument of this name, without regularisation
-        - `random`: the same for random subsets of `units`, each as large as `agent`. There is one accuracy for each of
-          the `settings.draws` subsets.
+        - `agent`: a model without regularisation, which uses only the units in the argument `agent`
+        - `probe`: a model without regularisation, which uses only the units in the argument `probe`
+        - `random`: models without regularisation, which use random subsets of `units`, each as large as `agent`. There
+          is one accuracy for each of the `settings.draws` subsets.
     """
     fit, test_features = standardised(validation, test)
     labels = validation.labels
@@ -125,7 +127,8 @@ def balanced(
 ) -> dict[str, SelectionScore]:
     """Computes the rows of the MAIA paper's Table 2 that are fitted on balanced images.
 
-    In balanced images class and place are independent.
+    Each image shows an object of one class in a place, such as snow. In balanced images class and place are
+    independent.
 
     Args:
         settings: The settings of the study.

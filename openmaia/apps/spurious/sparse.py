@@ -32,7 +32,7 @@ ITERATIONS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseModel:
-    """A fitted logistic regression."""
+    """A fitted logistic regression, in which many units (features) may have the weight 0 for all classes."""
 
     weights: npt.NDArray[np.float64]
     """Shape (classes, d units)."""

@@ -70,9 +70,10 @@ class StudyResult:
 
     @property
     def agreement(self) -> int:
-        """The number of units on which the agent and the factorial probe agree whether the unit is selective.
+        """The number of candidate units that the agent and the factorial probe judge alike: as selective or as not.
 
-        A selective unit responds to a class itself. The probe is an experiment with a fixed design (see factorial.py).
+        A selective unit responds more to a class than to the place in which the training images show the class. The
+        probe is an experiment with a fixed design (see factorial.py).
         """
         return sum((unit in self.verdicts.selective) == (unit in self.probe) for unit in self.candidates)
 
@@ -80,8 +81,9 @@ class StudyResult:
 def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> StudyResult:
     """Trains a classifier, lets the agent judge its units, and computes its rows of the MAIA paper's Table 2.
 
-    The agent judges whether each unit responds to a class itself. Only afterwards, the test images are read, and the
-    pool from which balanced validation sets (with equally many images of each class in each place) are drawn.
+    The agent judges whether a unit responds to a class, or to the place in which the training images show the class.
+    Only after that, further images are read: the test images, and the images from which balanced validation sets are
+    drawn. A balanced set has equally many images of each class in each place.
 
     Args:
         config: The config of the study.

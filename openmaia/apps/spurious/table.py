@@ -16,7 +16,11 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFigure:
-    """The numbers in one row of Table 2 of the MAIA paper (arXiv 2404.14394v2): Spawrious O2O-Easy, ResNet-18."""
+    """The number of units and the accuracy in one row of Table 2 of the MAIA paper (arXiv 2404.14394v2).
+
+    A row stands for one way to select the units that the last linear layer of a classifier uses. The paper's classifier
+    is a ResNet-18, trained on the dataset Spawrious O2O-Easy.
+    """
 
     units: int
     """Number of units."""
@@ -64,7 +68,10 @@ class SeedEstimate:
 
     @classmethod
     def of(cls, values: Sequence[float], limits: tuple[float, float] = (-np.inf, np.inf)) -> "SeedEstimate":
-        """Estimates the mean of values. The interval is clipped to `limits`, the range of possible values."""
+        """Estimates the mean of values, one for each classifier.
+
+        The interval is clipped to `limits`, the range of possible values.
+        """
         mean = float(np.mean(values))
         if len(values) < 2:
             return cls(mean=mean, low=None, high=None)
@@ -107,7 +114,10 @@ class SelectionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpuriousTable:
-    """Our reproduction of Table 2 of the MAIA paper."""
+    """Our reproduction of Table 2 of the MAIA paper: the accuracies of classifiers that learned spurious features.
+
+    Each row stands for one way to select the units that the last linear layer uses.
+    """
 
     rows: tuple[SelectionRow, ...]
     differences: dict[str, SeedEstimate]

@@ -80,10 +80,10 @@ def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: 
 
 
 def with_weights(config: Config, checkpoint: Path) -> Config:
-    """Returns the config with the weights of a checkpoint for its target network.
+    """Returns a copy of the config in which the target network has the weights of a checkpoint.
 
     Raises:
-        UsageError: The config does not name exactly one layer.
+        UsageError: The config does not name exactly one layer of the target network.
     """
     if len(config.target.layers) != 1:
         raise UsageError(

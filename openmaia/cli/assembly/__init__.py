@@ -67,7 +67,7 @@ class ConfigAssembly:
         return datasets.image_dataset(config, say)
 
     def options(self, config: "Config") -> "InvestigationOptions":
-        """Returns the settings of the investigations of the config, such as the largest number of turns."""
+        """Returns the settings for each investigation that a config describes, such as the largest number of turns."""
         from openmaia.cli.assembly import investigations
 
         return investigations.options(config)

@@ -15,8 +15,8 @@ def backbone(config: Config, section: str = "backbone") -> Backbone:
 
     Args:
         config: The config.
-        section: The section that error messages name, because the user set the values of `config.backbone` in it. It is
-            "evaluate.writer" if the caller has replaced `config.backbone` by that section.
+        section: The config section that error messages name. It differs from "backbone" only if the caller has
+            replaced `config.backbone` by another section, such as "evaluate.writer".
     """
     agent = _language_model(config, section)
     if config.backbone.sees == "images":

@@ -34,14 +34,16 @@ def services(
     """Returns the writer and the matcher that test claimed biases.
 
     A claimed bias is a context in which a classifier is said to score a class higher or lower. The writer writes pairs
-    of prompts, with the claimed context and without it. The matcher generates an image for each prompt, checks with a
-    judge whether the image shows the class, and scores it with the classifier. The judge runs in this process.
+    of prompts, with the claimed context and without it. The matcher generates an image for each prompt and scores it
+    with the classifier. If the generator cannot tell whether an image shows the class, a judge decides, if the
+    config selects one.
 
     Args:
         config: The config of the run.
         generator: Makes the images.
         target: The classifier.
-        backbone: The backbone of the run. It is used if it is also the prompt writer of the config.
+        backbone: The model that plays the agent, if it is loaded already. It is used if the config chooses the same
+            model to write the prompts.
     """
     model = language_model(config, backbone)
     detector = config.bias.detector
@@ -55,7 +57,9 @@ def services(
 
 
 def design(config: Config, at_once: int = 1) -> BiasDesign:
-    """Returns the numbers and thresholds for testing the biases of a classifier that the agent claims.
+    """Returns the settings for tests of claimed biases, such as the number of image pairs for each claim.
+
+    A claimed bias is a context in which the agent says that a classifier scores a class higher or lower.
 
     Args:
         config: The config of the run.

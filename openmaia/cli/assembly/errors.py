@@ -4,13 +4,14 @@ from openmaia.core.errors import UsageError
 
 
 def session_object_error(key: str, instead: str) -> UsageError:
-    """Returns the error for a config value that stands for an object which exists in another Python process only.
+    """Returns the error for a config value that stands for a Python object which this process does not have.
 
-    A user of the Python API passed the object, such as a network, to OpenMAIA there.
+    Users of the Python API can pass an object, such as a network, to OpenMAIA. The config then only says that there is
+    such an object. If another process loads this config, it cannot build the object.
 
     Args:
         key: The config key.
-        instead: What the user should set instead.
+        instead: What to set instead, for the message.
     """
     return UsageError(
         f"{key} stands for an object that was passed to OpenMAIA in Python, which no other process has; give {instead}"

@@ -59,9 +59,9 @@ def evaluation_services(
         backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
         store: The stored exemplars, from which the mean and standard deviation of each unit's activations are read.
             Only `openmaia.evaluation.controls.prepare_reference` needs it.
-        dataset: The images of the run. Photographs from it serve as control images, and for detection: a judge marks
-            which photographs show what a description names, and this is compared with the activations. Only
-            `prepare_reference` needs it.
+        dataset: The images of the run, from which photographs are taken. They serve as control images. They also serve
+            for detection, in which a judge marks the photographs that show what a description names, and the marks are
+            compared with the activations. Only `prepare_reference` needs the dataset.
     """
     model = language_model(config, backbone)
     count, size = config.evaluate.pictures, test_generator(config).size
@@ -81,9 +81,14 @@ def evaluation_services(
 def known_truths(config: Config) -> KnownTruths:
     """Returns what each unit of the target responds to, if the target was built to have known answers.
 
-    These are synthetic targets, whose units respond to given concepts, and closed-form targets, whose activations are
-    formulas over image statistics and network outputs. The result is empty for all other targets, for the family
-    `biased` of closed-form targets, and with `target.shuffled`, because shuffled activations have no explanation.
+    Two kinds of targets have known answers:
+
+    - Synthetic targets (`target.kind=synthetic`): their units respond to given concepts.
+    - Closed-form targets (`target.kind=closed_form`): the activations of their units are formulas over image statistics
+      and network outputs. There are two exceptions. Targets with `target.family=biased` are classifiers. With
+      `target.shuffled`, every image is replaced by an unrelated one, so that nothing explains the activations.
+
+    The result is empty for all other targets, and in the two exceptions.
     """
     name = config.target.name
     if config.target.kind == "synthetic":
@@ -122,9 +127,13 @@ def design(config: Config) -> EvaluationDesign:
 
 
 def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:
-    """Returns the language model that writes prompts of test images and judges images, or None if rules write prompts.
+    """Returns the language model of an evaluation, which writes the prompts of test images and may judge images.
 
-    See `evaluation_services` for the argument `backbone`.
+    Returns None if the config names rules, not a model, as the prompt writer.
+
+    Args:
+        config: The config of the run.
+        backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
     """
     writer = prompt_writer(config)
     if writer.kind == "rules":

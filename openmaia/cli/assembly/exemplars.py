@@ -15,9 +15,9 @@ def worker(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarWorker:
-    """Returns a worker that computes exemplars, the dataset images that excite each unit most.
+    """Returns an object that computes exemplars, the dataset images that excite each unit most.
 
-    Loads the target network and the dataset images if they are not given. See `make` for the arguments.
+    The target network and the dataset images are loaded if they are not given. See `make` for the arguments.
     """
     return ExemplarWorker(config, target or targets.target(config), dataset or datasets.image_dataset(config, say))
 

@@ -10,7 +10,7 @@ from openmaia.datasets.library import ImageDataset
 
 
 def generator(config: Config) -> Generator:
-    """Returns the image generator of a config."""
+    """Creates the image generator that the config section `generator` describes."""
     match config.generator.kind:
         case "collage":
             from openmaia.offline.collage import CollageGenerator
@@ -29,7 +29,7 @@ def generator(config: Config) -> Generator:
 
 
 def editor(config: Config) -> Editor:
-    """Returns the image editor of a config."""
+    """Creates the image editor that the config section `editor` describes."""
     match config.editor.kind:
         case "collage":
             from openmaia.offline.collage import CollageEditor
@@ -48,7 +48,10 @@ def editor(config: Config) -> Editor:
 
 
 def generator_name(settings: GeneratorConfig) -> str:
-    """Returns the name by which results call an image generator: its model, or its kind if it has none."""
+    """Returns the name of an image generator for results.
+
+    It is the name of its model, or its kind (such as `collage`) if it works without a model.
+    """
     models = {"diffusers": settings.diffusion.model, "openai": settings.api.model}
     return models.get(settings.kind, settings.kind)
 

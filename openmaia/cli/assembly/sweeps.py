@@ -73,7 +73,8 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
 def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
     """Runs all investigations of a config whose task is to find biases of a classifier, and tests the claimed biases.
 
-    A bias is tested on matched images, which are generated in pairs with and without the claimed context.
+    An agent claims that a context, such as snow, changes the classifier's score of a class. Such a claim is tested on
+    pairs of generated images that match except for the context.
     """
     _validate([config])
     distributed.prepare(config.ray.address)

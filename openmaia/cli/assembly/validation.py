@@ -17,8 +17,8 @@ def validate(config: Config) -> None:
     """Checks that the files, functions, layers and units that a config names exist on this machine.
 
     Raises:
-        UsageError: One of these or the agent's task does not exist. Or `backbone.record`, a file of replies or labels
-            that replaces the model of the agent, holds none for this run.
+        UsageError: One of these, or the task that the config names, does not exist. Or `backbone.record`
+            is unusable: it names the stored replies or labels that replace the model of the agent.
     """
     _check_files(config)
     if config.backbone.kind in ("replay", "labels"):  # These only read a file. A viewer would load a model.
@@ -45,7 +45,9 @@ def validate_units(config: Config) -> None:
 def target_outline(config: Config) -> TargetInfo | None:
     """Returns what is known about a config's target without loading weights, such as its layers and classes.
 
-    The digest of the weights is empty for networks and for synthetic units. Returns None if nothing is known.
+    For networks and for synthetic units (whose responses a detector or segmenter computes), the field `digest` is
+    empty, because it is computed from the weights. Returns None if even the layers are not known, as for a network on
+    a hub.
 
     Raises:
         UsageError: The network or a layer does not exist.

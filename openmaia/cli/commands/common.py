@@ -44,9 +44,10 @@ RepeatFlag = Annotated[
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Ends the process with the exit code 3 (STOPPED) if Ctrl-C or SIGTERM interrupts the block of this `with`.
+    """Context manager for a block that the user may interrupt with Ctrl-C or SIGTERM.
 
-    Work that is completed by then is kept.
+    After an interruption, it prints how to continue and ends the process with the exit code 3 (STOPPED). Work that was
+    completed before is kept.
     """
     try:
         yield
@@ -102,9 +103,9 @@ def print_failures(outcome: "SweepOutcome") -> bool:
 
 
 def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
-    """Yields a line for each cause of failures, the most frequent first, and one that counts those left out.
+    """Yields the lines of a report on failed investigations: one for each cause, the most frequent cause first.
 
-    Causes are left out if there are more of them than the constant SHOWN_FAILURES allows.
+    Only the first SHOWN_FAILURES causes have a line. If there are more, a last line gives the number of the others.
 
     Args:
         causes: The cause of each failed investigation, by the name of its unit.

@@ -57,9 +57,9 @@ def evaluate(
     """Tests the descriptions of finished runs in this process, and compares the runs if several are given.
 
     Each unit is measured on images that are generated from its description, and on control images (the predictive
-    protocol). Overrides change the test, for example the number of images. A changed test needs a name (--as NAME), and
-    its results are in RUN/evaluations/NAME, a run directory for show, report, figures and evaluate. Continues what was
-    stopped.
+    protocol). Overrides change the test, for example the number of images. A changed test needs a name (--as NAME). Its
+    results are stored in RUN/evaluations/NAME, which show, report, figures and evaluate accept as a run directory.
+    Continues what was stopped.
 
     Examples:
 

@@ -87,7 +87,8 @@ def ray_cluster(address: str) -> list[CheckResult]:
         address: The address of the cluster.
 
     Returns:
-        The result of the check. The list is empty if the address is not a host with a port, for example "auto".
+        A list with the result of the check. It is empty if nothing was checked, because the address is not a host with
+        a port, but for example "auto".
     """
     named = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
     if not named:

@@ -81,7 +81,8 @@ def inspect_network(network: str, answer: Mapping[str, Any]) -> WeightReport:
 def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
     """Compares the size of the necessary downloads with the free disk space for the Hugging Face cache.
 
-    Returns no result if nothing has to be downloaded.
+    Returns:
+        A list with one check result, which says whether the space suffices. Empty if nothing has to be downloaded.
     """
     wanted, cache = sum(report.to_fetch for report in reports), Path(constants.HF_HUB_CACHE)
     free = shutil.disk_usage(nearest_existing(cache)).free

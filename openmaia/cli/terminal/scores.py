@@ -41,7 +41,14 @@ PROTOCOLS = {
 
 
 def show_scores(run: Run, resamples: int) -> None:
-    """Prints the mean scores of a run's descriptions, with intervals. Prints nothing if no unit has been evaluated."""
+    """Prints the mean scores of a run's descriptions, with 95 % confidence intervals.
+
+    Prints nothing if no unit has been evaluated.
+
+    Args:
+        run: The run.
+        resamples: The number of bootstrap resamples.
+    """
     scores = run_scores(run, resamples)
     if not scores.units:
         return
@@ -67,10 +74,15 @@ def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[st
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:
-    """Prints how the units of a run score with their own descriptions and with two kinds of wrong descriptions.
+    """Prints a table that compares the units' own descriptions with two kinds of wrong descriptions, as a control.
 
-    The wrong ones are descriptions of other units (shuffled) and random words. The scores are the mean AUC, and the
-    share of units whose test ends with the verdict "supported". Prints nothing if these shares were not computed.
+    The wrong descriptions are those of other units (shuffled) and random words. For each kind, the table shows the mean
+    AUC and the share of units for which the test gives the verdict "supported". Prints nothing if the run has no stored
+    shares.
+
+    Args:
+        run: The run.
+        scores: The scores of the run, from which the mean AUCs are taken.
     """
     shares = supported_shares(run)
     if not shares:

@@ -55,7 +55,7 @@ class FreePlaces:
         self._places: dict[tuple[PlacementGroup, int], Place] = {}
 
     def give_back(self, place: Place) -> None:
-        """Adds the resources of a replica that has ended to the free ones."""
+        """Adds the resources of a replica to the free resources, after the replica has ended."""
         self._add(place, 1)
 
     def count(self, request: ResourceRequest) -> int:
@@ -67,7 +67,7 @@ class FreePlaces:
         return sum(_fits(place.room, request) for place in self._places.values())
 
     def take(self, request: ResourceRequest) -> Place | None:
-        """Removes the resources for one replica from the free ones, and returns them.
+        """Removes the resources for one replica (a process with one copy of a model) from the free resources.
 
         Args:
             request: The resources that the replica needs. Its `count` is ignored.

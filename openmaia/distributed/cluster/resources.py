@@ -90,8 +90,9 @@ def of_investigations(config: Config) -> ResourceRequest:
 def of_exemplars(config: Config) -> ResourceRequest:
     """Returns the resources of the workers that compute exemplars. Exemplars are dataset images selected for each unit.
 
-    The number of workers is `ray.exemplar_workers`. Each of them requests `pools.target.num_gpus` GPUs. If the number
-    is 0, it is chosen later. In this case, a worker that uses a GPU requests at least EXEMPLAR_SHARE GPUs.
+    The config's `ray.exemplar_workers` is the number of workers, each of which requests `pools.target.num_gpus` GPUs.
+    If `ray.exemplar_workers` is 0, the number of workers is chosen later, and a worker that uses a GPU requests at
+    least EXEMPLAR_SHARE GPUs.
     """
     count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
     if gpus and not count:

@@ -124,10 +124,10 @@ class ScalingPolicy:
 
 @dataclass(slots=True)
 class OfferedLoad:
-    """Measures the offered load of a pool: the arrival rate of requests times the mean replica time of a request.
+    """Measures the offered load of a pool: the number of replicas that the arriving requests would keep busy.
 
-    This is the number of replicas that the arriving requests would keep busy. Unlike the demand, it does not grow with
-    the length of the queue. The weight of older measurements decays exponentially.
+    It is the arrival rate of requests times the mean time that a replica spends on a request. Unlike the demand, it
+    does not grow with the length of the queue. The weight of older measurements decays exponentially.
     """
 
     window: float = WINDOW
@@ -142,7 +142,7 @@ class OfferedLoad:
 
     @property
     def value(self) -> float | None:
-        """The offered load, as a number of replicas; None until a request has been answered."""
+        """The number of replicas that the arriving requests would keep busy; None until a request has been answered."""
         if not self._answered or not self._passed:
             return None
         return self._arrived / self._passed * self._seconds / self._answered
@@ -175,9 +175,10 @@ def _answered(statistics: PoolStatistics) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClaim:
-    """The load of a pool, and the numbers of replicas that it has, needs and may have.
+    """The load of a pool, and its present, smallest and largest number of replicas.
 
-    `fair_shares` divides replicas among pools by these values.
+    A pool is the set of replicas (processes) that serve one model. `fair_shares` divides replicas among pools by these
+    values.
     """
 
     load: float | None
@@ -196,6 +197,9 @@ class PoolClaim:
 
 def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
     """Divides replicas among pools so that the highest load per replica is as low as possible.
+
+    A pool is the set of replicas (processes) that serve one model. Its load is the number of replicas that its requests
+    would keep busy.
 
     Each pool first gets its smallest number of replicas (`PoolClaim.smallest`). Then each further replica goes to the
     pool that has the highest load per replica at this moment. A pool whose load is not known yet keeps the replicas

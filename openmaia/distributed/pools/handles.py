@@ -96,7 +96,10 @@ class BatchedHandle:
 
 
 class PooledTarget(BatchedHandle):
-    """A handle to the pool of a target network, whose units are investigated."""
+    """A handle that sends requests to the target network, whose units are investigated.
+
+    The requests are answered by a pool: the processes that hold copies of the network.
+    """
 
     role = "target"
 
@@ -125,7 +128,7 @@ class PooledTarget(BatchedHandle):
 
 
 class PooledGenerator(BatchedHandle):
-    """A handle to the pool of an image generator."""
+    """A handle that sends requests to a pool: the processes that hold copies of an image generator."""
 
     role = "generator"
 
@@ -135,7 +138,7 @@ class PooledGenerator(BatchedHandle):
 
 
 class PooledEditor(BatchedHandle):
-    """A handle to the pool of an image editor."""
+    """A handle that sends requests to a pool: the processes that hold copies of an image editor."""
 
     role = "editor"
 
@@ -146,7 +149,11 @@ class PooledEditor(BatchedHandle):
 
 @dataclass(frozen=True)
 class PooledBackbone:
-    """A handle to the pool of a language model. The dispatcher chooses a replica, which is then called directly."""
+    """A handle that sends chats to the pool of a language model.
+
+    A pool consists of replicas (the processes that hold copies of the model) and a dispatcher. The dispatcher assigns a
+    replica to each chat. The handle then calls this replica directly.
+    """
 
     role: ClassVar[str] = "backbone"
     address: PoolAddress
@@ -267,20 +274,26 @@ class Pools:
         return PooledGenerator(self.addresses["generator"], caller)
 
     def leave(self, caller: str) -> None:
-        """Tells all pools that a caller has ended or died. They drop its requests. Does not wait."""
+        """Tells all pools that a caller has ended or died, so that they drop the requests of this caller.
+
+        Does not wait until the pools have done so.
+        """
         for address in self.addresses.values():
             address.dispatcher.leave.remote([caller])
 
     def release(self, role: str) -> None:
         """Ends the idle replicas of a pool that this run no longer needs, so that other pools can use their resources.
 
-        A later request is still answered, but a replica must be loaded first. Persistent pools are not changed.
+        If a request arrives later, a replica is loaded again and answers it. Does nothing if the pools are persistent.
+
+        Args:
+            role: The name of the pool, such as "editor".
         """
         if not self.kept:
             self.addresses[role].dispatcher.release_replicas.remote()
 
     def statistics(self) -> dict[str, PoolStatistics]:
-        """Returns the statistics of each pool, by role."""
+        """Returns the statistics of each pool. The keys are the names of the pools, such as "target"."""
         asked = {role: address.dispatcher.statistics.remote() for role, address in self.addresses.items()}
         return {role: resolve(reference) for role, reference in asked.items()}
 

@@ -34,9 +34,10 @@ SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "
 
 
 def pools_name(config: Config) -> str:
-    """Returns the name of the persistent pools of a config.
+    """Returns the name that all persistent pools of a config share.
 
-    It consists of the name of the target and a hash of the sections of the config that determine its pools.
+    The models of persistent pools stay loaded after a run has ended. Configs with equal pools have the same name.
+    The name consists of the name of the target and a hash of the sections of the config that determine its pools.
     """
     values = to_dict(config)
     sections = {section: values[section] for section in SECTIONS} | {"test": values["evaluate"]["generator"]}
@@ -46,7 +47,11 @@ def pools_name(config: Config) -> str:
 
 @dataclass(slots=True)
 class PoolKeeper:
-    """A Ray actor that owns the persistent pools of one config, whose models stay loaded after a run has ended."""
+    """A Ray actor that owns the persistent pools of one config.
+
+    A pool consists of the replicas (processes) that each hold a copy of one model. The models of a persistent pool stay
+    loaded after a run has ended.
+    """
 
     config: Config
     assembly: Assembly
@@ -65,7 +70,10 @@ class PoolKeeper:
 
     @ray.method(concurrency_group=STATUS)
     def statistics(self) -> dict[str, PoolStatistics]:
-        """Returns the statistics of each pool, by role; empty if the pools are still starting."""
+        """Returns the statistics of each pool by its role, such as "generator".
+
+        The dict is empty if the pools are still starting.
+        """
         return self._pools.statistics() if self._pools is not None else {}
 
     @ray.method(concurrency_group=STATUS)
@@ -81,12 +89,13 @@ _RemoteKeeper = _as_actor(concurrency_groups={STATUS: 1})(PoolKeeper)
 def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None) -> str:
     """Starts the persistent pools of a config if they are not running, and returns their name.
 
-    Their models stay loaded after a run has ended, until `down` ends the pools.
+    A pool consists of the replicas (processes) that each hold a copy of one model. The models of persistent pools stay
+    loaded after a run has ended, until `down` ends the pools.
 
     Args:
         config: The config of the pools.
         assembly: Loads the models.
-        say: Receives a message if nodes are waited for.
+        say: Receives messages for the user, for example while the command waits for nodes to join the cluster.
 
     Raises:
         UsageError: If `ray.address` is "local", because that cluster ends with this process, or if the cluster is too
@@ -123,13 +132,24 @@ def down(config: Config) -> bool:
 
 
 def names() -> list[str]:
-    """Returns the names of all persistent pools on this cluster."""
+    """Returns the names of the persistent pools on this cluster, sorted: one name for all pools of a config.
+
+    The models of persistent pools stay loaded after a run has ended.
+    """
     actors: Any = ray.util.list_named_actors(all_namespaces=True)
     return sorted(actor["name"] for actor in actors if actor["namespace"] == NAMESPACE)
 
 
 def statistics(name: str) -> dict[str, PoolStatistics]:
-    """Returns the statistics of the persistent pools with this name, by role; empty if they are not running or still starting."""
+    """Returns the statistics of persistent pools, whose models stay loaded after a run has ended.
+
+    Args:
+        name: The name that the pools of one config share, as returned by `pools_name`.
+
+    Returns:
+        The statistics of each pool by its role, such as "generator". The dict is empty if no pools with this name are
+        running, or if they are still starting.
+    """
     keeper = _find(name)
     return resolve(keeper.statistics.remote()) if keeper is not None else {}
 
@@ -140,8 +160,9 @@ def kept_or_own_pools(
 ) -> Generator[list[Pools]]:
     """Context manager that yields the pools of each config, in the order of the configs.
 
-    If persistent pools, whose models stay loaded between runs, are running for every config, it yields these.
-    Otherwise it starts new pools for all configs, which end with the block.
+    A pool consists of the replicas (processes) that each hold a copy of one model. Persistent pools stay loaded between
+    runs. They are used if they are running for every config. Otherwise new pools are started for all configs, and end
+    with the block.
     """
     keepers = [keeper for config in configs if (keeper := _find(pools_name(config))) is not None]
     if len(keepers) == len(configs):

@@ -175,14 +175,17 @@ class PoolManager:
 
     @property
     def request(self) -> ResourceRequest:
-        """The resources that each replica of the pool requests. The count is the number of initial replicas."""
+        """The resources that one replica of the pool requests. `count` is the initial number of replicas."""
         return of_pool(self.spec.role, self.spec.config)
 
     def end(self, seconds: float) -> list[str]:
-        """Waits at most `seconds` until the dispatcher has handled earlier calls, then ends all processes of the pool.
+        """Ends all processes of the pool: its replicas and the dispatcher.
+
+        Args:
+            seconds: The longest wait for the last messages of the dispatcher before it is ended.
 
         Returns:
-            Messages for the user.
+            The last messages of the dispatcher, for the user.
         """
         asked = [*([self._pending] if self._pending is not None else []), self.dispatcher.status.remote()]
         notes: list[str] = []

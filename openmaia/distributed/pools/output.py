@@ -28,7 +28,10 @@ class OutputReader:
                 self._positions[path] = path.stat().st_size
 
     def read(self) -> list[str]:
-        """Returns the lines since the last call. An overwritten line, such as a progress bar, has its last state."""
+        """Returns the lines that were written since the last call.
+
+        If a line was overwritten, like that of a progress bar, only its last state is returned.
+        """
         lines: list[str] = []
         for path, position in self._positions.items():
             with path.open("rb") as file:

@@ -146,7 +146,7 @@ class ImageCache:
 
 @dataclass(frozen=True, slots=True)
 class ImageDigest:
-    """Replaces an image in a message of a `ChatEnvelope`."""
+    """Stands for an image in the messages of a chat that is sent to a replica (see `ChatEnvelope`)."""
 
     digest: str
 

@@ -27,10 +27,11 @@ LOADING = "loading.json"
 def run_pools(
     configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
 ) -> Iterator[list[Pools]]:
-    """Context manager that starts the pools of several runs: one target pool for each run, and shared other pools.
+    """Context manager that starts the pools of several runs. A pool consists of the replicas (processes) of one model.
 
-    The shared pools are built from the first config. The replicas load concurrently, except that those on the same GPU
-    load one after another. Ray ends them if this process dies.
+    Each run has its own pool for its target, the network under study. The runs share all other pools, which are built
+    from the first config. The replicas load concurrently, except that replicas on the same GPU load one after another.
+    If this process dies, Ray ends the replicas.
 
     Args:
         configs: One config for each run.
@@ -109,7 +110,9 @@ def _digest(key: str) -> str:
 def make_manager(
     role: str, config: Config, assembly: Assembly, places: Sequence[Place] = (), free: FreePlaces | None = None
 ) -> PoolManager:
-    """Returns the manager of one pool. It starts the dispatcher, but no replicas.
+    """Returns the manager of one pool, which consists of the replicas (processes) of one model.
+
+    The dispatcher, a process that distributes requests to the replicas, is started at once. The replicas are not.
 
     Args:
         role: The service, such as "generator".

@@ -67,7 +67,7 @@ class PoolStatistics:
 
     @property
     def failed(self) -> int:
-        """The number of failed requests of all causes."""
+        """The total number of requests to the pool that failed, for whatever cause."""
         return sum(self.failures.values())
 
 

@@ -33,7 +33,7 @@ class ClaimSimilarity(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the method of comparison in results."""
+        """The name that results use for this method of comparing claims, such as "words in common"."""
         ...
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:

@@ -161,7 +161,7 @@ def group_mean(unit: str, group: ClusteredValues, resamples: int, seed: int = 0)
 
 
 def constant(unit: str, value: float, resamples: int) -> BootstrapEstimate:
-    """Returns an estimate for a unit whose bootstrap draws all equal `value`: a score that is not resampled."""
+    """Returns the estimate of a unit's score that is not resampled: all bootstrap draws equal `value`."""
     return BootstrapEstimate(unit=unit, value=value, draws=np.broadcast_to(np.float64(value), resamples))
 
 
@@ -183,7 +183,7 @@ def percentile_interval(value: float, draws: FloatArray) -> Interval:
 
 
 def interval(estimate: BootstrapEstimate) -> Interval:
-    """Returns the percentile interval of one unit's estimate, over its prompts."""
+    """Returns one unit's estimate with its percentile interval, for which only the prompts were resampled."""
     return percentile_interval(estimate.value, estimate.draws)
 
 
@@ -229,5 +229,5 @@ def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:
 
 
 def mean_interval(values: Sequence[float], resamples: int, seed: int = 0) -> Interval:
-    """Returns the mean of plain numbers, each of a different unit, with its interval over units."""
+    """Returns the mean of `values`, one number per unit, with a bootstrap interval in which units are resampled."""
     return pooled([constant(str(number), value, resamples) for number, value in enumerate(values)], seed)

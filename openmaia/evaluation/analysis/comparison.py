@@ -167,13 +167,14 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
 
 
 def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
-    """Estimates MEASURES, and the mean activations on positive and on neutral images, of every unit of a run.
+    """Estimates all MEASURES, and the mean activations on positive and on neutral images, for each unit of a run.
 
     Positive images show what the unit's description names, neutral ones do not. Replicates (repeated investigations) of
     a unit are averaged.
 
     Returns:
-        For each of MEASURES, and for "positive" and "neutral", the estimates by unit, where they are defined.
+        For the name of each measure, a dict from units to estimates. The mean activations have the names "positive" and
+        "neutral". Units for which a measure is not defined are left out.
     """
     replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*MEASURES, *PROMPT_ROLES)}
     for header in run.headers():

@@ -32,7 +32,11 @@ BY_CONFIRMATION = "AUC of the loop's own test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """The agreement between a run's replicates (repeated investigations of a unit), and its risk-coverage curves."""
+    """How reliable the descriptions of a run are: the agreement between replicates, and risk-coverage curves.
+
+    Replicates are repeated investigations of a unit. A risk-coverage curve shows how the mean risk changes if the least
+    certain units are left out.
+    """
 
     agreements: tuple[Agreement, ...]
     """One for each method that compares claims; empty if no unit has several replicates."""
@@ -41,7 +45,7 @@ class Reliability:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds neither an agreement nor a curve, because nothing could be measured."""
+        """Whether nothing could be measured: there is neither an agreement nor a risk-coverage curve."""
         return not self.agreements and not self.selective
 
 
@@ -81,7 +85,7 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 
 
 def write_reliability(run: Run, reliability: Reliability) -> None:
-    """Stores the result of `measure_reliability` in the directory of the run."""
+    """Stores the result of `measure_reliability` in the run directory: how reliable the run's descriptions are."""
     document = {
         "stamp": evaluation_stamp(run, RESAMPLES),
         "agreements": [
@@ -106,7 +110,10 @@ def has_reliability(run: Run) -> bool:
 
 
 def read_reliability(run: Run) -> Reliability:
-    """Reads what `write_reliability` stored for a run. The result is empty if the file is missing or damaged."""
+    """Reads the reliability of a run's descriptions, which `write_reliability` has stored.
+
+    If the file is missing or damaged, the returned object has neither agreements nor risk-coverage curves.
+    """
     try:
         return _reliability(run.files.read_json(FILE) or {})
     except (StoreError, AttributeError, KeyError, TypeError, ValueError):

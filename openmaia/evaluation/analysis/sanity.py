@@ -29,7 +29,7 @@ def measured_results() -> SanityResults:
     """Reads from sanity.json which metric passes which sanity test.
 
     One test removes true labels of units, the other one adds wrong labels. A metric passes a test if its value then
-    falls. `make science only=sanity` writes the file.
+    falls for nearly all units (see `pass` in `stored`). `make science only=sanity` writes the file.
     """
     return stored()["results"]
 
@@ -37,12 +37,12 @@ def measured_results() -> SanityResults:
 def stored() -> dict[str, Any]:
     """Returns the content of sanity.json, the results of the sanity tests of the metrics that score descriptions.
 
-    One test removes true labels of units, the other one adds wrong labels. A metric passes a test if its value falls.
+    One test removes true labels of units, the other one adds wrong labels. The value of a good metric then falls.
 
     Returns:
-        `results`: see `measured_results`. `shares`: for each metric and test the share of units for which the value of
-        the metric fell. `pass`: the smallest share at which a metric passes. `units`: the number of units. `stamp`: a
-        hash of the code of the metrics.
+        A dict with these keys. `results`: for each metric and test, whether the metric passes. `shares`: for each
+        metric and test, the share of units for which the value of the metric fell. `pass`: a metric passes a test if
+        its share is at least this number. `units`: the number of units. `stamp`: a hash of the code of the metrics.
     """
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
@@ -79,12 +79,12 @@ def warning(metric: str) -> str:
     """Returns the caveat to show with a metric that failed a sanity test, such as "blind to missing labels".
 
     Args:
-        metric: The name of the metric. The prefix `z_` (standardised activations) is ignored if METRICS has no entry
-            with it.
+        metric: The name of the metric. METRICS lists the metrics that have sanity tests. A name with the prefix `z_`
+            (standardised activations) that is not in METRICS stands for the metric without the prefix.
 
     Returns:
-        The caveat. It is empty for a metric that passes both sanity tests, and for a name that is not a metric with
-        sanity tests. It is "not put to the sanity tests" if results for one of METRICS are missing in sanity.json.
+        The caveat. It is empty if the metric passes both sanity tests, or if the name is not in METRICS. It is "not put
+        to the sanity tests" if the name is in METRICS, but sanity.json has no results for it.
     """
     name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():

@@ -75,15 +75,15 @@ _Assignments = dict[str, list[list[_Pair]]]
 def compute_significance(
     trials: Iterable[Trial], read: Callable[[Claim], Trial], words: Callable[[str], Sequence[Trial]]
 ) -> Significance:
-    """Computes the p-values of all tested descriptions, and how often descriptions get the verdict "supported".
+    """Computes the p-values of all tested descriptions, and the share of units with the verdict "supported".
 
-    The shares of units whose description is supported are also computed for wrong descriptions: those of other units,
-    and random words.
+    The share is computed three times: with the units' own descriptions and, for comparison, with two kinds of wrong
+    descriptions. These are the descriptions of other units, and random words.
 
     Args:
         trials: All trials of the run, each the test of one description. Trials of the same layer have to be adjacent.
         read: Reads the trial of a claim (a description) again, because trials are not kept in memory.
-        words: Returns the trials of random words for a layer, by its name.
+        words: Takes the name of a layer, and returns the trials in which random words were tested as descriptions.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -182,7 +182,7 @@ def _adjusted(pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, float]]:
 def write_significance(run: Run) -> None:
     """Computes the p-values of all evaluated descriptions of a run and stores them in its directory.
 
-    The file also holds the shares of `Significance.supported`.
+    The file also holds `Significance.supported`: how often descriptions get the verdict "supported".
     """
     stored = StoredTrials(run)
     result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
@@ -212,7 +212,9 @@ def is_current(run: Run) -> bool:
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
-    """Reads how often descriptions of a run, and wrong descriptions, get the verdict "supported".
+    """Reads how often the descriptions of a run get the verdict "supported", and how often wrong descriptions get it.
+
+    Wrong descriptions are those of other units, and random words.
 
     Returns:
         The stored value of `Significance.supported`; empty if the file is missing or damaged.

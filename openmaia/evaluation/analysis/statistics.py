@@ -23,30 +23,30 @@ neutral images, with the weights p and q, for each of b sets of weights. Undefin
 
 
 def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean positive minus the mean neutral activation, for each set of weights.
+    """Returns the mean positive minus the mean neutral activation, for each of b sets of weights.
 
-    `p` (b, n) weights the positive activations, `q` (b, m) the neutral ones (see `Measure`). The MAIA paper reports
-    both means.
+    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m neutral
+    ones. The MAIA paper reports both means.
     """
     return _mean(positive, p) - _mean(neutral, q)
 
 
 def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the area under the ROC curve of positive against neutral activations, for each set of weights.
+    """Returns the area under the ROC curve of positive against neutral activations, for each of b sets of weights.
 
-    `p` (b, n) weights the positive activations, `q` (b, m) the neutral ones (see `Measure`). The area is Mann-Whitney's
-    U divided by the number of pairs, ties counting half (Hanley and McNeil 1982).
+    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m neutral
+    ones. The area is Mann-Whitney's U divided by the number of pairs. Ties count half (Hanley and McNeil 1982).
     """
     wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
     return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
 
 
 def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns Cohen's d of positive against neutral activations, for each set of weights.
+    """Returns Cohen's d of positive against neutral activations, for each of b sets of weights.
 
-    `p` (b, n) weights the positive activations, `q` (b, m) the neutral ones (see `Measure`). d is the difference of the
-    means divided by the pooled standard deviation with n + m - 2 degrees of freedom (Cohen 1988, chapter 2). It is NaN
-    if neither group has any variance.
+    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m neutral
+    ones. d is the difference of the means divided by the pooled standard deviation with n + m - 2 degrees of freedom
+    (Cohen 1988, chapter 2). It is NaN if neither group has any variance.
     """
     n, m = len(positive), len(neutral)
     squares = _variance(positive, p) * n + _variance(neutral, q) * m
@@ -54,11 +54,12 @@ def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatA
 
 
 def mad(positive: FloatArray, p: FloatArray, control: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4), for each set of weights.
+    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4), for each of b sets of weights.
 
-    `p` (b, n) weights the positive activations, `q` (b, m) the control ones (see `Measure`). It is the difference of
-    the means divided by the population standard deviation of the control activations. It is NaN if those are constant.
-    CoSy's control images are random images of a dataset.
+    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m control
+    activations. The measure is the difference of the means divided by the population standard deviation of the control
+    activations. It is NaN if the control activations are constant. CoSy's control images are random images of a
+    dataset.
     """
     return _ratio(difference(positive, p, control, q), np.sqrt(_variance(control, q)))
 

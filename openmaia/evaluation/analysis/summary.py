@@ -40,9 +40,10 @@ does. The mean over units and the mean over images differ if units have differen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerActivations:
-    """Mean activations on positive and neutral images, as in the tables of the MAIA papers.
+    """Mean activations of the units of a run on test images, as in the tables of the MAIA papers.
 
-    Only tested units that have both positive and neutral images are included.
+    Positive images show what the description of a unit names. Neutral images do not. Only tested units that have both
+    kinds of images are included.
     """
 
     layers: Mapping[str, MeanActivations]
@@ -121,7 +122,13 @@ def _from_json(lists: Mapping[str, list[float | None]]) -> dict[str, Interval]:
 
 
 def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0) -> PooledScores:
-    """Averages the scores of evaluations (tested descriptions) over units. Only one of them is in memory at a time."""
+    """Averages the scores of the descriptions of a run over its units.
+
+    Args:
+        evaluations: The tests of the descriptions. Only one of them is in memory at a time.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resampling.
+    """
     outcomes: Counter[str] = Counter()
     means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
     levels: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
@@ -157,13 +164,14 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
     """Estimates the scores of one evaluated description, each with its bootstrap distribution.
 
-    An abstention has no description to test, and the images of some descriptions do not show what they name. In both
-    cases `auc` is 0.5, and the only other scores are `auc_other`, `auc_minus_other` and `auc_words`, which use images
+    If the agent gave no description (an abstention), or if the images generated for a description do not show what it
+    names, `auc` is 0.5. The only other scores are then `auc_other`, `auc_minus_other` and `auc_words`, which use images
     of other descriptions.
 
     Returns:
-        The estimates by name: SCORES, and the mean activations "positive" and "neutral" on the two groups of images.
-        Undefined scores are left out. The result is empty if no usable test prompts were written.
+        The estimates by name: those of SCORES, and the mean activations `positive` (on images that should show what the
+        description names) and `neutral` (on images that should not). Undefined scores are left out. The result is empty
+        if no usable test prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:

@@ -42,7 +42,10 @@ CONTROLS = {
 
 
 class Verdict(StrEnum):
-    """Whether a description holds. Tables list the verdicts in this order, from the best."""
+    """The outcome of testing the description of a unit.
+
+    Tables list the outcomes in the order of the members: the best one comes first.
+    """
 
     SUPPORTED = "supported"
     WEAK = "weak"
@@ -81,7 +84,10 @@ class ControlScore:
 
     @property
     def text(self) -> str:
-        """The comparison in words: the name of the control, the AUC, its interval, and both numbers of images."""
+        """The comparison in words: the name of the control, the AUC and its interval, and the numbers of images.
+
+        The number of positive images comes first, then that of control images.
+        """
         return (
             f"{self.name} {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
             f"{self.control} images)"
@@ -110,14 +116,18 @@ class UnitVerdict:
 
     @property
     def worst(self) -> ControlScore | None:
-        """The control whose AUC has the interval with the lowest lower end; None if no control was measured."""
+        """The comparison whose AUC interval has the lowest lower end; None if no control was measured.
+
+        A control is a group of images with which the images of the description are compared.
+        """
         return min(self.controls, key=lambda each: (each.low, each.auc), default=None)
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The sort key of the verdict in tables of investigations, which list the best verdict first.
+        """The sort key of the verdict in tables of investigations. The smallest key, of the best verdict, comes first.
 
-        Equal verdicts are sorted by their worst control: a higher lower end of its AUC interval comes first.
+        Equal verdicts are sorted by the AUC interval of their worst control (see `worst`). The interval with the
+        highest lower end comes first.
         """
         return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
 
@@ -208,7 +218,8 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
         stored: The entry `controls` of the scores, as `openmaia.evaluation.scores.control_scores` returns it.
 
     Returns:
-        The comparisons that have at least MIN_PROMPTS prompts on both sides, and the names of the other controls.
+        The comparisons with at least MIN_PROMPTS prompts for the description and as many for the control (each
+        photograph counts as a prompt), and the display names of all other controls.
     """
     controls = tuple(
         ControlScore(
@@ -223,12 +234,12 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
 def run_verdicts(
     run: Run, investigations: Sequence[InvestigationId] | None = None
 ) -> dict[InvestigationId, UnitVerdict]:
-    """Returns the verdicts on the descriptions that investigations of a run made.
+    """Returns for each investigation of a run the verdict on the description that it made.
 
     Args:
         run: The run.
-        investigations: The investigations in the wanted order. None: all investigations of the run's plan in its order,
-            and then those outside of the plan that are finished or failed.
+        investigations: The investigations in the wanted order. None: all planned investigations of the run in the order
+            in which they are started, and then unplanned ones that are finished or failed.
     """
     failures, running, scores = run.failures(), run.running(), run.scores(investigations)
     if investigations is None:

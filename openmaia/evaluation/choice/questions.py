@@ -47,7 +47,10 @@ class ChoicePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePairs:
-    """All pairs of statements about the same unit by two methods, with the number of investigations without a pair."""
+    """Pairs of statements (labels or descriptions) by two methods about the same units, for a forced choice.
+
+    The object also says how many investigations have no pair, and why.
+    """
 
     methods: tuple[str, str]
     """The names of the two methods. If only one run is given, they are OWN (texts about the unit) and FOREIGN (texts of
@@ -84,7 +87,10 @@ class QuestionSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerKey:
-    """The answer key of a page of questions: which method made which statement. It is stored apart from the page."""
+    """The answer key of a page of forced-choice questions. It says which method made which statement.
+
+    People see only the page, which does not name the methods. The key is stored separately.
+    """
 
     name: str
     """The name of the page."""
@@ -209,6 +215,10 @@ def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
 
     All pairs are asked once in random order, and then again in another random order. Orders and names of questions come
     from the random generator of the operating system, because the answer key could be computed from a seed.
+
+    Returns:
+        The questions in the order in which they are asked, and the answer key. The key says which method made which
+        statement.
     """
     random = secrets.SystemRandom()
     sides = [random.randrange(2) for _ in found.pairs]
@@ -224,14 +234,21 @@ def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
 
 
 def write_key(run: Run, key: AnswerKey) -> str:
-    """Stores the answer key of a page of questions in the run directory and returns its path."""
+    """Stores the answer key of a page of forced-choice questions in the run directory. Returns the path of its file."""
     document = {"methods": key.methods, "items": {name: asdict(item) for name, item in key.items.items()}}
     run.files.write(_path(key.name), json.dumps(document).encode())
     return run.files.path(_path(key.name))
 
 
 def read_key(run: Run, name: str) -> AnswerKey | None:
-    """Reads the answer key of a page of questions by its name; None if the run has no such page.
+    """Reads the answer key of a page of forced-choice questions from the run directory.
+
+    Args:
+        run: The run whose directory holds the key.
+        name: The name of the page.
+
+    Returns:
+        The key, which says which method made which statement. None if the run has no page of this name.
 
     Raises:
         StoreError: The key is damaged.

@@ -39,10 +39,11 @@ class StratifiedSample:
 
 
 def sample(activations: FloatArray, digests: Sequence[str], count: int) -> StratifiedSample:
-    """Samples the same number of photographs from each stratum (between two quantiles, STRATA) of the activations.
+    """Draws a stratified sample of photographs, with the same number from each stratum.
 
-    The choice within a stratum is pseudo-random: it follows a hash of the digests. If a stratum has too few, all of its
-    photographs are taken.
+    A stratum consists of the photographs whose activations lie between two quantiles. STRATA lists these quantiles. The
+    choice within a stratum is pseudo-random: it follows a hash of the digests. If a stratum has too few photographs,
+    all of them are taken.
 
     Args:
         activations: The unit's activation on each photograph, (photographs,).
@@ -120,7 +121,15 @@ def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatAr
 
 
 def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> float:
-    """Returns the smallest value such that values up to it have at least this share of the total weight."""
+    """Returns the weighted quantile of values.
+
+    It is the smallest value v for which all values up to v together have at least the given share of the total weight.
+
+    Args:
+        values: The values, (n,).
+        weight: The weight of each value, (n,).
+        share: The share of the total weight, from 0 to 1.
+    """
     order = np.argsort(values)
     total = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(total, share * total[-1])])
@@ -207,7 +216,9 @@ def detect(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]] | None = None,
 ) -> Mapping[str, Any]:
-    """Compares a unit's activations with a judge's verdicts on which photographs show what the unit's labels name.
+    """Measures how well a unit's activations agree with a judge that looks at a sample of the photographs.
+
+    The judge decides whether a photograph shows what the labels of the unit's description name.
 
     Args:
         labels: The labels of the unit's description.

@@ -39,16 +39,18 @@ def fuzz(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]],
 ) -> Mapping[str, Any]:
-    """Asks a judge whether the parts of photographs that excite a unit, and other parts, show what its labels name.
+    """Asks a judge whether parts of photographs show what the labels of a unit name.
 
-    The photographs are those with the highest activations, above the quantile ACTIVE.
+    The photographs with the highest activations, above the quantile ACTIVE, are chosen. Two parts of each are judged:
+    the part that excites the unit most, and another part. The labels fit if they are shown by the first and not by the
+    second.
 
     Args:
         labels: The labels of the unit's description.
-        images: The photographs.
-        activations: The unit's activation on each photograph, (images,).
+        images: The photographs from which the most exciting ones are chosen.
+        activations: The unit's activation on each photograph, shape (images,).
         judge: Decides which parts show a label.
-        count: How many parts are judged at most, two of each photograph.
+        count: Largest number of parts that are judged.
         probe: Returns the unit's activation and activation map for each given image.
 
     Returns:
@@ -113,13 +115,13 @@ def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, En
 def part(image: EncodedImage, box: tuple[float, float, float, float], row: int, column: int) -> Pixels:
     """Returns the pixels of one part of an image, enlarged until its longer side is as long as that of the image.
 
-    The box consists of CELLS x CELLS cells, and a part of SIDE x SIDE cells.
+    The network's view of the image is divided into CELLS x CELLS cells. A part consists of SIDE x SIDE cells.
 
     Args:
         image: The image.
-        box: The part of the image that the network sees: left, top, right, bottom in pixels.
-        row: The first row of the part, in cells from the top of the box.
-        column: The first column of the part, in cells from the left of the box.
+        box: The network's view, the area of the image that the network sees: left, top, right, bottom in pixels.
+        row: The first row of the part, in cells from the top of the view.
+        column: The first column of the part, in cells from the left of the view.
     """
     left, top = max(box[0], 0.0), max(box[1], 0.0)
     width, height = min(box[2], image.size[0]) - left, min(box[3], image.size[1]) - top

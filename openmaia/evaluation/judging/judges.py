@@ -23,7 +23,7 @@ VERDICTS: Mapping[str, ImageVerdict] = {"yes": True, "no": False, "unsure": None
 
 
 class Judge(Protocol):
-    """Decides which labels an image shows."""
+    """Decides for images whether they show what a label names."""
 
     @property
     def name(self) -> str:
@@ -31,13 +31,16 @@ class Judge(Protocol):
         ...
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Returns for each image a verdict on each label."""
+        """Returns for each image a verdict on each label: whether the image shows what the label names.
+
+        A verdict is True, False, or None if the judge does not know.
+        """
         ...
 
 
 @runtime_checkable
 class LocatingJudge(Protocol):
-    """A `Judge` that also finds where in an image the thing that a label names is visible."""
+    """A `Judge` that also returns masks. A mask says where an image shows what the labels name."""
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
         """Returns one mask for each image, which is True where any of the labels is visible.
@@ -58,7 +61,10 @@ class ModelJudge:
         self._model = model
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Asks one question for each image, about all labels. Returns for each image a verdict on each label."""
+        """Returns for each image a verdict on each label: True, False, or None if the model does not know.
+
+        The model is asked one question for each image, about all labels.
+        """
         if not labels:
             return [() for _ in images]
         text = template("shows", labels="\n".join(f"{n}. {label}" for n, label in enumerate(labels, start=1)))
@@ -120,7 +126,7 @@ class DetectorJudge:
         self._detector, self._segmenter, self._size = detector, segmenter, size
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Returns True for each label that has a box in the image, otherwise False."""
+        """Returns for each image and each label whether the detector finds the label: True or False."""
         return [tuple(len(boxes.corners) > 0 for boxes in row) for _, row in self._detect(images, labels)]
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:

@@ -57,8 +57,8 @@ def fit(
         image_tokens: Returns the number of tokens of an image.
 
     Raises:
-        ServiceError: The task (the first message of the user) and the latest turns alone are too long, even with
-            shortened experiment outputs.
+        ServiceError: The conversation is still too long after all images and all earlier experiment outputs have been
+            removed, and the latest outputs have been shortened.
     """
 
     def tokens(message: Message) -> int:

@@ -64,7 +64,9 @@ class Failure:
         return str(fields.get("message") or fields.get("detail") or fields.get("error") or self.body)
 
     def refused(self, parameters: Collection[str]) -> str | None:
-        """Returns the parameter of the request that the server does not support, or None if this was not the reason.
+        """Returns the name of the request parameter that the server refused because it does not support it.
+
+        Returns None if the request failed for another reason, or if the response names none of the parameters.
 
         Args:
             parameters: Names of the optional parameters in the request.
@@ -93,7 +95,9 @@ class Failure:
 
 
 def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
-    """Returns the description of a failed request. The result does not refer to the exception, which may hold the key.
+    """Converts the exception of a client library to a `Failure`.
+
+    The result holds no reference to the exception, because the exception may contain the API key.
 
     Args:
         sdk: The client library: the module `openai` or `anthropic`.

@@ -18,10 +18,13 @@ class StreamBroken(Exception):
 
 
 def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> str:
-    """Reads the event stream of a chat completion and returns the reply as the JSON body of a non-streamed answer.
+    """Reads the event stream of a chat completion, and returns the reply as a JSON text.
 
-    Reading stops after the first experiment of a turn (the agent's reply), or when the text repeats itself. An event
-    that reports an error or has an unknown format is returned as it is, as JSON.
+    The JSON text has the format of a response that is not streamed.
+
+    Reading stops early in two cases: when the text repeats itself, and, if the reply is a turn of an investigation,
+    after its first experiment (a code block that calls a tool). If an event reports an error or has an unknown format,
+    this event is returned as JSON instead of the reply.
 
     Args:
         lines: The lines of the event stream.
@@ -62,7 +65,11 @@ def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> st
 
 
 def text_content(content: Any) -> str:
-    """Returns the text of a reply or a part of it. If the server sent a list, only its items of type `text` are used."""
+    """Returns the text in the field `content` of a chat completion, or "" if the field is empty.
+
+    Args:
+        content: The value of the field: a text, None, or a list of parts. Only parts of the type `text` are used.
+    """
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part.get("type") == "text")
     return content or ""

@@ -27,10 +27,10 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
 
     Args:
         answer: The format of answers.
-        expected: What the turn may be. For a measurement (an experiment that measures a unit on generated images), the
-            code is fixed and the model only writes the two to eight prompts of the images, after at least two numbered
-            hypotheses. These are required because small models that state no hypothesis copy the prompts of the example
-            in their instructions.
+        expected: What the turn may be. A measurement is an experiment that measures a unit on generated images. In it,
+            the model writes at least two numbered hypotheses, and then only the two to eight prompts of the images; the
+            rest of the code is fixed. The hypotheses are required because small models that state none copy the prompts
+            of the example in their instructions.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'

@@ -58,13 +58,15 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
     """Returns a network with the preprocessing that the user gives.
 
     Args:
-        model: The network.
-        preprocess: A transform. None if the preprocessing follows from `given` or from the network itself.
-        given: The preprocessing values of the config. They replace those of a TargetNetwork if its preprocessing is a
-            `Preprocess`, and have to be complete for a plain module. They are ignored if `preprocess` is given.
+        model: The network: a plain module, or a TargetNetwork, which has a preprocessing of its own.
+        preprocess: The preprocessing. None if it follows from `given` or from the network itself.
+        given: The preprocessing values of the config, such as the size. They are ignored if `preprocess` is given. For
+            a TargetNetwork, they replace single values of its own preprocessing. For a plain module, the size, the mean
+            and the standard deviation are required.
 
     Raises:
-        UsageError: Nothing says how images are preprocessed, or the transform is not usable.
+        UsageError: Nothing says how images are preprocessed, or the transform is not usable. Or there are values in
+            `given`, but the TargetNetwork preprocesses images by an arbitrary function, which has no such values.
     """
     if preprocess is not None:
         own = preprocess if isinstance(preprocess, Preprocess) else from_transform(preprocess)

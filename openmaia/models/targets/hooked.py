@@ -114,9 +114,9 @@ class NetworkTarget:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the network's classes, whether or not its output is among the layers that are read.
+        """The names of the network's classes. Empty if the network is no classifier, or if the names are unknown.
 
-        Empty if the network is no classifier, or if the names are unknown.
+        They do not depend on the layers that were selected for the study.
         """
         return self._network.labels if self._network.classifies else ()
 
@@ -141,12 +141,13 @@ class NetworkTarget:
         return self._scalable[layer]
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
-        """Scales units of the network, and returns the resulting logarithms of the class probabilities.
+        """Runs the network on images while one of its units is scaled. Returns the log-probabilities of the classes.
 
-        Each request names an image, a unit, and the factor by which the unit's response to the image is multiplied.
+        Args:
+            interventions: Each names an image, a unit, and the factor by which the unit's response is multiplied.
 
         Returns:
-            One array of shape (classes,) for each request.
+            One array of shape (classes,) for each intervention.
 
         Raises:
             UsageError: The units of a layer cannot be scaled (see `can_intervene`), or a layer has no such unit.

@@ -23,7 +23,7 @@ MAX_PREFIX = 16
 
 
 class AxisOrder(Enum):
-    """The order of an output's axes, without the batch axis."""
+    """The order of the axes in a layer's output, without the batch axis."""
 
     VECTOR = "units"
     MAP = "units, rows, columns"
@@ -53,7 +53,10 @@ class OutputLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeEvidence:
-    """The shapes of a layer's output for inputs of different sizes, from which the layout is inferred."""
+    """The shapes of a layer's output for inputs of different sizes.
+
+    `layout` infers from them which axes of the output are units and which are positions in the image.
+    """
 
     layer: str
     """Name of the layer."""

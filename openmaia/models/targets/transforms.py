@@ -41,9 +41,10 @@ scaled image to whole pixels, which shifts a texture by up to one pixel of the i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPreprocess:
-    """Calls a transform of the user whose steps are not known.
+    """Prepares images for a network by a transform of the user whose steps are not known.
 
-    For masks, which mark where in an image a unit is active, the network is assumed to see the whole image.
+    If the transform crops images, the cropped part cannot be determined. The network is therefore assumed to see the
+    whole image. Masks, which mark where in an image a unit is active, rely on this assumption.
     """
 
     transform: Transform

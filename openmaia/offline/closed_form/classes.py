@@ -73,7 +73,10 @@ class PlantedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasedClassifier:
-    """A synthetic classifier of one class, with or without a planted bias."""
+    """A synthetic classifier of one class, with or without a planted bias.
+
+    With a planted bias, the logit of the class also depends on a context, such as red or a ball.
+    """
 
     name: str
     contexts: tuple[PlantedContext, ...] = ()
@@ -85,7 +88,7 @@ class BiasedClassifier:
 
     @property
     def inside(self) -> bool:
-        """Whether the scripted experimenter's vocabulary has words for all planted contexts."""
+        """Whether the vocabulary of the scripted experimenter has words for all planted contexts of this classifier."""
         return all(context.inside for context in self.contexts)
 
     def planted(self, image: DetectorInput) -> float:
@@ -96,7 +99,12 @@ class BiasedClassifier:
         return self.strength * (evidence[0] if len(evidence) == 1 else max(evidence) / 3 + min(evidence) * 2 / 3)
 
     def logit(self, image: DetectorInput, digest: str) -> float:
-        """Returns the logit of an image, whose `digest` seeds the noise."""
+        """Returns the classifier's logit for an image, with pseudo-random noise.
+
+        Args:
+            image: The image.
+            digest: The digest of the image, which seeds the noise.
+        """
         key = hashlib.sha256(f"{EDITION} {self.key} {digest}".encode()).digest()
         noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, NOISE)
         evidence = _ramp(objects.strongest_logit(image, objects.INSIDE[self.name]), CLASS_LOGITS)
@@ -119,7 +127,7 @@ class ClosedFormClasses:
         self._logits: LRUCache[str, npt.NDArray[np.float64]] = LRUCache(CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target, with the class of each output."""
+        """Returns properties of the target (network under study), such as its name and the class of each output."""
         return TargetInfo(
             name=self._name,
             layers={OUTPUT: len(self.units)},
@@ -131,11 +139,11 @@ class ClosedFormClasses:
         )
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the probability and the logit of each probe's unit on its image."""
+        """Returns the activation that each probe requests: a unit's probability and logit on one image."""
         return [self._activation(probe) for probe in probes]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the probabilities of all outputs on the image of each probe, shape (units,)."""
+        """Returns for each probe the probabilities of all outputs on the image of the probe, shape (units,)."""
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
@@ -164,7 +172,11 @@ class ClosedFormClasses:
 
 
 def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
-    """Returns `each` classifiers of every class of CLASSES in pseudo-random order. Half of them have a planted bias."""
+    """Returns synthetic classifiers of all CLASSES in pseudo-random order. Half of them have a planted bias.
+
+    Args:
+        each: The number of classifiers of each class.
+    """
     made = [_classifier(name, number) for name in CLASSES for number in range(each)]
     return tuple(sorted(made, key=lambda classifier: hashed(EDITION, classifier.key, "order")))
 

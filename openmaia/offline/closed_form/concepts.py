@@ -37,7 +37,10 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConceptTable:
-    """Concepts by name, divided by whether the scripted experimenter's vocabulary has a word for them."""
+    """Concepts by name, in two groups: those that the scripted experimenter can name, and those that it cannot name.
+
+    The scripted experimenter is an agent without a language model. It names concepts with a fixed vocabulary.
+    """
 
     inside: Mapping[str, Concept]
     """The concepts for which the vocabulary has a word."""

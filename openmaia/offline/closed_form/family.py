@@ -43,7 +43,10 @@ SETS = "openmaia closed form 1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetDesign:
-    """How the units of a set (development or held-out) are selected. The truth of a unit is what activates it."""
+    """How the units of one set, `development` or `held_out`, are selected.
+
+    The fields call what activates a unit its truth.
+    """
 
     edition: str
     """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
@@ -71,9 +74,13 @@ DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
 
 
 def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
-    """Returns the units of a family (`small`, `development` or `held_out`) by mode (`mono`, `or` and `and`).
+    """Returns the units of a family, a set of units whose activations are formulas, by mode.
 
-    Each mode is a layer of the target.
+    The mode says what activates a unit: a single concept (`mono`), any of two concepts (`or`), or two concepts together
+    (`and`). The target has one layer for each mode.
+
+    Args:
+        family: `small`, `development` or `held_out`.
 
     Raises:
         UsageError: The family is unknown.
@@ -88,15 +95,16 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
 
 
 def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
-    """Returns the units of a family that have the given mode, in two groups.
+    """Returns those units of a family, a set of units whose activations are formulas, that have the given mode.
 
-    The truth of a unit is what activates it. The scripted experimenter's vocabulary has words for the truths of the
-    first group, but not for those of the second one. Each group begins with units that respond to an object, as many as
-    `UnitSetDesign.objects` reserves. Apart from this, the order is pseudo-random: units are sorted by a hash.
+    The units form two groups. The vocabulary of the scripted experimenter has words for what activates the units of the
+    first group, but not for what activates the units of the second group. Each group begins with units that respond to
+    an object. `UnitSetDesign.objects` defines their share. Apart from this, the order is pseudo-random: units are
+    sorted by a hash.
 
     Args:
         family: The family.
-        mode: How the concepts of a unit are combined.
+        mode: What activates the units: one concept (`mono`), any of two (`or`), or two together (`and`).
         counts: The maximum numbers of units in the first and in the second group. None selects the numbers that the
             design of the family defines.
     """
@@ -114,7 +122,10 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
 
 
 def edition(family: str) -> str:
-    """Returns the version of the units of a family. It is part of the digest of the target."""
+    """Returns the name of the version of a family (a set of units whose activations are formulas).
+
+    It is part of the digest of the target, so that the targets of two versions have different digests.
+    """
     return next((design.edition for name, design in DESIGNS.items() if name == family), SETS)
 
 
@@ -129,7 +140,12 @@ def hashed(edition: str, *key: str) -> bytes:
 
 
 def share(edition: str, *key: str) -> float:
-    """Maps an edition and a key (see `hashed`) to a pseudo-random number, uniformly distributed between 0 and 1."""
+    """Returns a pseudo-random number, uniformly distributed between 0 and 1. Equal arguments give the same number.
+
+    Args:
+        edition: The name of a version of the units. Another version gives other numbers.
+        key: The parts of a text that identifies the choice for which the number is used.
+    """
     return int.from_bytes(hashed(edition, *key)[:6]) / 2**48
 
 

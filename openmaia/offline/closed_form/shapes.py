@@ -34,8 +34,9 @@ def shape(name: str) -> ConceptDetector:
 def count(low: int, high: int) -> ConceptDetector:
     """Returns a detector of images in which `low` to `high` separate regions stand out from an even background.
 
-    Tiny regions are not counted. The evidence is 0 in all cells if the number of regions is not in this range.
-    Otherwise the evidence in a cell is the largest share of the cell that one region covers.
+    Tiny regions are not counted. The detector divides the image into a grid of cells, and returns the evidence in each
+    cell. It is 0 in all cells if the number of regions is not in the range. Otherwise, it is the share of the cell that
+    a single region covers (the largest of these shares).
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:

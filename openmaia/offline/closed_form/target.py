@@ -26,7 +26,7 @@ class ClosedFormTarget:
 
     Args:
         name: The name of the target.
-        family: The name of the family of units, see `family.layers`.
+        family: The name of a predefined set of units, such as `small` (see `family.layers`).
         shuffled: Whether to replace every image by an unrelated one, as a control.
         units: The units by layer. None selects those of the family.
     """
@@ -44,7 +44,11 @@ class ClosedFormTarget:
         self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target. Its layers are the modes of its units: `mono`, `or` and `and`."""
+        """Returns the name, the layers, a digest and the input size of the target.
+
+        In the predefined families there are three layers. Their units respond to a single concept (`mono`), to either
+        of two concepts (`or`), or to two concepts together (`and`).
+        """
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
         digest = hashlib.sha256(f"{edition(self._family)} {self._family} {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}

@@ -30,16 +30,17 @@ class Slot:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the concepts that must occur together."""
+        """The names of the slot's concepts, which must occur together to activate the unit."""
         return tuple(concept.name for concept in self.concepts)
 
     def evidence(self, lookup: EvidenceLookup) -> EvidenceMap:
-        """Returns the evidence map of the slot: the minimum over its concepts in each cell, multiplied by the weight.
+        """Returns a map of the evidence that all concepts of the slot occur together in an image.
 
-        If there are several concepts, each of their maps is first dilated by one cell.
+        Its value in each cell is the smallest evidence for any of the concepts, multiplied by the weight of the slot.
+        If there are several concepts, the evidence map of each is first dilated by one cell.
 
         Args:
-            lookup: Returns the evidence map of a concept in the image.
+            lookup: Returns the evidence map of a concept, which tells where the image shows it.
         """
         maps = [lookup(concept) for concept in self.concepts]
         if len(maps) > 1:
@@ -79,7 +80,10 @@ class ClosedForm:
 
     @property
     def truth(self) -> tuple[tuple[str, ...], ...]:
-        """What activates the unit: the names of the concepts of each slot."""
+        """What activates the unit: one or more slots, each given by the names of its concepts.
+
+        The concepts of a slot must occur together. Each slot alone activates the unit.
+        """
         return tuple(slot.names for slot in self.slots)
 
     def respond(self, lookup: EvidenceLookup, digest: str) -> EvidenceMap:

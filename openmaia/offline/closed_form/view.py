@@ -96,12 +96,22 @@ class DetectorInput:
 
 
 def cells(values: npt.NDArray[np.generic]) -> EvidenceMap:
-    """Averages values of shape (SIDE, SIDE) over the cells of an evidence map, shape (GRID, GRID)."""
+    """Converts values for each pixel to an evidence map, the evidence for a concept in each cell of a grid.
+
+    Args:
+        values: The values, shape (SIDE, SIDE).
+
+    Returns:
+        The mean value of each cell, shape (GRID, GRID).
+    """
     return values.astype(np.float32).reshape(GRID, CELL, GRID, CELL).mean(axis=(1, 3))
 
 
 def everywhere(evidence: float) -> EvidenceMap:
-    """Returns a constant evidence map, for evidence that concerns the whole image."""
+    """Returns an evidence map with the same value in each cell, for a concept that concerns the whole image.
+
+    An evidence map holds the evidence for a concept in each cell of a grid over the image, from 0 to 1.
+    """
     return np.full((GRID, GRID), np.clip(evidence, 0, 1), dtype=np.float32)
 
 

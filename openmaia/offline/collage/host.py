@@ -38,7 +38,7 @@ class CollageGenerator:
         self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Draws the prompt of each request, and reports the words that were not drawn."""
+        """Returns one collage for each request. Its `missing_terms` are the words of the prompt that were not drawn."""
         return [self._generate(request) for request in requests]
 
     def _generate(self, request: Generation) -> GeneratedImage:
@@ -63,7 +63,10 @@ class CollageEditor:
         self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Applies the instruction of each request, and reports the words that were not understood or drawn."""
+        """Returns for each request its image, changed according to its instruction.
+
+        The `missing_terms` of the result are the words of the instruction that were not understood or not drawn.
+        """
         return [self._edit(request) for request in requests]
 
     def _edit(self, request: Edit) -> GeneratedImage:

@@ -44,14 +44,14 @@ TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rai
 
 
 class Lexicon:
-    """Finds the images of one split by word.
+    """Finds the packaged images that show what a word names.
 
-    The tables CUTOUTS and PHOTOS define how the images of a word are found. A noun that is in neither table, such as
+    The tables CUTOUTS and PHOTOS define how the images for a word are found. A noun that is in neither table, such as
     "toucan", is searched in the captions. A cut-out is an image of an object with a transparent background.
 
     Args:
         library: The packaged images.
-        split: The split (explore or test) that is searched.
+        split: The part of the images that is searched: `explore` or `test`.
     """
 
     def __init__(self, library: ImageDataset, split: Split):
@@ -60,21 +60,24 @@ class Lexicon:
         self._textures = [(_line(item), item) for item in library.textures(split)]
 
     def knows(self, word: str) -> bool:
-        """Returns whether any cut-out or photograph shows the word."""
+        """Returns whether any cut-out or photograph shows what the word names."""
         return bool(self.cutouts(word) or self.photos(word))
 
     def cutouts(self, word: str) -> list[DatasetImage]:
-        """Returns the cut-outs of a word, and photographs of it on an even background, sorted by digest."""
+        """Returns the cut-outs of objects that a word names, sorted by digest.
+
+        They include photographs of one object on an even background, which serve as cut-outs.
+        """
         photographed = [item for _, item in self._photos if Path(item.source.name).stem in ON_EVEN_GROUND.get(word, ())]
         matching = _matching(self._cutouts, CUTOUTS.get(word) or _noun(word))
         return sorted([*matching, *photographed], key=lambda item: item.digest)
 
     def photos(self, word: str) -> list[DatasetImage]:
-        """Returns the photographs that show a word, sorted by digest."""
+        """Returns the photographs of what a word names, sorted by digest."""
         return _matching(self._photos, PHOTOS.get(word) or ("(?!)" if word in CUTOUTS else _noun(word)))
 
     def textures(self, word: str) -> list[DatasetImage]:
-        """Returns the tileable textures that show a word, sorted by digest."""
+        """Returns the tileable textures of the material that a word names, such as wood, sorted by digest."""
         return _matching(self._textures, TEXTURES.get(word, "(?!)"))
 
 

@@ -33,9 +33,9 @@ COLOURS_OF_SCENES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptContext:
-    """The parts of a prompt apart from the words that it tests.
+    """The parts of a test prompt around the vocabulary words that are tested, such as a size and a background.
 
-    A part is empty if the tested words provide it, or if the prompt does not mention it.
+    A part is empty if one of the tested words takes its place, or if the prompt does not mention it.
     """
 
     size: str = ""
@@ -62,12 +62,13 @@ class PromptContext:
 
 
 def contexts(names: Sequence[str], avoid: Sequence[str]) -> list[PromptContext]:
-    """Returns all contexts in which a prompt can show the given vocabulary words.
+    """Returns all contexts in which a prompt can show the given vocabulary words together.
 
-    In the same contexts, prompts can show other words of the same kinds instead.
+    A context is the rest of the prompt, such as a size, a place and a background. It remains usable if the words are
+    replaced by others of the same kinds.
 
     Args:
-        names: The words that the prompt shows together.
+        names: The words that the prompt shows.
         avoid: Words that a context must not contain.
     """
     return [context for context in _combinations(names, avoid) if context.ink != context.ground or not context.ink]

@@ -34,9 +34,10 @@ UNRELATED = (
 
 
 class RulePromptWriter:
-    """Writes the prompts of the images with which a claim is tested, by fixed rules and without a language model.
+    """Writes prompts for images that test the description of a unit, by fixed rules and without a language model.
 
-    The prompts are made from the labels of the claim or, if it has none, from its description."""
+    A claim consists of the description and its labels, the short names of what excites the unit. The prompts are made
+    from the labels or, if there are none, from the description."""
 
     name = "rules (no language model)"
     words = tuple(word.name for word in WORDS)
@@ -44,10 +45,19 @@ class RulePromptWriter:
     def write(
         self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
     ) -> list[StimulusPrompt]:
-        """Returns n positive prompts, which show a label of the claim, then n neutral ones: the same with other words.
+        """Writes prompts for images that show the labels of a claim, and for images that do not.
 
-        There are fewer if the rules yield too few prompts outside of `explored`, the prompts that the agent used in its
-        investigation (as `openmaia.evaluation.analysis.overlap.fold` returns them).
+        Args:
+            claim: The description of a unit, with labels. If it has no labels, the description is used as its label.
+            n: The number of prompts of each kind.
+            run_seed: The seed of the run.
+            explored: The prompts that the agent used in its investigation, as
+                `openmaia.evaluation.analysis.overlap.fold` returns them. None of them occurs in the result.
+
+        Returns:
+            n positive prompts, each of which shows a label, followed by n neutral prompts in the same order. A neutral
+            prompt shows other words in the context of its positive prompt. There are fewer than n of each if the rules
+            yield too few prompts that are not in `explored`.
 
         Raises:
             UnansweredQuestion: All prompts that the rules yield are in `explored`.
@@ -58,18 +68,21 @@ class RulePromptWriter:
         return seed_pairs([(pair.label, pair.positive, pair.neutral) for pair in pairs], run_seed)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts about random words of the vocabulary. They do not depend on the claim that is tested."""
+        """Returns n prompts about random words of the vocabulary. They do not depend on any description."""
         return unrelated_prompts(n, run_seed)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the positions of the prompts that share a vocabulary word with the claim's description or labels."""
+        """Returns the indices of the prompts with a vocabulary word that the claim's description or labels contain."""
         named = {word for text in (claim.description, *claim.labels) for word in find(text)}
         return frozenset(number for number, prompt in enumerate(prompts) if named & {*find(prompt)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPair:
-    """A prompt that shows a label, and a matched neutral one, which shows other words in the same context."""
+    """Two prompts for images that test a label, the short name of what a unit responds to.
+
+    The positive prompt shows the label. The neutral prompt shows other words in the same context.
+    """
 
     label: str
     positive: str
@@ -79,12 +92,13 @@ class PromptPair:
 def write_pairs(
     labels: Sequence[str], n: int, run_seed: int = 0, explored: ExploredPrompts = frozenset()
 ) -> list[PromptPair]:
-    """Writes pairs of a prompt that shows a label and a matched neutral one, for the labels in rotation.
+    """Writes pairs of prompts for images that test the labels of a description.
 
-    A prompt is used again only if no new pair of prompts was found for its label.
+    The positive prompt of a pair shows a label. The neutral prompt shows other words in the same context. The pairs
+    take the labels in rotation. A prompt is used again only if no new pair of prompts was found for its label.
 
     Args:
-        labels: The labels.
+        labels: The labels, short names of what a unit responds to.
         n: The number of pairs. There are fewer if all prompts of a label are in `explored`.
         run_seed: The seed of the run.
         explored: The prompts that the agent used in its investigation, as `openmaia.evaluation.analysis.overlap.fold`

@@ -9,7 +9,10 @@ Terms = frozenset[str]
 
 
 def vocabulary_terms(text: str) -> Terms:
-    """Returns the names of the vocabulary words in a text, and its other words in lower case without stop words."""
+    """Returns the terms of a text: the vocabulary words in it, and all other words except stop words.
+
+    A synonym of a vocabulary word is replaced by that word. The other words are in lower case.
+    """
     words = find(text)
     spelled = {part for word in words for name in (word.name, *word.aliases) for part in _tokens(name)}
     others = [

@@ -49,7 +49,7 @@ ShownBeside = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The range and the usual variation of a unit's activations."""
+    """The range of a unit's activations, and their usual variation (scaled median absolute deviation)."""
 
     height: float
     """Highest activation of the investigation minus the median activation of the screening, its first experiment."""
@@ -58,7 +58,7 @@ class Reach:
 
 
 def reach(screened: Measurements, others: Sequence[float]) -> Reach:
-    """Computes the range and the usual variation of a unit's activations.
+    """Computes the range of a unit's activations, and their usual variation (scaled median absolute deviation).
 
     Args:
         screened: The (prompt, activation) pairs of the screening (the first experiment).
@@ -73,12 +73,12 @@ def reach(screened: Measurements, others: Sequence[float]) -> Reach:
 def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBeside) -> list[HypothesisResult]:
     """Selects the hypotheses that may be part of the answer, by the results of their tests against controls.
 
-    The selection may contain an object together with a property, such as a colour, that images of the object show. The
-    last tests edit images. After them, `told_apart` removes this property.
+    The selection may contain an object together with a property, such as a colour, that images of the object show. Both
+    are then tested by edits of images, if possible. Afterwards, `told_apart` removes the property.
 
     Args:
-        results: The results of the controlled tests of all hypotheses.
-        reach: The range of the unit's activations.
+        results: The results of the tests of all hypotheses against controls.
+        reach: The range and usual variation of the unit's activations, with which effects are compared.
         beside: By object or scene: the properties that its images show, and the objects that they resemble.
 
     Returns:
@@ -95,10 +95,14 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
 
 
 def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
-    """Removes the results of properties (colour, pattern, shape) that images of an object or scene in `results` show.
+    """Removes a result for a property (colour, pattern, shape) if images of an object or scene in `results` show it.
 
-    The activation is then attributed to the object or scene. This is safe because `answer` has removed objects and scenes
-    that do not excite the unit clearly more than their properties.
+    The activation is then attributed to the object or scene. This is safe because `answer` has removed objects and
+    scenes that do not excite the unit clearly more than their properties.
+
+    Args:
+        results: The results that `answer` selected, without those that edits of images refuted.
+        beside: By object or scene: the properties that its images show, and the objects that they resemble.
     """
     things = [r for r in results if _is_thing(r)]
     return [r for r in results if r in things or not any(_shows(thing, r, beside) for thing in things)]

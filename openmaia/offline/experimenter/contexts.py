@@ -161,7 +161,8 @@ def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
     """Returns the prompts of the confirmation, the second experiment, which tests contexts on new images.
 
     The list holds 16 pairs (PAIRS) of consecutive prompts for each context. The first prompt of a pair shows the
-    class in this context. The second one differs only in the context, which is another one of the same kind.
+    class in this context. The second prompt is the same with another context of the same kind, such as another
+    background.
 
     Args:
         name: The name of the class.
@@ -173,8 +174,8 @@ def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
 def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -> ContextDifference:
     """Compares the logits of images with and without a context.
 
-    Images of the class alone and images with an object beside it may differ in their mean logits. Therefore the mean
-    logit of its group (alone or beside an object) is first subtracted from the logit of each image.
+    Some images show the class alone, others show it beside an object. The mean logits of these two groups may differ.
+    Therefore the mean logit of each group is first subtracted from the logits of its images.
 
     Args:
         measured: Pairs (prompt, logit), one for each image. The prompt says whether its image shows the context.
@@ -203,10 +204,11 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 
 
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
-    """Returns the text of the answer, which claims at most two contexts for the class `name`.
+    """Returns the agent's answer: the contexts, at most two, that raise or lower the score of the class `name`.
 
-    A context is claimed if its t statistic (SURE) and its difference (LEAST) are large enough. A second context must
-    also have at least half of the first one's difference (SECOND). Without any, the answer is that there is no bias.
+    A context is claimed if the absolute value of its t statistic is at least SURE and that of its difference is at
+    least LEAST. The context with the largest difference comes first. A second context needs at least the share SECOND
+    of this largest difference. If no context is claimed, the answer is that there is no bias.
     """
     sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
     if not sure:

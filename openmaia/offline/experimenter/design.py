@@ -69,8 +69,8 @@ class Hypothesis:
 def screen() -> list[ScreeningPrompt]:
     """Returns the prompts of the screening, the first experiment on a unit.
 
-    They show every colour alone and with every shape and pattern, and every object on a plain background and in a
-    scene.
+    Together they show every colour of the vocabulary alone and with every shape and pattern. They also show every
+    object of the vocabulary on a plain background and in a scene.
     """
     prompts = [
         ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)
@@ -94,7 +94,7 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
 
     Args:
         hypothesis: The hypothesis.
-        others: All hypotheses under test. If `hypothesis` has a single word, its controls avoid the words of all these.
+        others: All hypotheses under test. If `hypothesis` has a single word, all prompts avoid the words of the others.
 
     Returns:
         Lists of six prompts (CONTEXTS). The first list shows the hypothesis. Each further list is a control group,
@@ -132,14 +132,14 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
 
 
 def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Plans three edits (EDITED) that remove from images of a hypothesis what its first word names.
+    """Plans three edits (EDITED) of images that show what a hypothesis names.
 
-    Each edit replaces the object, shape, pattern, scene or colour by another one. If the hypothesis is right, the edit
-    lowers the activation.
+    Each edit replaces what the first word of the hypothesis names (an object, shape, pattern, scene or colour) by
+    another thing of this kind. If the hypothesis is right, the edit lowers the activation.
 
     Args:
         hypothesis: The hypothesis.
-        candidates: All hypotheses under test. The replacement is none of their words.
+        candidates: All hypotheses under test. The edits avoid adding anything that they name.
 
     Returns:
         Pairs: the prompt from which the image is generated, and the instruction for its edit.

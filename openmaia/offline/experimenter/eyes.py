@@ -43,7 +43,7 @@ PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, Wor
 
 
 class Eyes:
-    """Computes the evidence for vocabulary words in images.
+    """Computes the evidence for each vocabulary word in an image: how strongly the image shows what the word names.
 
     Args:
         classify: The network that recognises objects.
@@ -56,26 +56,32 @@ class Eyes:
         self._sights: LRUCache[str, Sight] = LRUCache(4096)
 
     def see(self, pixels: Pixels) -> Sight:
-        """Returns the evidence for all vocabulary words in an image. Results are cached by the digest of the pixels."""
+        """Returns for each vocabulary word how strongly an image shows what it names (the evidence), from 0 to 1.
+
+        Results are cached by the digest of the pixels.
+        """
         key = digest(pixels)
         if key not in self._sights:
             self._sights[key] = self._look(pixels)
         return self._sights[key]
 
     def colours(self, pixels: Pixels) -> Sight:
-        """Returns the evidence for colours only, without running the network. `pixels` has any shape (h, w, 3)."""
+        """Returns the evidence for each colour in an image: the approximate share of the pixels that have it.
+
+        This does not run the network that recognises objects. `pixels` has the shape (height, width, 3), of any size.
+        """
         return _colours(pixels.astype(np.float64) / 255)
 
     def shown_beside(self, own: Sequence[ControlView], controls: Sequence[ControlView]) -> frozenset[str]:
-        """Returns the words that images of an object or scene show in addition to it.
+        """Returns the words for what images of an object or scene show besides it, such as a colour.
 
-        These are the words for properties and objects with more evidence in these images than in their controls, and
-        the colours that fill the part of the images that activates the unit. The word for the object itself may be
-        included.
+        A word for a property or an object is included if these images show it more than the control images do. A colour
+        is also included if it fills the parts of these images that activate the unit. The word for the object itself
+        may be included.
 
         Args:
             own: The displayed images of the object or scene.
-            controls: The displayed images of its control group, in which another word takes its place.
+            controls: The displayed control images, which show something else in the place of the object or scene.
         """
         own_sights, control_sights = ([self.see(v.original.pixels) for v in views] for views in (own, controls))
         more = {word for word in PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > SHOWN}

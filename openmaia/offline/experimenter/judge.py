@@ -52,20 +52,21 @@ class HypothesisResult:
 
     @property
     def is_object(self) -> bool:
-        """Whether the hypothesis is about an object."""
+        """Whether the hypothesis is that the unit responds to an object (such as a dog), not to a colour or shape."""
         return self.hypothesis.kind is WordKind.OBJECT
 
 
 def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str, float]:
-    """Compares the top exemplars (images that excite a unit most) with random images, word by word.
+    """Finds the vocabulary words that the top exemplars (images that excite a unit most) show more than random images.
 
     Args:
-        top: The evidence for each word in each top exemplar.
-        random: The evidence for each word in each random image.
+        top: For each top exemplar, the evidence from 0 to 1 that it shows a word, by word.
+        random: The evidence in each random image, in the same form.
 
     Returns:
-        By word, the difference of the mean evidence in pooled standard deviations, clipped to the range from -2 to 4.
-        All values are 0 if there are no top exemplars or no random images.
+        For each word, the mean evidence in top exemplars minus that in random images, divided by the pooled standard
+        deviation plus 0.05, and clipped to the range from -2 to 4. All values are 0 if there are no top exemplars or no
+        random images.
     """
     if not top or not random:
         return {word.name: 0.0 for word in WORDS}
@@ -80,15 +81,16 @@ def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str
 def hypotheses(
     prompts: Sequence[ScreeningPrompt], measured: Measurements, evidence: Mapping[str, float]
 ) -> list[Hypothesis]:
-    """Returns the hypotheses to test: single words by descending score, then combinations of two words.
+    """Returns hypotheses about what excites the unit, first single words, then combinations of two words.
 
-    The score of a word is high if its images in the screening (the first experiment) activate the unit, and if the top
-    exemplars show it. The score of a combination depends only on the screening. Only hypotheses with a score above
-    LEAST are returned. The list is empty if nothing was measured in the screening.
+    Both lists are in descending order of the score. A word has a high score if the unit responds to its images in the
+    screening (the first experiment), and if the unit's top exemplars show it. The score of a combination depends only
+    on the screening. Only hypotheses with a score above LEAST are returned, and their number is limited by SINGLES and
+    PAIRS. There are none if the screening has no measurements.
 
     Args:
         prompts: The prompts of the screening.
-        measured: All measurements. Those of other prompts are ignored.
+        measured: The measurements of all experiments. Only those of `prompts` are used.
         evidence: The result of `exemplar_evidence`.
     """
     known = {each.prompt: each for each in prompts}
@@ -111,16 +113,17 @@ def hypotheses(
 
 
 def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> HypothesisResult:
-    """Tests whether the activations of a hypothesis exceed those of its strongest control group.
+    """Tests whether the unit's activations on images of a hypothesis exceed those on its control images.
 
-    The test is Welch's t-test (scipy.stats.ttest_ind_from_stats). With fewer than two measurements of the hypothesis,
-    or of every control group, the result has the effect 0 and does not hold.
+    Control images show another word in the place of one word of the hypothesis. They form one group for each word that
+    is replaced. Welch's t-test (scipy.stats.ttest_ind_from_stats) compares the images of the hypothesis with the group
+    that has the highest mean activation. Groups with fewer than two images are ignored. If no group remains, or if the
+    hypothesis has fewer than two images, the hypothesis does not hold, and its effect is 0.
 
     Args:
-        hypothesis: The hypothesis.
-        own: The activations of its images.
-        controls: The activations of each control group. There is one group for each word of the hypothesis. Its images
-            show another word in the place of this one.
+        hypothesis: The words to which the unit may respond.
+        own: The activations on the images of the hypothesis.
+        controls: The activations on the images of each control group.
     """
     groups = [group for group in controls if len(group) > 1]
     if len(own) < 2 or not groups:

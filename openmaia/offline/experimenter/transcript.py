@@ -36,9 +36,10 @@ class SeenExemplar:
 
 @dataclass(slots=True)
 class ControlView:
-    """A generated image that an experiment measured and displayed, with the unit's activation on it.
+    """A generated image, with the unit's activation on it, from an experiment that tests a hypothesis.
 
-    Such experiments compare images of a hypothesis with control images, and display both. The image `masked` is a copy in which the parts to which the unit does not respond are dark.
+    The experiment measures and displays images of the hypothesis and control images. In the copy `masked`, the parts to
+    which the unit does not respond are dark.
     """
 
     activation: float
@@ -85,17 +86,18 @@ class Transcript:
     """Whether the latest message demands the final answer."""
 
     def views_of(self, prompt: str) -> list[ControlView]:
-        """Returns the images of a prompt that were displayed in tests of hypotheses against controls.
+        """Returns the images that were generated from a prompt and displayed in experiments that test a hypothesis.
 
-        The list is empty if the generator could not draw the prompt completely.
+        If the generator could not draw the prompt completely, the returned list is empty.
         """
         return [] if prompt in self.not_drawn else self.views.get(prompt, [])
 
     @property
     def edits(self) -> list[EditEffect]:
-        """The edits, each with the activations before and after it.
+        """The edits of images in the conversation, each with the unit's activations before and after it.
 
-        They are paired by their order: the experiment prints each image directly before its edited version.
+        The two activations are found by their order, because the experiment prints the activation on each image
+        directly before the one on its edited version.
         """
         return [
             EditEffect(base=key.partition(" => ")[0], order=key.partition(" => ")[2], before=before, after=after)
@@ -104,20 +106,26 @@ class Transcript:
         ]
 
     def of(self, stage: str) -> list[tuple[str, float]]:
-        """Returns the measurements of a stage, except those of prompts that the generator could not draw completely.
+        """Returns the unit's activations that were measured in one stage of the investigation.
+
+        Prompts that the generator could not draw completely are left out.
 
         Args:
-            stage: The stage of the investigation: `screen`, `control` or `edit`.
+            stage: `screen` (the first experiment), `control` (tests of hypotheses) or `edit`.
 
         Returns:
-            Pairs (key, activation), see `measured`.
+            Pairs (key, activation). The key says which image was measured, see `measured`.
         """
         rows = self.measured.get(stage, [])
         return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
 
 
 def read(messages: Sequence[Message]) -> Transcript:
-    """Reads a conversation: the system prompt, the question, then replies and the outputs of their code."""
+    """Reads the messages of an investigation and returns their content as a transcript.
+
+    Args:
+        messages: The system prompt, the question, then alternately the agent's replies and the outputs of their code.
+    """
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
     withheld = WITHHELD.search(messages[0].text) if messages else None
     transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()

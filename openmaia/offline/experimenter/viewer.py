@@ -35,7 +35,8 @@ class EyesViewer:
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns a description of the images of each chat.
 
-        If a chat shows an image and a copy, darkened where a unit does not respond, the bright part is described, too.
+        A chat may consist of two images: an image, and a copy of it that is darkened where a unit does not respond.
+        Then the part that is not darkened is described, too.
         """
         return [Reply(text=self._describe([i.pixels for m in chat.messages for i in m.images])) for chat in chats]
 

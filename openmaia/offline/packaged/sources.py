@@ -131,7 +131,7 @@ def gcompris(share: Path) -> Iterator[PackagedImage]:
 
 
 def backgrounds(share: Path) -> Iterator[PackagedImage]:
-    """Yields MATE's photographs of nature; the other folders hold drawings.
+    """Yields the nature photographs among the desktop backgrounds of MATE. Its other backgrounds are drawings.
 
     Args:
         share: The folder usr/share of the unpacked package.

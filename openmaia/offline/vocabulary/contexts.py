@@ -30,10 +30,11 @@ SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign",
 
 
 class RuleContextWriter:
-    """Writes prompts that test whether a context biases a classifier: a ContextWriter without a language model.
+    """Writes prompts that test whether a context, such as snow, biases a classifier, without a language model.
 
-    It recognises vocabulary words, sizes and places in the text of a context. If there are none, the prompt is
-    `a CLASS, CONTEXT`, and the generator reports whether it can draw that.
+    It recognises vocabulary words, sizes and places in the text of a context, and combines them with the class in a
+    prompt. If it recognises nothing, the prompt is `a CLASS, CONTEXT` with the text of the context. The image generator
+    then reports words that it cannot draw.
     """
 
     name = "rules (no language model)"
@@ -41,14 +42,14 @@ class RuleContextWriter:
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Returns n pairs of prompts, of which the first shows the claimed context and the second another one.
+        """Returns pairs of prompts. The first prompt of a pair shows the claimed context, the second another context.
 
         Args:
             name: The name of the class.
             context: The context that is claimed to change the score of the class.
             n: The number of pairs.
             run_seed: The seed from which the seeds of the images are derived.
-            absent: Whether all prompts show another object instead of the class.
+            absent: Whether all prompts show another object instead of one of the class.
         """
         parts = _ContextParts.read(name, context.text)
         subjects = [_substitute(name, index) for index in range(n)] if absent else [name] * n

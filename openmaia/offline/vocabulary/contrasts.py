@@ -24,16 +24,18 @@ class RuleContrasts:
     """
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
-        """Returns n contrasts, or one per label if that is more.
+        """Returns contrasts, which are pairs of prompts that test the labels of an answer.
 
-        A contrast is a prompt that shows a label, and a prompt of a near miss, which shows something similar instead.
+        The first prompt of a contrast shows a label. The second prompt shows a near miss: something similar that the
+        label does not name.
 
         Args:
             labels: The labels of the agent's answer, for which contrasts are made in rotation. Near misses avoid their
                 vocabulary words.
             dropped: Hypotheses that the agent has rejected. They are the near misses of labels without vocabulary
                 words.
-            n: The number of contrasts. If it is 0, or if there are no labels, the result is empty.
+            n: The number of contrasts. If there are more labels, one contrast per label is returned. If n is 0, or if
+                there are no labels, the result is empty.
         """
         avoid = [word.name for label in labels for word in find(label)]
         return [

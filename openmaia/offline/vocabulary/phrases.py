@@ -46,11 +46,12 @@ def _left(names: Sequence[str], avoid: Sequence[str]) -> list[str]:
 
 
 def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
-    """Returns a prompt that shows a vocabulary word together with other words, its context.
+    """Returns a prompt that shows what a vocabulary word names, in a context.
 
-    For example, the context of an object is a background, and the context of a colour is a shape. Words of the same
-    kind have the same list of contexts. The prompts for two words of the same kind differ only in these words and their
-    articles if `index` is the same and `avoid` holds both words.
+    For example, the context of an object is a background, and the context of a colour is a shape. All words of one kind
+    (such as all colours) have the same list of contexts. Two words of one kind can therefore be compared: call the
+    function for each word, with the same `index` and with both words in `avoid`. The two prompts then differ only in
+    the words and their articles.
 
     Args:
         word: The vocabulary word.
@@ -77,9 +78,10 @@ def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
 
 
 def rivals(word: str, avoid: Sequence[str]) -> list[str]:
-    """Returns the other words of the same kind that are neither in `avoid` nor related to `word` or a word in `avoid`.
+    """Returns words that can replace `word` in a prompt: other words of its kind, such as other colours.
 
-    A general word and all of its special cases (GENERAL) are related. If no word is left, all other words of the kind
+    The words in `avoid` are left out. Words that are related to `word` or to a word in `avoid` are left out, too: a
+    general word and all of its special cases (see GENERAL) are related. If no word is left, all other words of the kind
     are returned.
     """
     close = {*avoid, word}
@@ -90,7 +92,7 @@ def rivals(word: str, avoid: Sequence[str]) -> list[str]:
 
 
 def rival(word: str, index: int, avoid: Sequence[str]) -> str:
-    """Returns another word of the same kind, which can replace a word in a prompt. It is one of the words of `rivals`.
+    """Returns a word that can replace `word` in a prompt: one of those that `rivals` returns, such as another colour.
 
     Args:
         word: The word to replace.

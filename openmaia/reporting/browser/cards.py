@@ -30,9 +30,16 @@ class UnitCard:
 
 
 def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
-    """Returns at most `count` cards, of the descriptions of a run with the best verdicts.
+    """Returns the cards of a run for the first page of a report. Each card shows one description with images.
 
-    Unreadable records are left out. `summary` holds the rows of the run, and `pictures` embeds images in the page.
+    The descriptions with the best verdicts are chosen. Investigations with an unreadable record or evaluation are left
+    out.
+
+    Args:
+        run: The run.
+        summary: The rows and numbers of the run.
+        count: Largest number of cards.
+        pictures: Embeds images in the page.
     """
     described = [row for row in summary.rows if row.href and row.header.get("labels") and not row.damage]
     described.sort(key=lambda row: row.verdict.rank)

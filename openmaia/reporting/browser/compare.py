@@ -29,10 +29,11 @@ class ComparedUnit:
 
     @property
     def difference(self) -> float | None:
-        """The largest minus the smallest AUC of this investigation in the runs; None if fewer than two have one.
+        """The largest minus the smallest AUC of this investigation in the compared runs.
 
-        The AUC of a run compares images of its description with one group of control images: the group for which the
-        interval of the AUC begins lowest (see `openmaia.evaluation.analysis.verdict.UnitVerdict.worst`).
+        It is None if fewer than two runs have an AUC. The AUC of a run compares images of its description with control
+        images. There are several groups of control images. The AUC of the worst group is used: the one whose interval
+        begins lowest (see `openmaia.evaluation.analysis.verdict.UnitVerdict.worst`).
         """
         known = [row.verdict.worst.auc for row in self._known if row.verdict.worst]
         return max(known) - min(known) if len(known) > 1 else None

@@ -81,8 +81,8 @@ class Report:
 
         Args:
             summaries: The numbers and rows of each run. None selects those that were computed when the report was
-                constructed. They do not tell which records cannot be shown, because this is known only after the pages
-                of units are rendered. The caller can then pass rows in which `damage` is set.
+                constructed. Which records cannot be shown is known only after the pages of units are rendered. A
+                caller that has rendered them can pass rows in which `damage` says so.
         """
         shown = summaries or self.summaries
         several = len(shown) > 1

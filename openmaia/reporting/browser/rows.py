@@ -31,7 +31,7 @@ STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRow:
-    """One investigation on the first page of a report."""
+    """The data of one investigation for its row in the table on the first page of a report."""
 
     run: str
     """The name of the run in the report."""
@@ -78,7 +78,10 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The numbers of a run. Numbers that cannot be computed are None."""
+    """What a report shows about one run: a row for each investigation, and numbers such as mean scores and costs.
+
+    Numbers that cannot be computed are None.
+    """
 
     name: str
     rows: tuple[UnitRow, ...]

@@ -62,8 +62,9 @@ class SimilarDescriptions:
     def file(self, name: str) -> bytes | None:
         """Returns the content of a data file; None if no file has this name.
 
-        A data file serves several unit pages. For each page it holds a list of the units with similar descriptions:
-        address of the page, name, labels and verdict.
+        The content is a JavaScript call with the data of several pages, each about one unit. For each page it holds
+        the list of units with similar descriptions. An entry of this list has four texts: the address of the unit's
+        page, its name, its labels and its verdict.
         """
         if name not in self._pages:
             return None

@@ -28,7 +28,7 @@ class ExemplarTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarStrip:
-    """The row of a unit on a contact sheet."""
+    """One row of a contact sheet: the dataset images that excite a unit most (its top exemplars)."""
 
     unit: Unit
     href: str

@@ -59,8 +59,9 @@ class Thumbnails:
 
 
 def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
-    """Returns data URIs of a unit's top exemplars, with outlines around the areas where the unit responds.
+    """Returns data URIs of a unit's top exemplars, the dataset images that activate it most.
 
+    Outlines are drawn around the areas where the unit responds.
     The result is empty if the agent requested no exemplars.
 
     Args:
@@ -75,10 +76,10 @@ def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TO
 
 
 def strip(record: Record) -> bytes:
-    """Returns the top exemplars of a record's unit as one WebP image: a plain row above, and one with masks below.
+    """Returns a WebP image that shows the top exemplars of a record's unit, the dataset images that activate it most.
 
-    The masks, where the unit responds, are outlined. The report's first page shows only one of the two rows at a time.
-    The result is empty if the record has no exemplars.
+    It has two rows with the same exemplars. Only in the lower row, the areas where the unit responds are outlined. The
+    report's first page shows one row at a time. The result is empty if the record has no exemplars.
     """
     squares = [_squares(image, mask) for image, mask in exemplar_images(record, TOP)]
     squares = [pair for pair in squares if pair]

@@ -38,7 +38,7 @@ Notes = dict[str, list[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPage:
-    """The outcome for one unit's page: its cache entry, and the reason if it could not show the record."""
+    """The result for the page of a unit, which was written or was up to date already."""
 
     note: list[Any]
     """The page's entry in the file NOTES: its cache key, and whether the strip of exemplars was written. Empty if the

@@ -26,7 +26,10 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedUse:
-    """The predicted use of one service in a sweep and its evaluation."""
+    """The predicted use of one service, such as the image generator, in a sweep and its evaluation.
+
+    A sweep consists of all investigations of a run.
+    """
 
     pool: SimulatedPool
     """The replicas of the service."""
@@ -38,7 +41,7 @@ class PredictedUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted duration and costs of a sweep."""
+    """The predicted duration and costs of a sweep (all investigations of a run) and of its evaluation."""
 
     units: int
     """Number of investigations."""
@@ -63,7 +66,7 @@ class Prediction:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of all replicas."""
+        """The number of GPUs that the replicas (model processes) of all services occupy. Replicas can share a GPU."""
         return _whole_gpus([(use.pool.replicas, use.pool.gpus) for use in self.services.values()])
 
 
@@ -73,10 +76,10 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
     The evaluation of the descriptions is assumed to follow the investigations, in full batches. Loading models,
     computing exemplars and failures are not included.
 
-    The result has a 95 % interval of the duration. Its width has two causes: `work` is a sample, and the investigations
-    of the sweep will differ among each other. The bottleneck is the busiest service, or the limit of `at_once`
-    concurrent investigations. The duration is taken to be proportional to the mean time that an investigation needs
-    there.
+    The bottleneck is the busiest service, or the limit of `at_once` concurrent investigations. The 95 % interval of the
+    duration assumes that the duration is proportional to the mean time that an investigation needs at the bottleneck.
+    This mean is uncertain for two reasons: it is estimated from the sample `work`, and the investigations of the sweep
+    vary.
 
     Args:
         work: The sample from which investigations are drawn, and what they ask of each service.

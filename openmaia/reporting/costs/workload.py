@@ -109,7 +109,11 @@ def from_run(run: Run, seed: int = 0) -> Workload:
     """Reads from the records of a run the steps of its investigations and the times of its services.
 
     The time of a request is its mean over the batches of that run, because records do not tell how it depends on the
-    size of a batch. At most LARGEST records are read, which `seed` chooses.
+    size of a batch.
+
+    Args:
+        run: The run.
+        seed: The seed of the random sample. If the run has more than LARGEST records, only a sample of them is read.
 
     Raises:
         UsageError: The records contain no service times.
@@ -148,10 +152,10 @@ def _steps(turn: Turn) -> Trace:
 
 
 def pending_units(config: Config) -> tuple[int, str]:
-    """Returns the number of unfinished investigations of the run that a config describes, without loading any model.
+    """Counts the unfinished investigations of the run that a config describes, without loading any model.
 
     Returns:
-        The number, and a text that says where it comes from.
+        Their number, and a text for the user that explains how it was determined.
 
     Raises:
         UsageError: The number depends on the size of a layer, which is unknown until the target network is loaded.
@@ -174,7 +178,9 @@ def pending_units(config: Config) -> tuple[int, str]:
 
 
 def find_workload(config: Config, source: str) -> Workload:
-    """Determines what investigations ask of each service (such as the image generator), and how long it takes.
+    """Returns a sample of investigations: their requests to each service, and how long the services take.
+
+    The services are the models, such as the image generator.
 
     Args:
         config: The config of the sweep (all investigations of a run) that is to be predicted.

@@ -143,9 +143,13 @@ def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
 
 @styled()
 def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
-    """Draws at least one risk-coverage curve.
+    """Draws risk-coverage curves, one for each measure of certainty.
 
-    A curve shows the mean risk (such as 1 minus AUC) of the most certain units, by the share of units that are kept.
+    A curve shows how the mean risk of the units (such as 1 minus AUC) changes if the least certain units are left out.
+    The horizontal axis is the share of the units that are kept.
+
+    Args:
+        curves: The curves, at least one.
     """
     figure = new_figure(440, 220)
     axes = add_axes(figure, 52, 10, 22, 32)

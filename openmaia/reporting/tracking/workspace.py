@@ -29,7 +29,7 @@ POOL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWorkspace:
-    """The locations of a saved W&B workspace."""
+    """The file and the URL of a saved W&B workspace."""
 
     file: str
     """The full path of the JSON file, which is in the run directory."""

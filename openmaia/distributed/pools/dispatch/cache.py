@@ -64,7 +64,10 @@ def cache_key(identity: str, request: Generation | Edit) -> str:
 
 
 class GenerationCache:
-    """The image cache of one pool. `get_from_disk` is thread-safe; all other methods must be called from one thread."""
+    """The cache of generated images of one pool, which consists of the replicas (copies) of one model.
+
+    `get_from_disk` is thread-safe. All other methods must be called from one thread.
+    """
 
     def __init__(self, spec: CacheSpec):
         self._max_bytes = spec.memory_bytes

@@ -84,9 +84,9 @@ class PoolCore:
         return await self.requests.submit(caller, method, payload, keys, size)
 
     async def acquire(self, caller: str, conversation: str, alone: bool = False) -> ReplicaLease:
-        """Waits until the replica of a conversation can take a chat, and returns the permission to send it.
+        """Waits until a replica of a language model has room for a chat, and returns the permission to send the chat.
 
-        See `Dispatcher.acquire`.
+        All chats of a conversation go to the same replica. See `Dispatcher.acquire` for the arguments.
 
         Raises:
             UsageError: If no replica of the pool can be loaded.
@@ -131,7 +131,7 @@ class PoolCore:
         self.requests.leave(caller)
 
     def update(self, actors: Mapping[int, Any]) -> None:
-        """Replaces the set of replicas by those that the driver has now.
+        """Replaces the set of replicas by those that the driver, the process that executes the runs, has now.
 
         Args:
             actors: The Ray actor handles of the replicas, by the index of the replica.

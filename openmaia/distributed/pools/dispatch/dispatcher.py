@@ -96,17 +96,31 @@ class Dispatcher:
     async def leave(self, callers: list[str]) -> None:
         """Removes the requests, leases and conversations of callers that have ended or died.
 
-        Their later calls of `acquire` are refused, so the name of a caller must not be used again.
+        A lease is the permission to send one chat to a replica. Later calls of `acquire` by these callers are refused,
+        so the name of a caller must not be used again.
+
+        Args:
+            callers: The names of the callers, such as investigations.
         """
         for caller in callers:
             self.core.leave(caller)
 
     async def update(self, actors: Mapping[int, Any]) -> None:
-        """Replaces the set of replicas by those that the driver has now, given as Ray actor handles by index."""
+        """Replaces the set of the pool's replicas.
+
+        The driver, which starts and ends replicas, calls this after each change.
+
+        Args:
+            actors: The Ray actor handles of all replicas that the pool has now, by their index.
+        """
         self.core.update(actors)
 
     async def drain(self, index: int) -> None:
-        """Stops sending work to the replica with this index."""
+        """Stops sending work to a replica, and moves its conversations to other replicas.
+
+        Args:
+            index: The index of the replica in the pool.
+        """
         self.core.drain(index)
 
     async def release_replicas(self) -> None:
@@ -118,5 +132,5 @@ class Dispatcher:
         return self.core.status()
 
     async def statistics(self) -> PoolStatistics:
-        """Returns the statistics of the pool since the dispatcher started."""
+        """Returns counts and times of the pool's requests, batches and failures since the dispatcher started."""
         return self.core.statistics()

@@ -19,7 +19,10 @@ class Answers:
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
-    """A call with one or more requests. It ends when all requests are answered, or when one fails."""
+    """A call to a pool that is not answered yet. Its requests are queued separately.
+
+    The call ends when all its requests are answered, or when one of them fails.
+    """
 
     caller: str
     """The name of the caller, such as an investigation."""
@@ -59,7 +62,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class RequestRef:
-    """A reference to one item of a list in Ray's object store."""
+    """A reference to the data of one request: an item of a list in Ray's object store."""
 
     payload: Any
     """The Ray object reference of the list. None for the request of a lease, which has no data."""
@@ -149,9 +152,10 @@ class FairQueue:
             self._length += 1
 
     def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests at the front of the queue, but behind the requests that must be alone in their batch.
+        """Puts requests back at the front of the queue, because a replica did not process them.
 
-        Those of the given requests that are marked as `alone` are added with `push_alone`.
+        Requests marked as `alone`, each of which must form its own batch, come first. The others are added directly
+        behind all marked requests of the queue.
         """
         together = [request for request in requests if not request.alone]
         for request in reversed(together):

@@ -14,7 +14,7 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 
 
 class RequestTracker:
-    """Tracks each request to a pool from its arrival to its answer.
+    """Tracks each request to a pool (the replicas of one model) from its arrival to its answer.
 
     Args:
         spec: The description of the pool, with its limits.
@@ -63,9 +63,17 @@ class RequestTracker:
         return await self._wait(call)
 
     async def wait_for_lease(self, caller: str, conversation: str, alone: bool = False) -> Any:
-        """Waits until the replica of a conversation can take one more chat, or until it is idle if `alone` is True.
+        """Waits until a chat (a request to continue a conversation) may be sent to a replica of the language model.
 
-        Returns a `ReplicaLease`, the permission to send the chat.
+        The replica is the one to which the conversation is assigned, see `AffinityRouter`.
+
+        Args:
+            caller: The unique name of the caller, such as an attempt to run an investigation.
+            conversation: The id of the conversation.
+            alone: Whether to wait until the replica is idle. Otherwise, room for one more chat is enough.
+
+        Returns:
+            A `ReplicaLease`, the permission to send the chat.
         """
         self._counts.requests += 1
         call = PendingCall.of(caller, 1)
@@ -84,7 +92,7 @@ class RequestTracker:
     def take_answer(self, request: QueuedRequest, value: Any) -> None:
         """Ends a request with the value that a replica has returned for it.
 
-        The request fails if the value is a `LostRequest`, which means that the replica could not read its data.
+        The request fails if the value is a `LostRequest`: the replica could not read the data of the request.
         """
         if isinstance(value, LostRequest):
             self.fail(request, "lost", lost(value))
@@ -98,7 +106,7 @@ class RequestTracker:
         request.fail(error)
 
     def count_failure(self, cause: str) -> None:
-        """Adds one to the failures of this cause, see `PoolStatistics.failures`."""
+        """Adds one to the number of requests that failed for a cause, a key of `PoolStatistics.failures`."""
         self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
 
     def retry_alone(self, batch: list[QueuedRequest]) -> None:
@@ -110,7 +118,10 @@ class RequestTracker:
         self._on_queued()
 
     def leave(self, caller: str) -> None:
-        """Removes the requests, conversations and reservations of a caller that has ended or died."""
+        """Removes the requests, conversations and reservations of a caller that has ended or died.
+
+        A reservation keeps room in the pool for requests that have not arrived yet.
+        """
         self._withdraw(caller, lambda call: call.caller == caller, ServiceError(f"{caller} has left"))
         self.affinity.forget(caller)
         self.admission.leave(caller)
@@ -118,7 +129,7 @@ class RequestTracker:
     def fail_all(self, error: OpenMaiaError) -> None:
         """Fails all queued requests with an error, because no replica can be loaded.
 
-        Callers that wait for admission continue, so that their requests fail, too.
+        It also admits the callers that wait until the pool has room for their requests. These requests then fail, too.
         """
         for request in self.queue.clear():
             self.fail(request, "unusable", error)

@@ -60,10 +60,10 @@ class PromptRenderer:
 
     @classmethod
     async def measured(cls, renderer: BaseRenderer) -> "PromptRenderer":
-        """Makes a renderer and measures the tokens that the chat template adds.
+        """Creates a PromptRenderer and measures how many tokens the chat template adds to the messages.
 
         Args:
-            renderer: The renderer of the engine.
+            renderer: The renderer of the vLLM engine, which applies the chat template.
 
         Raises:
             UsageError: The model has no chat template.
@@ -105,9 +105,9 @@ class PromptRenderer:
         return prompt
 
     async def learn(self, messages: Sequence[Message]) -> None:
-        """Measures the tokens of the images in a conversation, once for each size.
+        """Measures how many tokens the images in a conversation have, so that `counted` can count its tokens.
 
-        Images of equal size have the same number of tokens.
+        Each image size is measured only once, because images of equal size have the same number of tokens.
         """
         for size, image in (await asyncio.to_thread(_sizes, messages)).items():
             if size not in self._image_tokens:

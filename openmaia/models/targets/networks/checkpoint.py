@@ -75,7 +75,7 @@ def check_file(given: str) -> Path:
         given: The path as the user gave it.
 
     Raises:
-        UsageError: There is no such file, or its suffix is neither SAFE nor one of PICKLED.
+        UsageError: There is no such file, or it does not have a suffix of a checkpoint (see SAFE and PICKLED).
     """
     path = user_path(given)
     if not path.is_file():

@@ -68,7 +68,7 @@ def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> Target
         what: How error messages name the network.
 
     Raises:
-        UsageError: There are values, but the preprocessing is an arbitrary function and no `Preprocess`.
+        UsageError: Values are given, but the network's preprocessing is a function that has no such values to replace.
     """
     if given == NOTHING_GIVEN:
         return network

@@ -15,8 +15,8 @@ def skeleton(name: str) -> TargetNetwork | None:
         name: Name of the network, as for `load`.
 
     Returns:
-        The network. None if its layers cannot be listed without a download from the hub, or without code or objects of
-        the user.
+        The network. None if building it would require a download from the hub, a call of the user's function, or a
+        network object that the user passes.
 
     Raises:
         UsageError: The name is unknown, or it names a function that cannot be imported.

@@ -50,7 +50,10 @@ ELLIPSE = np.array([[0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticRules:
-    """The rules of a preset, `repo` or `paper`, by which detected concepts are converted to activations of units."""
+    """The rules that convert the concepts detected in an image to activations of synthetic units.
+
+    There are two sets of rules (presets): `repo` follows the published MAIA code, and `paper` follows the MAIA paper.
+    """
 
     units: str
     """Name of the list of units in units.json."""

@@ -94,7 +94,8 @@ class SyntheticTarget:
     def info(self) -> TargetInfo:
         """Returns the description of the target, with the number of units in each layer.
 
-        The layers are named after the modes of their units, such as `mono` (see `units.SyntheticMode`).
+        Each layer holds the units of one mode and is named after it. The mode, such as `and`, says how the concepts of
+        a unit are combined (see `units.SyntheticMode`).
         """
         return self._info
 
@@ -107,10 +108,10 @@ class SyntheticTarget:
         return units.truth(layer, self.concepts(layer, index))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns for each probe (a unit and an image) the activation of the unit on the image.
+        """Returns for each probe (a unit and an image) the activation of the unit on the image, and its activation map.
 
-        Activations are between 0 and 1. The maps have the shape (GRID, GRID) and hold the activation inside the mask of
-        the concepts, and 0 outside.
+        Activations are between 0 and 1. An activation map has the shape (GRID, GRID). It holds the activation inside
+        the mask of the unit's concepts, and 0 outside.
         """
         views = {id(probe.image): _squashed(probe.image.pixels) for probe in probes}
         digests = {key: digest(view) for key, view in views.items()}

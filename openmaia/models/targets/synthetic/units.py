@@ -33,7 +33,14 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def read(preset: str) -> SyntheticUnits:
-    """Returns the units of a preset: `repo` (47 `mono`, 18 `or` and 20 `and` units) or `paper` (45, 24 and 19)."""
+    """Returns the concepts of the units of a preset, by layer. Each layer is named after the mode of its units.
+
+    A unit of the mode `mono` responds to one concept, `or` to either of two concepts, and `and` to a concept if another
+    one is present.
+
+    Args:
+        preset: `repo` (47 `mono`, 18 `or` and 20 `and` units) or `paper` (45 `mono`, 24 `or` and 19 `and` units).
+    """
     lists = json.loads((Path(__file__).parent / "units.json").read_text())[preset]
     return {mode: tuple(tuple(concepts) for concepts in lists[mode]) for mode in MODES}
 

@@ -15,7 +15,8 @@ OWN = "an image that the agent made"
 class Captions:
     """The captions of the images in the record of an investigation.
 
-    All keys are names of images in the agent's code, such as `image-3`.
+    Each image is identified by its name in the agent's code, such as `image-3`. The dictionaries have these names as
+    keys.
     """
 
     entries: dict[str, ImageEntry] = field(default_factory=dict[str, ImageEntry])
@@ -95,12 +96,13 @@ def references(value: Any) -> Iterator[str]:
 
 
 def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
-    """Yields the label of each displayed image: the text directly before it, such as "[image-3, masked]".
+    """Yields for each displayed image the label directly before it, such as "[image-3, masked]".
 
-    It is empty if that text is not in square brackets. It has nothing to do with the labels of the agent's answer.
+    A label is a text in square brackets. An image without one gets an empty string. These labels are not those of the
+    agent's answer.
 
     Args:
-        calls: The tool calls of a turn. The result is in the order in which they displayed images.
+        calls: The tool calls of a turn, in the order in which they displayed images.
     """
     for call in calls:
         before: Part = ""

@@ -41,7 +41,7 @@ class SupportingTurn:
 
     @property
     def text(self) -> str:
-        """A text with the mean activations on the images that test the label, and on the other images of the turn."""
+        """A text with two mean activations of the turn: on the images that test the label, and on its other images."""
         noun = "image" if self.count == 1 else "images"
         versus = f", {self.others} others {self.others_mean:.3g}" if self.others_mean is not None else ""
         return f"{self.count} {noun} of it, mean activation {self.mean:.3g}{versus}"
@@ -49,7 +49,11 @@ class SupportingTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
-    """A label of the answer, its test images, and the turns that support it."""
+    """A label of the agent's answer about a unit, with its evidence, for the unit's page in a report.
+
+    The evidence consists of the images on which the label was tested after the investigation, and of the agent's turns
+    with measurements on images that test the label.
+    """
 
     label: str
     tested: tuple[ScoredImage, ...] = ()
@@ -62,7 +66,13 @@ class ClaimView:
 
 
 def claims(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
-    """Returns the labels of a record's answer, in order, each with its test images and its supporting turns."""
+    """Returns the labels of the agent's answer, in order, each with its test images and its supporting turns.
+
+    Args:
+        record: The record of the investigation.
+        evaluation: The results of the test of the answer. None if it was not tested.
+        viewer: Prepares images for the page.
+    """
     return tuple(_claim(label, record, evaluation, viewer) for label in record.labels)
 
 
@@ -137,9 +147,10 @@ def exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[I
 
 
 def exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
-    """Returns the images of the first `count` top exemplars of a record's unit, without those that were not stored.
+    """Returns the first `count` top exemplars of a record's unit as pairs of an image and a mask.
 
-    Each has its mask, where the unit responds (one bit per pixel, packed row by row), or None if it has no mask.
+    Exemplars whose images were not stored are left out. The mask says where the unit responds, with one bit per pixel,
+    packed row by row. It is None if the exemplar has none.
     """
     images = record.images
     found = [(images.get(entry.original), entry.mask) for entry in top_entries(record)[:count]]

@@ -38,7 +38,10 @@ class TurnView:
 
     @property
     def highest(self) -> ImageView | None:
-        """The shown image of the turn with the highest measured activation; None if none was measured."""
+        """The image with the highest activation among those that the page shows of the turn.
+
+        None if the activation of none of these images was measured.
+        """
         shown = [image for block in self.blocks for image in block.images]
         shown += [image for measured in self.measured for image in measured.first]
         known = [image for image in shown if image.activation]
@@ -46,7 +49,7 @@ class TurnView:
 
     @property
     def images(self) -> int:
-        """The number of images that all calls of the turn returned or displayed."""
+        """The number of images that the tool calls of the turn returned or displayed, all calls together."""
         return sum(use.images for use in self.used)
 
 

@@ -35,7 +35,7 @@ class EvidenceView:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the section has nothing to show."""
+        """Whether there is no evidence for the answer to show on the page of the unit."""
         return not (self.evidence.checks or self.evidence.tested or self.pairs)
 
 

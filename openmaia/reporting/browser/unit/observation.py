@@ -140,10 +140,10 @@ class Viewer:
         return f"{value:>9}  {self.captions.texts.get(entry.id, '') or entry.id}"
 
     def measured_image(self, entry: ImageEntry, *, with_mask: bool = True) -> ImageView:
-        """Prepares an image of the record for the page.
+        """Prepares an image from the record of the investigation for the page of the unit.
 
         Args:
-            entry: The entry of the image in the record.
+            entry: The record's entry for the image.
             with_mask: Whether to outline the mask, the area where the unit responds.
 
         Returns:

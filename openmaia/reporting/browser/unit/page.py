@@ -25,7 +25,7 @@ LAST_WORDS = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPage:
-    """The page of one investigation before it is rendered."""
+    """The data from which a report's page of one investigation is rendered."""
 
     run: Run
     row: UnitRow
@@ -42,7 +42,10 @@ class UnitPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedUnit:
-    """The rendered files of one investigation in a report: its page, and the strip of its exemplars."""
+    """The rendered files of one investigation in a report.
+
+    They are its page, and a strip: one image that shows the unit's top exemplars (dataset images) side by side.
+    """
 
     html: bytes
     strip: bytes = b""

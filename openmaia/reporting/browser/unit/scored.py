@@ -27,12 +27,16 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredImage:
-    """An image with which a description was tested, in the evaluation or by the agent loop after the answer."""
+    """An image with which the answer of an agent was tested, and the unit's activation on it.
+
+    There are two such tests. The agent loop tests an answer at once: it compares images of a label with near misses,
+    which show the same scene without what the label names. The later evaluation compares them with neutral images.
+    """
 
     picture: Picture
     label: str
-    """The label that the image tests. A neutral image or near miss has the label with whose image it is compared. Empty
-    if the prompts were not written for single labels."""
+    """The label that the image tests. For a neutral image or near miss, the label of the image with which it is
+    compared. Empty if the prompts were not written for single labels."""
     prompt: str
     missing_terms: tuple[str, ...] = ()
     """Terms of the prompt that the generator could not show."""

@@ -26,7 +26,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """The numbers of a run for the figures that reproduce those of the MAIA papers."""
+    """The results and settings of a run that appear in our reproductions of the MAIA papers' figures."""
 
     name: str
     """The name under which the figures show the run."""
@@ -93,10 +93,10 @@ def share(hits: Sequence[bool]) -> Interval:
 
 
 def measured(run: Run, name: str) -> MeasuredRun:
-    """Reads the numbers of a run for the figures that reproduce those of the MAIA papers.
+    """Reads the results and settings of a run that appear in our reproductions of the MAIA papers' figures.
 
-    The section `target` of the run's config may be missing or damaged. `network` and `target` of the result are then
-    empty.
+    If the section `target` of the run's config is missing or damaged, the fields `network` and `target` of the result
+    are empty.
 
     Args:
         run: The run.

@@ -18,7 +18,10 @@ AVERAGE = "average"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLevel:
-    """Mean activations that a paper prints: on images that show the labels (positive), and that do not (neutral)."""
+    """Published mean activations of units on two groups of images, for one method that labels units.
+
+    Positive images show what the labels of a unit name. Neutral images do not.
+    """
 
     network: str
     layer: str
@@ -76,7 +79,7 @@ def ablations() -> tuple[PublishedLevel, ...]:
 
 @cache
 def turns() -> tuple[PublishedTurns, ...]:
-    """Returns the mean number of turns per investigation in the OpenMAIA paper, for each backbone (the agent's model)."""
+    """Returns the mean number of turns per investigation in the OpenMAIA paper, by the model that plays the agent."""
     return _read("turns.csv", PublishedTurns)
 
 
