@@ -54,7 +54,8 @@ class DrawingPoolConfig(PoolConfig):
     """`pools.generator`, `pools.editor`: the processes that make images with one model, and the cache of images."""
 
     cache_mb: int = 256
-    """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew."""
+    """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew. Images of
+    `generator.parts=pictures` are never cached, because the dataset may change."""
     spill_mb: int = 1024
     """Disk space below `paths.cache` for cached images, in MiB. All runs on this machine share it. 0: images are cached
     in memory only."""

@@ -131,9 +131,14 @@ def draw_stimuli(
 ) -> tuple[list[Stimulus], list[EncodedImage]]:
     """Generates images from prompts and checks whether they show what was requested.
 
+    Args:
+        prompts: The prompts.
+        generator: Generates the images. It may know itself whether they show what was requested.
+        judge: Decides it for all other images whose prompt has a label. If it is None, nobody decides.
+
     Returns:
-        One Stimulus and one image for each prompt, in the order of `prompts`. In the stimuli, `data` is empty and
-        `activation` is 0.
+        One Stimulus and one image for each prompt, in the order of `prompts`. The field `shows` of a stimulus holds the
+        result of the check. The image is not stored in the stimulus, and its activation is not measured yet.
     """
     generated = generator.generate([Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts])
     stimuli: list[Stimulus] = []

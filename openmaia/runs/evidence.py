@@ -27,15 +27,15 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceCheck:
-    """The result of checking one requirement on an investigation: a minimum of experiments, images or controls."""
+    """The result of checking one requirement of the stopping rule, such as a minimum number of experiments."""
 
     what: str
     """Name of the requirement, for example `experiments` or `controls`."""
     wanted: int
     """The number that is required."""
     found: int
-    """The number that was found in the investigation; for images and controls, the smallest number of any hypothesis
-    that the answer keeps."""
+    """The number that was found in the investigation. Images and control images are counted for each hypothesis that
+    the answer keeps, and this is the lowest of these counts."""
     state: CheckState
     detail: str = ""
     """The result of the check in words."""

@@ -66,7 +66,7 @@ _SCORE_KINDS = {
 """The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.values`), with their types."""
 
 _ITEM_KINDS = {
-    **dict.fromkeys("others n".split(), int),
+    "others": int,
     "verified_by": str,
     "auc_by_label": int | float | None,
     "detection": int | float | str | None,
@@ -150,8 +150,17 @@ def wrong_score(scores: dict[str, Any]) -> str | None:
         items = scores[key].values() if isinstance(scores[key], dict) else scores[key] or ()
         if not all(isinstance(item, kind) for item in items):
             return key
-    is_wrong = any(_wrong_kind(control, _CONTROL_KINDS) is not None for control in scores["controls"].values())
-    return "controls" if is_wrong else None
+    if not _is_pair(scores["n"]):
+        return "n"
+    for control in scores["controls"].values():
+        if _wrong_kind(control, _CONTROL_KINDS) or not (_is_pair(control["n"]) and _is_pair(control["prompts"])):
+            return "controls"
+    return None
+
+
+def _is_pair(counts: list[Any]) -> bool:
+    """Returns whether a list holds the two numbers of positive and of control images, or of their prompts."""
+    return len(counts) == 2 and all(isinstance(count, int) for count in counts)
 
 
 def _wrong_kind(values: TableRow, kinds: Mapping[str, Any]) -> str | None:

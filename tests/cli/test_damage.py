@@ -145,7 +145,11 @@ def test_header_of_an_evaluation_with_another_shape_is_damage(run: Run, key: str
     [
         {"auc": "0.9"}, {"n": [1, "2"]}, {"others": 3}, {"controls": {"auc": {"auc": 0.9}}},
         {"auc_by_label": {"red": []}}, {"detection": ["auprc"]}, {"worst_label": 1}, {"outcome": None},
-        {"units": "many"},
+        {"units": "many"}, {"n": []},
+        *(
+            {"controls": {"auc": {"auc": 0.9, "low": 0.8, "high": 1.0, "n": n, "prompts": prompts}}}
+            for n, prompts in (([], []), ([1], [50, 50]), ([9, 9], ["a", "b"]))
+        ),
     ],
     ids=str,
 )  # fmt: skip

@@ -18,6 +18,7 @@ from openmaia.config.machine import POOLS
 from openmaia.core.errors import ServiceError
 from openmaia.distributed import LOOPBACK_VARIABLE
 from openmaia.distributed.cluster import preflight, resources
+from openmaia.distributed.cluster.nodes import alive, run_on
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, unplaced
 from openmaia.runs.files import Files
 from tests.conftest import RAY, REPOSITORY, free_port
@@ -115,7 +116,16 @@ def test_a_worker_for_exemplars_takes_a_quarter_of_a_gpu_if_nobody_says_how_many
 def test_a_node_that_cannot_be_asked_is_no_mistake_of_the_user(ray_cluster: None, tmp_path: Path):
     gone = {"NodeID": "ab" * 28, "NodeManagerHostname": "gone", "NodeManagerAddress": "192.0.2.1"}
     with pytest.raises(ServiceError, match=r"is not known: gone \(192.0.2.1\) could not be asked"):
-        preflight._asked([gone], [("paths.runs", Files(str(tmp_path)))], ".canary")
+        preflight._check([gone], [("paths.runs", Files(str(tmp_path)))], ".canary")
+
+
+@pytest.mark.slow
+def test_a_node_on_which_the_check_fails_is_named_with_the_reason(ray_cluster: None):
+    def fails() -> None:
+        raise ModuleNotFoundError("No module named 'openmaia'")
+
+    ((_, _, problem),) = run_on(alive(), fails, lambda node: (), 60)
+    assert problem == "fails: ModuleNotFoundError: No module named 'openmaia'"
 
 
 # -- a cluster of two nodes --------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 `times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv count; `again=yes` measures
 the kinds anew. A sweep is disturbed up to five times and takes one to four minutes; two run side by side. The clock of the machine
 is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
-namespaces of it.
+namespaces of it. Its memory is filled, for two seconds at a time.
 """
 
 import sys
@@ -67,7 +67,11 @@ def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any
     running: dict[Future[Trial], tuple[str, int]] = {}
 
     def following() -> tuple[str, int] | None:
+        if any(DISTURBANCES[name].is_alone for name, _ in running.values()):
+            return None
         for name in names:
+            if DISTURBANCES[name].is_alone and running:
+                continue
             own = [row for row in rows if row["disturbance"] == name]
             ahead = [seed for other, seed in running.values() if other == name]
             hits = sum(row["hit"] for row in own) + len(ahead) * DISTURBANCES[name].times
@@ -99,9 +103,10 @@ def summary(trials: pd.DataFrame) -> str:
     return f"""# What `make faults` found
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
-then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by side. Each is in trials.csv, with date and machine.
+then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by
+side, those whose memory was filled alone. Each is in trials.csv, with date and machine.
 
-*hit*: there was such a process at that moment. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
+*hit*: there was such a process at that moment; the disk was full; Ray killed a process for want of memory. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
 told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
 command itself ended with exit code 0.

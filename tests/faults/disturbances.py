@@ -84,13 +84,16 @@ def _on_small_disk(folder: Path) -> Iterator[Place]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-MEMORY = 0.6
-"""Share of the machine's memory from which on Ray kills processes of such a sweep."""
+LEFT = 6 * 2**30
+"""Memory in bytes that such a sweep and others may use before Ray kills processes of it."""
+THRESHOLD = "RAY_memory_usage_threshold"
 
 
 @contextmanager
 def _with_little_memory(folder: Path) -> Iterator[Place]:
-    yield Place(runs=str(folder / "runs"), environment={"RAY_memory_usage_threshold": str(MEMORY)})
+    used = psutil.virtual_memory()
+    threshold = (used.total - used.available + LEFT) / used.total
+    yield Place(runs=str(folder / "runs"), environment={THRESHOLD: f"{threshold:.3f}"})
 
 
 JUMPING = """import time
@@ -136,6 +139,8 @@ class Disturbance:
     unit may differ."""
     place: Callable[[Path], contextlib.AbstractContextManager[Place]] = _beside
     """Makes the place where the run lies."""
+    is_alone: bool = False
+    """Whether it would disturb another sweep, too, so that none may run beside it."""
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -256,7 +261,7 @@ def _jump(disturbed: Disturbed) -> bool:
 FILLER = """import sys, time
 import psutil
 kept = []
-while psutil.virtual_memory().percent < float(sys.argv[1]):
+while psutil.virtual_memory().percent < float(sys.argv[1]) and len(kept) < psutil.virtual_memory().total // 2**26:
     kept.append(b"x" * 2**26)
 time.sleep(2)
 """
@@ -264,15 +269,26 @@ time.sleep(2)
 
 
 def _fill_memory(disturbed: Disturbed) -> bool:
-    """Uses so much memory for two seconds that Ray kills processes. Returns whether any that worked have ended."""
+    """Uses so much memory for two seconds that Ray kills processes. Returns whether Ray says that it has."""
+    raylet = _one_of(VICTIMS["raylet"], disturbed)
     try:
-        running = _named("ray::", psutil.Process(disturbed.driver.pid))
-        working = [process for process in running if not process.name().startswith("ray::IDLE")]
+        options = raylet.cmdline() if raylet else []
     except psutil.NoSuchProcess:
         return False
-    subprocess.run([sys.executable, "-c", FILLER, str(100 * MEMORY + 2)], check=True, timeout=120)
+    logs = [
+        Path(option.removeprefix("--log_dir=")) / "raylet.out" for option in options if option.startswith("--log_dir=")
+    ]
+    if not logs:
+        return False
+    before = logs[0].read_text(errors="replace").count(KILLED)
+    percent = 100 * float(disturbed.place.environment[THRESHOLD]) + 2
+    subprocess.run([sys.executable, "-c", FILLER, str(percent)], check=False)
     time.sleep(1)
-    return any(not process.is_running() for process in working)
+    return logs[0].read_text(errors="replace").count(KILLED) > before
+
+
+KILLED = "OOM kill reason"
+"""What a raylet logs with each kill of its memory monitor."""
 
 
 def _fill_disk(disturbed: Disturbed) -> bool:
@@ -334,7 +350,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     "second driver": Disturbance(act=_second_driver),
     "driver stopped until another takes over": Disturbance(act=_take_over, times=1),
     "clock jumps forward and back": Disturbance(act=_jump, place=_with_a_clock),
-    "memory full for 2 s": Disturbance(act=_fill_memory, place=_with_little_memory),
+    "memory full for 2 s": Disturbance(act=_fill_memory, place=_with_little_memory, is_alone=True),
     "disk full for 5 s": Disturbance(act=_fill_disk, place=_on_small_disk),
     "host cut off for 15 s": Disturbance(act=partial(_host, act=_cut_off), place=on_hosts),
     "host switched off": Disturbance(act=partial(_host, act=_switch_off), place=on_hosts),

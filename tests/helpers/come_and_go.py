@@ -29,7 +29,7 @@ OVERRIDES = (
     "ray.investigations_per_process=2",
     "ray.cpus_per_investigation=0.25",
     "ray.memory_mb=100",
-    "sandbox.seconds=300",
+    "sandbox.seconds=120",
     "retries=3",
 )
 

@@ -94,9 +94,10 @@ def options(config: Config) -> InvestigationOptions:
 def output_bytes(config: Config) -> int:
     """Returns the largest number of bytes of text that an experiment of the agent may print.
 
-    The same limit applies separately to the texts that the experiment shows with the tool `display`. If a language
-    model plays the agent, printed and displayed texts together fill at most about a quarter of its context window
-    (TURN_SHARE). Otherwise the output of one turn would displace earlier turns from the context.
+    The same limit applies separately to the texts that the experiment shows with the tool `display`. The limit is
+    `sandbox.output_bytes`. It is lower if a language model with a small context window plays the agent: printed and
+    displayed texts together fill at most about a quarter of the window (TURN_SHARE), so that the output of one turn
+    does not displace earlier turns.
     """
     if config.backbone.kind not in SERVED:
         return config.sandbox.output_bytes

@@ -7,10 +7,11 @@ from concurrent.futures import Future
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.core.errors import ServiceError
+from openmaia.distributed.failures import last_line
 
 ANSWER_SECONDS = 60.0
 """Longest wait in seconds for an answer of the head. A head that is restarted answers again within this time. If this node
@@ -122,5 +123,7 @@ def run_on(
             yield node, ray.get(reference, timeout=max(until - time.monotonic(), 1.0)), ""
         except GetTimeoutError:
             yield node, None, f"gave no answer within {seconds:g} s"
+        except RayTaskError as error:
+            yield node, None, f"fails: {last_line(error)}"
         except RayError as error:
             yield node, None, f"could not be asked ({type(error).__name__})"

@@ -1,7 +1,7 @@
 """Checks the cluster before any model is loaded.
 
-The cluster must have the resources that the config requests, and all nodes must share the folders of the run. A problem
-is reported as a UsageError at once. Without the checks, Ray would wait for missing resources without limit.
+The cluster must have the resources that the config requests, and all nodes must share the folders of the run. Without
+the checks, Ray would wait for missing resources without limit.
 """
 
 import time
@@ -42,6 +42,7 @@ def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> N
     Raises:
         UsageError: If resources are missing, or if a node does not share the folders. The message names the resources,
             or the nodes and the folders.
+        ServiceError: If a node could not be checked.
     """
     room(configs, say)
     for config, run in zip(configs, runs, strict=True):
@@ -154,7 +155,7 @@ def shared(folders: Sequence[tuple[str, Files]]) -> None:
 
     Raises:
         UsageError: If a node does not share a folder. The message names the nodes.
-        ServiceError: If a node did not answer, so that this is not known.
+        ServiceError: If a node could not be checked, for example because it gave no answer.
     """
     here = ray.get_runtime_context().get_node_id()
     others = [node for node in alive() if node["NodeID"] != here]
@@ -165,20 +166,15 @@ def shared(folders: Sequence[tuple[str, Files]]) -> None:
         files.create()
         files.write(name, b"driver")
     try:
-        wrong = _asked(others, folders, name)
+        _check(others, folders, name)
     finally:
         for _, files in folders:
             for written in (name, *(f"{name}-{node['NodeID']}" for node in others)):
                 files.delete(written)
-    if wrong:
-        raise UsageError(
-            f"not every node shares the run's folders: {'; '.join(wrong)}. Give paths on storage that all nodes share, or "
-            "URLs such as paths.runs=s3://bucket/folder"
-        )
 
 
-def _asked(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]], name: str) -> list[str]:
-    """Runs `_look` on each node and returns the problems that were found, each with the name of the node.
+def _check(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]], name: str) -> None:
+    """Runs `_look` on each node.
 
     Args:
         nodes: The nodes, as `ray.nodes` describes them.
@@ -186,27 +182,32 @@ def _asked(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]]
         name: The name of the file that this process wrote into each folder.
 
     Raises:
-        ServiceError: If no problem was found, but a node did not answer.
+        UsageError: If a node does not share a folder.
+        ServiceError: If a node could not be checked.
     """
 
     def own_file(node: Mapping[str, Any]) -> str:
         return f"{name}-{node['NodeID']}"
 
-    wrong, silent = list[str](), list[str]()
+    wrong, unknown = list[str](), list[str]()
     for node, said, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), ANSWER):
         if problem:
-            silent.append(f"{label(node)} {problem}")
+            unknown.append(f"{label(node)} {problem}")
             continue
         if not said:
             away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + LATE)]
             said = [f"writes files that cannot be seen here ({key}={files.root})" for key, files in away]
         wrong += [f"{label(node)} {each}" for each in said]
-    if silent and not wrong:
-        raise ServiceError(
-            f"whether all nodes share the run's folders is not known: {'; '.join(silent)}. Run the same command again "
-            "when the nodes answer, or without them"
+    if wrong:
+        raise UsageError(
+            f"not every node shares the run's folders: {'; '.join([*wrong, *unknown])}. Give paths on storage that all nodes "
+            "share, or URLs such as paths.runs=s3://bucket/folder"
         )
-    return wrong
+    if unknown:
+        raise ServiceError(
+            f"whether all nodes share the run's folders is not known: {'; '.join(unknown)}. Run the same command again "
+            "when this is mended, or without these nodes"
+        )
 
 
 def _look(folders: Sequence[tuple[str, Files]], name: str, own: str) -> list[str]:

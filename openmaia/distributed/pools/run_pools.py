@@ -142,12 +142,12 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
     pool = getattr(config.pools, role)
     if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
         return None
-    # The collage generator uses images of the dataset, and its editor uses the image size of the generator.
+    # The collage editor uses the image size of the generator.
     drawn = replace(config, generator=test_generator(config)) if role == TEST_GENERATOR else config
     kind = drawn.editor.kind if role == "editor" else drawn.generator.kind
     if kind == "collage" and drawn.generator.parts == "pictures":
-        return None  # the user may change the images, and composing them takes a few milliseconds
-    sections = {name: values for name, values in to_dict(drawn).items() if name in ("generator", "editor", "pictures")}
+        return None  # the user may change the images of the dataset, and composing them takes some milliseconds only
+    sections = {name: values for name, values in to_dict(drawn).items() if name in ("generator", "editor")}
     return CacheSpec(
         identity=json.dumps(sections, sort_keys=True),
         memory_bytes=pool.cache_mb * 2**20,
