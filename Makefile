@@ -98,7 +98,7 @@ audit: setup
 # said, and its tests are skipped.
 cluster-test: setup
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -rs --durations=0
+	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -n 2 --dist loadfile -rs --durations=0
 
 clean:
 	rm -rf .venv build runs exemplars/*/
