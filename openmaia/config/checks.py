@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from openmaia.config.machine import TEST_GENERATOR
+from openmaia.config.machine import TEST_GENERATOR, PoolConfig
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import UsageError
@@ -223,11 +223,8 @@ def _check_backbone(config: Config) -> None:
         raise UsageError("backbone.kind=replay needs backbone.record, the record whose replies are repeated")
     if backbone.sees == "text" and config.viewer.kind in ("openai", "anthropic") and not config.viewer.model:
         raise UsageError(f"viewer.kind={config.viewer.kind} needs viewer.model, the model's name there")
-    if backbone.kind in ("openai", "anthropic") and pool.min_replicas != 1:
-        raise UsageError(
-            f"pools.backbone.min_replicas={pool.min_replicas} with backbone.kind={backbone.kind}: one process calls the "
-            "server, so that backbone.concurrency limits all requests; give 1, and raise backbone.concurrency instead"
-        )
+    if backbone.kind in ("openai", "anthropic"):
+        _check_one_process("backbone", pool, f"backbone.kind={backbone.kind}", "backbone.concurrency")
     if backbone.kind in SERVED and backbone.context_tokens <= config.limits.reply_tokens:
         raise UsageError(
             f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
@@ -254,12 +251,21 @@ def _check_images(config: Config) -> None:
             raise UsageError(f"{role}.api.size={service.api.size!r}; expected width and height, such as 1024x1024")
     for section, service in services.items():
         role = TEST_GENERATOR if section == "evaluate.generator" else section
-        replicas = getattr(config.pools, role).min_replicas
-        if service.kind == "openai" and replicas != 1:
-            raise UsageError(
-                f"pools.{role}.min_replicas={replicas} with {section}.kind=openai: one process calls the server, so that "
-                f"{section}.api.concurrency limits all requests; give 1, and raise {section}.api.concurrency instead"
-            )
+        if service.kind == "openai":
+            pool = getattr(config.pools, role)
+            _check_one_process(role, pool, f"{section}.kind=openai", f"{section}.api.concurrency")
+
+
+def _check_one_process(role: str, pool: PoolConfig, kind: str, concurrency: str) -> None:
+    """Raises UsageError if the pool of a service that calls a server has several processes, or a GPU."""
+    expected = {"min_replicas": 1, "max_replicas": min(pool.max_replicas, 1), "num_gpus": 0.0}
+    wrong = [key for key, value in expected.items() if getattr(pool, key) != value]
+    if wrong:
+        given = ", ".join(f"pools.{role}.{key}={getattr(pool, key):g}" for key in wrong)
+        raise UsageError(
+            f"{given} with {kind}: one process without a GPU calls the server, so that {concurrency} limits all requests; "
+            f"give {' '.join(f'pools.{role}.{key}={expected[key]:g}' for key in wrong)}, and raise {concurrency} instead"
+        )
 
 
 def _check_eyes(config: Config) -> None:

@@ -73,7 +73,7 @@ class TargetConfig:
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     family: str = "small"
     """closed_form only: `small`: 12 units without noise; `development`: 63 noisy units on which an agent may be tuned;
-    `held_out`: 198 others, only for measurements; `biased`: 96 classifiers, half of them with a planted bias."""
+    `held_out`: 306 others, only for measurements; `biased`: 96 classifiers, half of them with a planted bias."""
     shuffled: bool = False
     """closed_form only: every image gets the activation of another image. This is a control, as nothing explains such
     units."""

@@ -318,6 +318,10 @@ def test_saved_config_reads_back_equal(text: str):
         (["backbone.kind=vllm"], "needs backbone.model"),
         (["backbone.kind=openai", "backbone.model=m", "pools.backbone.min_replicas=2"], "backbone.concurrency"),
         (
+            ["configs/models/images-api.yaml", "configs/machine/many-nodes.yaml"],
+            "give pools.generator.min_replicas=1 pools.generator.max_replicas=1 pools.generator.num_gpus=0",
+        ),
+        (
             [
                 *("evaluate.generator.kind=openai", "evaluate.generator.api.model=m"),
                 "pools.test_generator.min_replicas=2",

@@ -26,7 +26,11 @@ def evaluate(
         typer.Option("--2afc-page", help="Only write a blind page on which people choose between labels."),
     ] = None,
     answers: Annotated[
-        list[Path] | None, typer.Option("--2afc-answers", help="Only score a file of answers to it. One per person.")
+        list[Path] | None,
+        typer.Option(
+            "--2afc-answers",
+            help="Only score a file of answers to it, one for each person. May be given several times.",
+        ),
     ] = None,
     judge: Annotated[
         bool, typer.Option("--2afc-judge", help="Only ask the model that writes the test prompts the same questions.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 submit = typer.Typer(
     help="Submits a run as a job of SLURM, of KubeRay, or of a running Ray cluster.\n\n"
-    "Example: openmaia submit slurm configs/demo.yaml --dry-run",
+    "Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars --dry-run",
     no_args_is_help=True,
 )
 
@@ -31,7 +31,8 @@ def slurm(
 ) -> None:
     """Submits a job to SLURM with sbatch. The config's job section says how large it is.
 
-    Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs --option=--partition=gpu
+    Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars
+    --option=--partition=gpu
     """
     from openmaia.config.loading import load_sweeps
     from openmaia.distributed.launchers import slurm
@@ -88,7 +89,8 @@ def ray(
 ) -> None:
     """Submits a job to a running Ray cluster, with this folder as its working directory.
 
-    Example: openmaia submit ray configs/demo.yaml paths.runs=/shared/runs --address http://127.0.0.1:8265
+    Example: openmaia submit ray configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars
+    --address http://127.0.0.1:8265
     """
     from openmaia.config.loading import load_sweeps
     from openmaia.distributed.launchers import ray
