@@ -1,7 +1,7 @@
 """A cluster in miniature: a whole sweep, evaluation included, on elastic pools and on pools of fixed sizes.
 
-Replicas sleep for the service times of `rates.yaml` (those in results.json for older, assumed ones) divided by a factor. Everything else is the product's: scheduler, investigating
-and evaluating processes, dispatchers, scaling. Each replica holds as much of a pretended GPU as in the machine file of the cluster.
+Replicas sleep for the service times of `rates.yaml` divided by a factor. Everything else is the product's: scheduler,
+investigating and evaluating processes, dispatchers, scaling. Each replica holds as much of a pretended GPU as in the machine file of the cluster.
 With `replicas` = GPUs / factor, the dispatchers get as many calls a second as on the full cluster. The times after which pools
 grow and shrink are divided by the same
 factor; how long Ray takes to start a replica is not, and stands for loading a model.
