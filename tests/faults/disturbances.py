@@ -87,6 +87,7 @@ def _on_small_disk(folder: Path) -> Iterator[Place]:
 LEFT = 6 * 2**30
 """Memory in bytes that such a sweep and others may use before Ray kills processes of it."""
 THRESHOLD = "RAY_memory_usage_threshold"
+"""Name of the variable with the share of the machine's memory from which on Ray kills."""
 
 
 @contextmanager
@@ -266,6 +267,8 @@ while psutil.virtual_memory().percent < float(sys.argv[1]) and len(kept) < psuti
 time.sleep(2)
 """
 """Fills the memory of the machine up to a percentage, for two seconds."""
+KILLED = "OOM kill reason"
+"""What a raylet logs with each kill of its memory monitor."""
 
 
 def _fill_memory(disturbed: Disturbed) -> bool:
@@ -285,10 +288,6 @@ def _fill_memory(disturbed: Disturbed) -> bool:
     subprocess.run([sys.executable, "-c", FILLER, str(percent)], check=False)
     time.sleep(1)
     return logs[0].read_text(errors="replace").count(KILLED) > before
-
-
-KILLED = "OOM kill reason"
-"""What a raylet logs with each kill of its memory monitor."""
 
 
 def _fill_disk(disturbed: Disturbed) -> bool:
