@@ -30,6 +30,7 @@ import ray
 from openmaia.cli.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
+from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.pools.autoscaling import (
     DOWN_AFTER,
@@ -119,18 +120,20 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         up_after=UP_AFTER / size.factor,
         down_after=DOWN_AFTER / size.factor,
     )
+    config = PoolConfig(
+        min_replicas=smallest,
+        max_replicas=largest,
+        max_batch=timed.max_batch,
+        num_gpus=shares(size.gpus)[role],
+    )
     return PoolManager(
         spec=PoolSpec(
             role=role,
             make=partial(ScaledSleeper, cost, 1 / size.factor),
-            config=PoolConfig(
-                min_replicas=smallest,
-                max_replicas=largest,
-                max_batch=timed.max_batch,
-                num_gpus=shares(size.gpus)[role],
-            ),
+            config=config,
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
+        request=of_replica(role, config),
         policy=policy,
         load=OfferedLoad(WINDOW / size.factor),
     )

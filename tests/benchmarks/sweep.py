@@ -31,6 +31,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import GeneratedImage, Generation, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
+from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.pools.handles import PoolAddress, Pools
 from openmaia.distributed.pools.manager import PoolManager, managed
 from openmaia.distributed.pools.replica import PoolSpec
@@ -258,9 +259,8 @@ def _manager(role: str, replicas: int) -> PoolManager:
     cost = COSTS[role]
     config = PoolConfig(min_replicas=replicas, max_batch=cost.batch)
     concurrency = cost.batch if role == "backbone" else 0
-    return PoolManager(
-        spec=PoolSpec(role=role, make=partial(Sleeper, cost, SCALE), config=config, concurrency=concurrency)
-    )
+    spec = PoolSpec(role=role, make=partial(Sleeper, cost, SCALE), config=config, concurrency=concurrency)
+    return PoolManager(spec=spec, request=of_replica(role, config))
 
 
 def _wait_for(manager: PoolManager) -> None:

@@ -66,6 +66,14 @@ def request(**wanted: Any) -> ResourceRequest:
     return ResourceRequest(name="wanted", count=3, **wanted)
 
 
+def test_replica_that_spans_nodes_takes_no_place_of_others():
+    free = FreePlaces()
+    free.give_back(place(gpus=2.0))
+    assert free.count(request(gpus=2.0, spans_nodes=True)) == 0
+    assert free.take(request(gpus=2.0, spans_nodes=True)) is None
+    assert free.count(request(gpus=2.0)) == 1
+
+
 def test_free_place_holds_several_narrow_replicas():
     free = FreePlaces()
     free.give_back(place(gpus=2.0))

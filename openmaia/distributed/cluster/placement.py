@@ -44,6 +44,15 @@ class Place:
         return PlacementGroupSchedulingStrategy(self.group, self.index)
 
 
+def spanning(request: ResourceRequest) -> Place:
+    """Reserves the resources of one replica whose GPUs may be on several nodes, without waiting for them.
+
+    The reservation has a placement group of its own, packed into few nodes, because vLLM starts one process in each
+    bundle with a GPU of the group in which it runs.
+    """
+    return Place(_group(request.bundles), 0, request)
+
+
 class FreePlaces:
     """Reserved resources that are no longer used by the pool for which they were reserved. Other pools may take them.
 
@@ -55,8 +64,14 @@ class FreePlaces:
         self._places: dict[tuple[PlacementGroup, int], Place] = {}
 
     def give_back(self, place: Place) -> None:
-        """Adds the resources of a replica to the free resources, after the replica has ended."""
-        self._add(place, 1)
+        """Adds the resources of a replica to the free resources, after the replica has ended.
+
+        The reservation of a replica that spans nodes ends instead.
+        """
+        if place.room.spans_nodes:
+            remove_placement_group(place.group)
+        else:
+            self._add(place, 1)
 
     def count(self, request: ResourceRequest) -> int:
         """Returns for how many replicas the free resources suffice.
@@ -73,8 +88,8 @@ class FreePlaces:
             request: The resources that the replica needs. Its `count` is ignored.
 
         Returns:
-            The resources for the replica. None if the free resources do not suffice, or if the replica needs neither
-            GPUs nor CPUs.
+            The resources for the replica. None if the free resources do not suffice, or if the replica spans nodes or
+            needs neither GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
             if _fits(place.room, request):
@@ -91,9 +106,9 @@ class FreePlaces:
 
 
 def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
-    """Returns how many replicas of a request fit; 0 if they need neither GPUs nor CPUs, or other labels."""
+    """Returns how many replicas of a request fit; 0 if they span nodes, need neither GPUs nor CPUs, or other labels."""
     parts = [(room.gpus, request.gpus), (room.cpus, request.cpus)]
-    if not _bundle(request) or not request.labels.items() <= room.labels.items():
+    if request.spans_nodes or not _bundle(request) or not request.labels.items() <= room.labels.items():
         return 0
     return min(int(free / wanted + ROUNDING) for free, wanted in parts if wanted)
 
@@ -106,7 +121,7 @@ def reserved(
 
     Args:
         requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
-            CPUs are skipped.
+            CPUs are skipped, and those of replicas that span nodes, for which see `spanning`.
         say: Receives a message if the resources are not free yet.
         grows: Whether the cluster is autoscaled, so that it adds nodes for one replica after another. If so, each
             replica gets its own placement group, and the context manager waits only for the first replica of each
@@ -115,7 +130,7 @@ def reserved(
     Yields:
         One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.
     """
-    counts = [request.count if _bundle(request) else 0 for request in requests]
+    counts = [request.count if _bundle(request) and not request.spans_nodes else 0 for request in requests]
     wanted = [request for request, count in zip(requests, counts, strict=True) for _ in range(count)]
     together = [[request] for request in wanted] if grows else [wanted] if wanted else []
     groups = [_group(members) for members in together]

@@ -1,7 +1,7 @@
 """Computes the resources that a run requests, and which of them fit on given nodes. Does not use Ray."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openmaia.config.machine import PoolConfig
 from openmaia.config.schema import Config, pool_roles
@@ -17,7 +17,7 @@ other GPUs idle."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """The resources that a number of equal processes request. Each process runs on one node."""
+    """The resources that a number of equal processes request. Each process runs on one node, unless it `spans_nodes`."""
 
     name: str
     """Name of the processes, such as "generator" for the replicas of that pool."""
@@ -31,6 +31,19 @@ class ResourceRequest:
     """Bytes of each process."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels that the node must have: Ray's label selectors, such as "h100" or "!l4", by label key."""
+    spans_nodes: bool = False
+    """Whether the GPUs of a process may be on several nodes (`backbone.vllm.pipeline_parallel`)."""
+
+    @property
+    def bundles(self) -> Sequence["ResourceRequest"]:
+        """The parts of one process, each of which has to be on one node. A process that spans nodes has one for each GPU.
+
+        Its CPUs and memory belong to the first part.
+        """
+        if not self.spans_nodes:
+            return [replace(self, count=1)]
+        first = replace(self, count=1, gpus=1.0, spans_nodes=False)
+        return [first] + [replace(first, cpus=0.0, memory=0.0)] * (int(self.gpus) - 1)
 
     def __str__(self) -> str:
         parts = [f"{self.gpus:g} GPUs"] if self.gpus else []
@@ -61,21 +74,37 @@ def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[Resour
         largest: Whether to count the largest number of replicas of each pool instead of the initial number.
     """
     pools = [(role, configs[0]) for role in pool_roles(configs[0])] + [("target", other) for other in configs[1:]]
-    found = [of_pool(role, getattr(config.pools, role), largest=largest) for role, config in pools]
+    found = [of_pool(role, config, largest=largest) for role, config in pools]
     return [request for request in found if request.gpus or request.cpus or request.labels]
 
 
-def of_pool(role: str, pool: PoolConfig, *, largest: bool = False) -> ResourceRequest:
+def of_pool(role: str, config: Config, *, largest: bool = False) -> ResourceRequest:
     """Returns the resources that the replicas (copies of the model) of one pool request.
 
     Args:
         role: The service of the pool, such as "generator". It becomes the name of the returned request.
-        pool: The config of the pool.
+        config: The config of the run.
         largest: Whether to count the largest number of replicas instead of the initial number.
     """
-    count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
+    pool: PoolConfig = getattr(config.pools, role)
+    request = of_replica(role, pool)
+    vllm = config.backbone.vllm if role == "backbone" and config.backbone.kind == "vllm" else None
+    return replace(
+        request,
+        count=max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas,
+        spans_nodes=vllm is not None and vllm.pipeline_parallel > 1,
+    )
+
+
+def of_replica(role: str, pool: PoolConfig) -> ResourceRequest:
+    """Returns the resources that one replica (a copy of the model) on one node requests.
+
+    Args:
+        role: The service of the pool, such as "generator". It becomes the name of the returned request.
+        pool: The config of the pool.
+    """
     labels = dict(pool.node_labels)
-    return ResourceRequest(name=role, count=count, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)
+    return ResourceRequest(name=role, count=1, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)
 
 
 def of_investigations(config: Config) -> ResourceRequest:
@@ -105,18 +134,28 @@ def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]
 
     The result is empty if all processes fit. The algorithm is best-fit decreasing bin packing: the largest process
     comes first, and each is placed where it leaves the least free. A fraction of a GPU is taken from one GPU, and all
-    GPUs of a process are on one node.
+    GPUs of a process are on one node, unless it spans nodes.
     """
     free = [_Room(node) for node in nodes]
     short: dict[str, int] = {}
-    for request in sorted(requests, key=lambda request: (request.gpus, request.cpus, request.memory), reverse=True):
+
+    def size(request: ResourceRequest) -> tuple[float, float, float]:
+        first = request.bundles[0]
+        return first.gpus, first.cpus, first.memory
+
+    for request in sorted(requests, key=size, reverse=True):
         for _ in range(request.count):
-            able = [room for room in free if room.takes(request)]
-            if not able:
+            if not all(_placed(bundle, free) for bundle in request.bundles):
                 short[request.name] = short.get(request.name, 0) + 1
-                continue
-            min(able, key=lambda room: room.left(request)).take(request)
     return short
+
+
+def _placed(request: ResourceRequest, free: Sequence["_Room"]) -> bool:
+    """Takes the resources of one process from the node that is the best fit. Returns whether there is one."""
+    able = [room for room in free if room.takes(request)]
+    if able:
+        min(able, key=lambda room: room.left(request)).take(request)
+    return bool(able)
 
 
 def _are_selected(labels: Mapping[str, str], selectors: Mapping[str, str]) -> bool:

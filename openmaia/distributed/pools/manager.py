@@ -12,8 +12,8 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from openmaia.distributed.cluster.placement import FreePlaces, Place
-from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest, of_pool
+from openmaia.distributed.cluster.placement import FreePlaces, Place, spanning
+from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
@@ -60,6 +60,8 @@ class PoolManager:
     """
 
     spec: PoolSpec
+    request: ResourceRequest
+    """The resources that one replica requests. Its `count` is ignored."""
     cache: CacheSpec | None = None
     """The settings of the cache of generated images. None disables it."""
     places: Sequence[Place] = ()
@@ -160,8 +162,7 @@ class PoolManager:
     @property
     def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
         """The GPUs, CPUs and node labels that a replica requests. Pools of one kind compete for the same resources."""
-        config = self.spec.config
-        return config.num_gpus, config.num_cpus, tuple(sorted(config.node_labels.items()))
+        return self.request.gpus, self.request.cpus, tuple(sorted(self.request.labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
         """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
@@ -172,11 +173,6 @@ class PoolManager:
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
         waited = 0.0 if self._unplaced_since is None else now - self._unplaced_since
         return self._policy.claim(self.load.value, demand, len(self._actors.keys() - set(unplaced)), waited)
-
-    @property
-    def request(self) -> ResourceRequest:
-        """The resources that one replica of the pool requests. `count` is the initial number of replicas."""
-        return of_pool(self.spec.role, self.spec.config)
 
     def end(self, seconds: float) -> list[str]:
         """Ends all processes of the pool: its replicas and the dispatcher.
@@ -194,6 +190,8 @@ class PoolManager:
                 notes += ray.get(reference).notes
         for actor in (self.dispatcher, *self._actors.values()):
             ray.kill(actor)
+        for place in self._places.values():
+            self.free_places.give_back(place)
         return notes
 
     def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
@@ -238,8 +236,11 @@ class PoolManager:
         return moved
 
     def _is_lost(self, index: int, now: float) -> bool:
-        """Returns whether the node of a replica's place may be lost, because the replica does not start there."""
-        return now - self._unplaced.get(index, now) > LOST_SECONDS
+        """Returns whether the node of a replica's place may be lost, because the replica does not start there.
+
+        A place that spans nodes is not replaced: Ray moves the lost part of it when there are GPUs for it.
+        """
+        return not self.request.spans_nodes and now - self._unplaced.get(index, now) > LOST_SECONDS
 
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)
@@ -251,18 +252,20 @@ class PoolManager:
     def _add_replica(self, place: Place | None) -> None:
         index = self._next_index
         self._next_index += 1
-        config = self.spec.config
-        options: dict[str, Any] = {"label_selector": dict(config.node_labels) or None}
+        request = self.request
+        if place is None and request.spans_nodes:
+            place = spanning(request)
+        options: dict[str, Any] = {"label_selector": dict(request.labels) or None}
         if place is not None:
             self._places[index] = place
             options = {"scheduling_strategy": place.strategy()}
         self._actors[index] = _RemoteReplica.options(
-            num_cpus=config.num_cpus,
-            num_gpus=config.num_gpus,
+            num_cpus=request.cpus,
+            num_gpus=0 if request.spans_nodes else request.gpus,  # those of several nodes belong to vLLM's processes
             max_concurrency=max(self.spec.concurrency, 1) + 1,
             max_restarts=-1,
             **options,
-        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, config.num_gpus)
+        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus)
 
     def _publish(self) -> None:
         """Tells the dispatcher which replicas exist and which are draining. A restarted dispatcher has lost this."""

@@ -43,7 +43,7 @@ def run_pools(
     """
     shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
     wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
-    requests = [of_pool(role, getattr(config.pools, role)) for role, config in wanted]
+    requests = [of_pool(role, config) for role, config in wanted]
     with reserved(requests, say, grows=configs[0].ray.autoscaling) as places:
         free = FreePlaces()
         managers = [
@@ -130,6 +130,7 @@ def make_manager(
     )
     return PoolManager(
         spec=spec,
+        request=of_pool(role, config),
         cache=cache_spec(role, config),
         places=places,
         free_places=free or FreePlaces(),

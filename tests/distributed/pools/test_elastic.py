@@ -17,7 +17,7 @@ import pytest
 from openmaia.config.machine import PoolConfig
 from openmaia.core.messages import Chat, Reply, user
 from openmaia.distributed.cluster.placement import reserved
-from openmaia.distributed.cluster.resources import of_pool
+from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
@@ -88,8 +88,9 @@ def test_dispatcher_that_dies_does_not_call_off_the_draining(ray_cluster: None, 
 def test_place_of_a_replica_that_restarts_is_free_when_the_pool_shrinks(ray_cluster: None, waited: float, free: int):
     policy, config = quick(2, 2), PoolConfig(min_replicas=2, num_cpus=0.1)
     spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="shrinking")
-    with reserved([of_pool("target", config)], print) as (places,):
-        manager = PoolManager(spec=spec, places=places, policy=policy)
+    request = replace(of_replica("target", config), count=2)
+    with reserved([request], print) as (places,):
+        manager = PoolManager(spec=spec, request=request, places=places, policy=policy)
         manager.start()
         status = resolve(manager.dispatcher.status.remote(), timeout=60)
         policy.min_replicas = policy.max_replicas = 1

@@ -14,7 +14,7 @@ def requests(caller: str, count: int, method: str = "probe", conversation: str =
 
 
 def taken(queue: FairQueue, limit: int = 4, idle: bool = True) -> list[str]:
-    return [request.reference.payload for request in queue.take(limit, lambda request: True, idle=idle)]
+    return [request.reference.payload for request in queue.take(limit, lambda request: True, set(), idle=idle)]
 
 
 def test_a_batch_is_filled_across_callers():
@@ -60,10 +60,22 @@ def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
     queue = FairQueue()
     queue.push(requests("a", 2))
     queue.push_alone(requests("z", 2))
+    queue.push_alone(requests("y", 1))
     assert taken(queue, idle=False) == []
     assert taken(queue) == ["z0"]
     assert taken(queue) == ["z1"]
+    assert taken(queue) == ["y0"]
     assert taken(queue) == ["a0", "a1"]
+
+
+def test_one_replica_empties_for_each_request_that_is_tried_alone():
+    queue = FairQueue()
+    queue.push(requests("a", 2))
+    queue.push_alone(requests("z", 1))
+    awaited = set[QueuedRequest]()
+    assert queue.take(4, lambda request: True, awaited, idle=False) == []
+    assert [one.caller for one in queue.take(4, lambda request: True, awaited, idle=False)] == ["a", "a"]
+    assert [one.caller for one in queue.take(4, lambda request: True, awaited, idle=True)] == ["z"]
 
 
 def test_what_comes_back_goes_first_in_the_company_of_others():
@@ -77,7 +89,7 @@ def test_what_comes_back_goes_first_in_the_company_of_others():
 def test_a_retry_that_comes_back_stays_alone():
     queue = FairQueue()
     queue.push_alone(requests("z", 1))
-    again = queue.take(4, lambda request: True, idle=True)
+    again = queue.take(4, lambda request: True, set(), idle=True)
     queue.push(requests("a", 2))
     queue.push_first(again)
     assert len(queue) == 3

@@ -200,13 +200,14 @@ class PoolCore:
         sent = True
         while sent and len(self.requests.queue):
             sent = False
+            awaited = set[QueuedRequest]()
             for handle in sorted(self.replicas.ready(), key=lambda one: one.in_flight):
-                batch = self._next_batch(handle)
+                batch = self._next_batch(handle, awaited)
                 if batch:
                     self._begin_batch(handle, batch)
                     sent = True
 
-    def _next_batch(self, handle: ReplicaHandle) -> list[QueuedRequest]:
+    def _next_batch(self, handle: ReplicaHandle, awaited: set[QueuedRequest]) -> list[QueuedRequest]:
         concurrency, queue = self._spec.concurrency, self.requests.queue
         limit = 1 if concurrency else self._spec.config.max_batch
         is_quick = handle.pace < SHORT_BATCH or (handle.pace < FULL_BATCH and len(queue) >= limit)
@@ -217,7 +218,7 @@ class PoolCore:
         def accepts(request: QueuedRequest) -> bool:
             return self.requests.affinity.accepts(request, handle.index)
 
-        return queue.take(limit, accepts, idle=handle.in_flight == 0)
+        return queue.take(limit, accepts, awaited, idle=handle.in_flight == 0)
 
     def _begin_batch(self, handle: ReplicaHandle, batch: list[QueuedRequest]) -> None:
         now = asyncio.get_running_loop().time()

@@ -161,31 +161,36 @@ class FairQueue:
         for request in reversed(together):
             self._by_caller.setdefault(request.caller, deque()).appendleft(request)
             self._by_caller.move_to_end(request.caller, last=False)
-        self._length += len(together)
-        self.push_alone([request for request in requests if request.alone])
-
-    def push_alone(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all others and marks them as `alone`, so that each forms its own batch."""
-        for request in reversed(requests):
-            request.alone = True
-            self._retries.appendleft(request)
+        self._retries.extendleft(request for request in reversed(requests) if request.alone)
         self._length += len(requests)
 
-    def take(self, limit: int, accepts: Callable[[QueuedRequest], bool], *, idle: bool) -> list[QueuedRequest]:
+    def push_alone(self, requests: Sequence[QueuedRequest]) -> None:
+        """Adds requests before all that are not `alone`, and marks them as such, so that each forms its own batch."""
+        for request in requests:
+            request.alone = True
+            self._retries.append(request)
+        self._length += len(requests)
+
+    def take(
+        self, limit: int, accepts: Callable[[QueuedRequest], bool], awaited: set[QueuedRequest], *, idle: bool
+    ) -> list[QueuedRequest]:
         """Removes and returns the next batch for one replica.
 
         Args:
             limit: Largest number of requests in the batch.
             accepts: Returns whether this replica may serve a request.
-            idle: Whether the replica is idle. A request that is retried alone is only given to an idle replica. While
-                such a request waits, a busy replica gets no other requests.
+            awaited: The requests for which another replica has to become idle. This call may add one.
+            idle: Whether the replica is idle. A request that is retried alone is only given to an idle replica. A busy
+                replica that may serve one gets no other requests, so that it becomes idle, unless the request is
+                already in `awaited`.
 
         Returns:
             Requests for the same method, at most `limit`. Empty if the replica can serve none now.
         """
-        alone = next((request for request in self._retries if accepts(request)), None)
+        alone = next((one for one in self._retries if accepts(one) and (idle or one not in awaited)), None)
         if alone is not None:
             if not idle:
+                awaited.add(alone)
                 return []
             self._retries.remove(alone)
             self._length -= 1

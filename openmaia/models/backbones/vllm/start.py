@@ -34,6 +34,7 @@ CONFIG_KEYS = {
     "max_num_seqs": "backbone.concurrency",
     "limit_mm_per_prompt": "backbone.images_per_prompt",
     "tensor_parallel_size": "backbone.vllm.tensor_parallel",
+    "pipeline_parallel_size": "backbone.vllm.pipeline_parallel",
     "gpu_memory_utilization": "backbone.vllm.memory_fraction",
     "kv_cache_memory_bytes": "pools.backbone.kv_cache_gb",
     "quantization": "backbone.vllm.quantization",
@@ -69,7 +70,7 @@ def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float =
     Raises:
         UsageError: The model or a setting cannot be used.
     """
-    _set_environment()
+    _set_environment(config)
     arguments = _arguments(config, gpu_share)
     arguments["kv_cache_memory_bytes"] = int(kv_cache_gb * 2**30) or None
     check_files(config.model, arguments.get("revision"), "load_format" in config.vllm.arguments)
@@ -102,12 +103,15 @@ async def start(vllm_config: VllmConfig, config: BackboneConfig) -> AsyncLLM:
             raise _start_error(config, _first_error(log) or str(error)) from error
 
 
-def _set_environment() -> None:
+def _set_environment(config: BackboneConfig) -> None:
     """Sets the variables that vLLM and its processes read, unless the user has set them."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     # The engine starts while other threads run, and a fork would copy the locks that they hold.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    if config.vllm.pipeline_parallel > 1:
+        # If a process on another node dies during a step, vLLM waits this long for its answer. Its own default is 300 s.
+        os.environ.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "60")
     if current_platform.is_cpu():
         # In GiB. By default, vLLM takes nearly all of the main memory.
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")
@@ -135,6 +139,7 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
             "audio": 0,
         },
         "tensor_parallel_size": engine.tensor_parallel,
+        "pipeline_parallel_size": engine.pipeline_parallel,
         "quantization": engine.quantization or None,
         "dtype": engine.dtype,
         "tokenizer_mode": engine.tokenizer_mode,
@@ -151,24 +156,25 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
 
 
 def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
+    parallel, stages = config.vllm.tensor_parallel, config.vllm.pipeline_parallel
+    # Inside a placement group, vLLM would start its processes by Ray, one per bundle. A replica on one node has a single
+    # bundle with all of its GPUs.
+    backend = {"distributed_executor_backend": "ray" if stages > 1 else "mp"} if parallel * stages > 1 else {}
     if current_platform.is_cpu():
-        if gpu_share:
+        if gpu_share and not current_platform.ray_device_key:
             raise UsageError(
                 f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
                 'pip install -e ".[gpu]" into an environment of its own'
             )
         # On a CPU, vLLM 0.32 dies if it reads the prompt of a seeded request in parts ("CPU Generator does not use
         # offset"). Each prompt therefore has to fit into one step.
-        return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(config.context_tokens, 2048)}
-    parallel = config.vllm.tensor_parallel
+        return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(config.context_tokens, 2048), **backend}
     if gpu_share <= 0 or (parallel > 1 and gpu_share < parallel):
         raise UsageError(
             f"pools.backbone.num_gpus={gpu_share:g} with backbone.vllm.tensor_parallel={parallel}; expected at least "
             f"{parallel if parallel > 1 else 'a part of one GPU'}"
         )
-    share = {"gpu_memory_utilization": config.vllm.memory_fraction * min(gpu_share / parallel, 1.0)}
-    # Inside a placement group, vLLM would start its processes by Ray, one per bundle; ours is one bundle with all GPUs.
-    return share | ({"distributed_executor_backend": "mp"} if parallel > 1 else {})
+    return {"gpu_memory_utilization": config.vllm.memory_fraction * min(gpu_share / parallel, 1.0), **backend}
 
 
 def _start_error(config: BackboneConfig, text: str) -> UsageError:
