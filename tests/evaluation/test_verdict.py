@@ -41,7 +41,7 @@ def test_every_control_has_to_be_certain():
     found = judge("answer", scores(auc=control(0.62, 0.55), auc_unrelated=control(0.7, 0.45)))
     assert found.verdict is Verdict.WEAK
     assert found.worst is not None and found.worst.name == "unrelated prompts"
-    assert "unrelated prompts 0.70 (95 % interval 0.45 to 0.80, 30 and 30 images)" in found.reason
+    assert "unrelated prompts: AUC 0.70 (95 % interval 0.45 to 0.80, 30 and 30 images)" in found.reason
 
 
 def test_controls_that_were_not_measured_are_named():

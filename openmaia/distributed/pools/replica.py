@@ -1,5 +1,6 @@
 """The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -213,6 +214,8 @@ class Replica:
         """
         with self._loading:
             if self._host is None:
+                # For processes that vLLM starts: a machine may run several clusters.
+                os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
                 with loading_turn(self.num_gpus):
                     self._host = self.make()
 

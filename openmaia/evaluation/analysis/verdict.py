@@ -89,7 +89,7 @@ class ControlScore:
         The number of positive images comes first, then that of control images.
         """
         return (
-            f"{self.name} {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
+            f"{self.name}: AUC {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
             f"{self.control} images)"
         )
 
