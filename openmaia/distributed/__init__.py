@@ -6,8 +6,11 @@ statistics are off.
 """
 
 import os
+import sys
 
-os.environ.setdefault("RAY_AUTH_MODE", "token")
+if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+    # A process that Ray has started keeps the mode of its node, which processes that it starts inherit.
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 

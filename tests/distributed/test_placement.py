@@ -69,8 +69,8 @@ def request(**wanted: Any) -> ResourceRequest:
 def test_replica_that_spans_nodes_takes_no_place_of_others():
     free = FreePlaces()
     free.give_back(place(gpus=2.0))
-    assert free.count(request(gpus=2.0, spans_nodes=True)) == 0
-    assert free.take(request(gpus=2.0, spans_nodes=True)) is None
+    assert free.count(request(gpus=2.0, stages=2)) == 0
+    assert free.take(request(gpus=2.0, stages=2)) is None
     assert free.count(request(gpus=2.0)) == 1
 
 

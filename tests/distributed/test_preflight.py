@@ -40,11 +40,16 @@ LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
             [NodeResources(gpus=8), NodeResources(gpus=4)],
             {},
         ),
-        ([ResourceRequest(name="a", count=1, gpus=2, spans_nodes=True)], [NodeResources(gpus=1)] * 2, {}),
-        ([ResourceRequest(name="a", count=2, gpus=2, spans_nodes=True)], [NodeResources(gpus=1)] * 3, {"a": 1}),
+        ([ResourceRequest(name="a", count=1, gpus=2, stages=2)], [NodeResources(gpus=1)] * 2, {}),
+        ([ResourceRequest(name="a", count=2, gpus=2, stages=2)], [NodeResources(gpus=1)] * 3, {"a": 1}),
+        (
+            [ResourceRequest(name="a", count=2, gpus=2, stages=2), ResourceRequest(name="b", count=1, gpus=1)],
+            [NodeResources(gpus=1)] * 3,
+            {"a": 1},
+        ),
         (
             [
-                ResourceRequest(name="a", count=1, gpus=4, cpus=2, spans_nodes=True),
+                ResourceRequest(name="a", count=1, gpus=4, cpus=2, stages=2),
                 ResourceRequest(name="b", count=1, gpus=2),
             ],
             [NodeResources(gpus=4, cpus=8), NodeResources(gpus=2, cpus=8)],

@@ -42,5 +42,10 @@ def test_replica_comes_back_after_a_death_of_a_stage_and_of_its_own(found: dict[
     assert found["deaths"] == 2
 
 
+def test_replica_waits_for_another_node_when_one_is_lost(found: dict[str, Any]):
+    assert not found["answered too early"]
+    assert found["on another node"] == found["one"]
+
+
 def test_no_gpu_is_held_when_the_pools_have_ended(found: dict[str, Any]):
     assert found["left"] == 0

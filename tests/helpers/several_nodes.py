@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from tests.helpers.sweeping import sources
 from tests.helpers.tiny import gemma
 
 ENGINE = ("backbone.kind=vllm", "backbone.context_tokens=2048", "backbone.vllm.eager=true", "limits.reply_tokens=64")
+WITHOUT_NODE = 60
+"""Seconds without the second node: longer than two tries to load a model, after which a pool is given up."""
+
 STAGES = ("backbone.vllm.pipeline_parallel=2", "pools.backbone.num_gpus=2")
 
 
@@ -37,32 +41,49 @@ def main(folder: Path) -> None:
     several = load([*sources(folder), *ENGINE, model, *STAGES])
     head = {"num_cpus": 4, "num_gpus": 1, "include_dashboard": False}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-    cluster.add_node(num_cpus=4, num_gpus=1)
-    ray.init(address=cluster.address, log_to_driver=False)
-    with pools(one) as made:
-        found["one"] = _answers(made)
-    found.update(_spanning(several))
-    until = time.monotonic() + 60
-    while _groups() and time.monotonic() < until:
-        time.sleep(0.1)
-    found["left"] = len(_groups())
-    (folder / "found.json").write_text(json.dumps(found))
-    ray.shutdown()
-    cluster.shutdown()
+    try:
+        ray.init(address=cluster.address, log_to_driver=False)
+        with pools(one) as made:
+            found["one"] = _answers(made)
+        found.update(_spanning(several, cluster))
+        until = time.monotonic() + 60
+        while _groups() and time.monotonic() < until:
+            time.sleep(0.1)
+        found["left"] = len(_groups())
+        (folder / "found.json").write_text(json.dumps(found))
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
-def _spanning(config: Config) -> dict[str, Any]:
+def _spanning(config: Config, cluster: Any) -> dict[str, Any]:
+    other = cluster.add_node(num_cpus=4, num_gpus=1)
     with pools(config) as made:
-        answers = _answers(made)
-        nodes = [len(set(group["bundles_to_node_id"].values())) for group in _groups()]
-        found = {"several": answers, "nodes": nodes, "workers": len(_processes("RayWorkerProc"))}
-        _processes("RayWorkerProc")[-1].kill()
+        found: dict[str, Any] = {"several": _answers(made)}
+        found["nodes"] = [len(set(group["bundles_to_node_id"].values())) for group in _groups()]
+        workers = _processes("RayWorkerProc")
+        found["workers"] = len(workers)
+        raylet = _holder().ppid()
+        [far] = [worker for worker in workers if worker.ppid() != raylet]
+        far.kill()
         found["without a worker"] = _answers(made)
-        [holder] = [process for process in _processes("ray::Replica") if process.children()]
-        holder.kill()
+        _holder().kill()
         found["without the replica"] = _answers(made)
         found["deaths"] = made.statistics()["backbone"].deaths
+        with ThreadPoolExecutor(1) as thread:
+            cluster.remove_node(other, allow_graceful=False)
+            asked = thread.submit(_answers, made)
+            time.sleep(WITHOUT_NODE)
+            found["answered too early"] = asked.done()
+            cluster.add_node(num_cpus=4, num_gpus=1)
+            found["on another node"] = asked.result(timeout=300)
     return found
+
+
+def _holder() -> psutil.Process:
+    """The replica of the language model: the only one with processes of its own."""
+    [holder] = [process for process in _processes("ray::Replica") if process.children()]
+    return holder
 
 
 def _answers(made: Pools) -> list[str]:

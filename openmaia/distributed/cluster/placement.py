@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from ray.util.placement_group import (
@@ -45,10 +44,10 @@ class Place:
 
 
 def spanning(request: ResourceRequest) -> Place:
-    """Reserves the resources of one replica whose GPUs may be on several nodes, without waiting for them.
+    """Reserves the resources of one replica in a placement group of its own, without waiting for them.
 
-    The reservation has a placement group of its own, packed into few nodes, because vLLM starts one process in each
-    bundle with a GPU of the group in which it runs.
+    Replicas whose GPUs may be on several nodes need that, because vLLM starts one process in each bundle with a GPU of
+    the group in which it runs. Ray packs the bundles into few nodes.
     """
     return Place(_group(request.bundles), 0, request)
 
@@ -64,14 +63,8 @@ class FreePlaces:
         self._places: dict[tuple[PlacementGroup, int], Place] = {}
 
     def give_back(self, place: Place) -> None:
-        """Adds the resources of a replica to the free resources, after the replica has ended.
-
-        The reservation of a replica that spans nodes ends instead.
-        """
-        if place.room.spans_nodes:
-            remove_placement_group(place.group)
-        else:
-            self._add(place, 1)
+        """Adds the resources of a replica to the free resources, after the replica has ended."""
+        self._add(place, 1)
 
     def count(self, request: ResourceRequest) -> int:
         """Returns for how many replicas the free resources suffice.
@@ -119,28 +112,35 @@ def reserved(
 ) -> Generator[list[list[Place]]]:
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
 
+    A replica that spans nodes gets its own placement group, see `spanning`. These come first, and the context manager
+    waits only for the first replica of each request. All other replicas share one placement group.
+
     Args:
         requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
-            CPUs are skipped, and those of replicas that span nodes, for which see `spanning`.
+            CPUs are skipped.
         say: Receives a message if the resources are not free yet.
         grows: Whether the cluster is autoscaled, so that it adds nodes for one replica after another. If so, each
-            replica gets its own placement group, and the context manager waits only for the first replica of each
-            request.
+            replica gets its own placement group, as if it spanned nodes.
 
     Yields:
         One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.
     """
-    counts = [request.count if _bundle(request) and not request.spans_nodes else 0 for request in requests]
-    wanted = [request for request, count in zip(requests, counts, strict=True) for _ in range(count)]
-    together = [[request] for request in wanted] if grows else [wanted] if wanted else []
-    groups = [_group(members) for members in together]
+    places: list[list[Place]] = [[] for _ in requests]
+    wanted = [(n, request) for n, request in enumerate(requests) if _bundle(request) for _ in range(request.count)]
+    apart = [(n, request) for n, request in wanted if grows or request.spans_nodes]
+    together = [(n, request) for n, request in wanted if not (grows or request.spans_nodes)]
     try:
-        free = (Place(g, i, r) for g, members in zip(groups, together, strict=True) for i, r in enumerate(members))
-        places = [list(islice(free, count)) for count in counts]
+        for number, request in apart:
+            places[number].append(spanning(request))
         _wait([mine[0].group for mine in places if mine], say)
+        if together:
+            group = _group([request for _, request in together])
+            for index, (number, request) in enumerate(together):
+                places[number].append(Place(group, index, request))
+            _wait([group], say)
         yield places
     finally:
-        for group in groups:
+        for group in {place.group for mine in places for place in mine}:
             remove_placement_group(group)
 
 

@@ -1,6 +1,7 @@
 """Computes the resources that a run requests, and which of them fit on given nodes. Does not use Ray."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from openmaia.config.machine import PoolConfig
@@ -31,8 +32,14 @@ class ResourceRequest:
     """Bytes of each process."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels that the node must have: Ray's label selectors, such as "h100" or "!l4", by label key."""
-    spans_nodes: bool = False
-    """Whether the GPUs of a process may be on several nodes (`backbone.vllm.pipeline_parallel`)."""
+    stages: int = 1
+    """Number of equal parts of the GPUs of each process (`backbone.vllm.pipeline_parallel`). Above 1, the GPUs may be on
+    several nodes."""
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the GPUs of a process may be on several nodes."""
+        return self.stages > 1
 
     @property
     def bundles(self) -> Sequence["ResourceRequest"]:
@@ -42,7 +49,7 @@ class ResourceRequest:
         """
         if not self.spans_nodes:
             return [replace(self, count=1)]
-        first = replace(self, count=1, gpus=1.0, spans_nodes=False)
+        first = replace(self, count=1, gpus=1.0, stages=1)
         return [first] + [replace(first, cpus=0.0, memory=0.0)] * (int(self.gpus) - 1)
 
     def __str__(self) -> str:
@@ -88,12 +95,9 @@ def of_pool(role: str, config: Config, *, largest: bool = False) -> ResourceRequ
     """
     pool: PoolConfig = getattr(config.pools, role)
     request = of_replica(role, pool)
-    vllm = config.backbone.vllm if role == "backbone" and config.backbone.kind == "vllm" else None
-    return replace(
-        request,
-        count=max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas,
-        spans_nodes=vllm is not None and vllm.pipeline_parallel > 1,
-    )
+    count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
+    is_vllm = role == "backbone" and config.backbone.kind == "vllm"
+    return replace(request, count=count, stages=config.backbone.vllm.pipeline_parallel if is_vllm else 1)
 
 
 def of_replica(role: str, pool: PoolConfig) -> ResourceRequest:
@@ -145,7 +149,10 @@ def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]
 
     for request in sorted(requests, key=size, reverse=True):
         for _ in range(request.count):
-            if not all(_placed(bundle, free) for bundle in request.bundles):
+            rooms = deepcopy(free) if request.spans_nodes else free  # its first parts may fit, and the last one not
+            if all(_placed(bundle, rooms) for bundle in request.bundles):
+                free = rooms
+            else:
                 short[request.name] = short.get(request.name, 0) + 1
     return short
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from openmaia.distributed.cluster.placement import FreePlaces, Place, spanning
@@ -160,9 +161,13 @@ class PoolManager:
         return self.status is not None and self.status.statistics.replicas > 0
 
     @property
-    def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
-        """The GPUs, CPUs and node labels that a replica requests. Pools of one kind compete for the same resources."""
-        return self.request.gpus, self.request.cpus, tuple(sorted(self.request.labels.items()))
+    def kind(self) -> tuple[float, float, int, tuple[tuple[str, str], ...]]:
+        """What a replica requests: GPUs, CPUs, number of stages (see `ResourceRequest`), and node labels.
+
+        Pools of one kind compete for the same resources.
+        """
+        request = self.request
+        return request.gpus, request.cpus, request.stages, tuple(sorted(request.labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
         """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
@@ -190,8 +195,10 @@ class PoolManager:
                 notes += ray.get(reference).notes
         for actor in (self.dispatcher, *self._actors.values()):
             ray.kill(actor)
-        for place in self._places.values():
-            self.free_places.give_back(place)
+        if self.request.spans_nodes:
+            for place in self._places.values():
+                with suppress(RayError):
+                    remove_placement_group(place.group)
         return notes
 
     def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
@@ -200,7 +207,7 @@ class PoolManager:
             ray.kill(self._actors.pop(index))
             self._draining.discard(index)
             if index in self._places:
-                self.free_places.give_back(self._places.pop(index))
+                self._free(self._places.pop(index))
         # Those that Ray has not started are ended first, then the latest.
         active = sorted(set(self._actors) - self._draining, key=lambda index: (index not in status.unplaced, -index))
         wanted = self._policy.desired(
@@ -242,6 +249,13 @@ class PoolManager:
         """
         return not self.request.spans_nodes and now - self._unplaced.get(index, now) > LOST_SECONDS
 
+    def _free(self, place: Place) -> None:
+        """Frees the reserved resources of a replica that has ended."""
+        if self.request.spans_nodes:
+            remove_placement_group(place.group)
+        else:
+            self.free_places.give_back(place)
+
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)
 
@@ -265,7 +279,9 @@ class PoolManager:
             max_concurrency=max(self.spec.concurrency, 1) + 1,
             max_restarts=-1,
             **options,
-        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus)
+        ).remote(
+            f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus, request.spans_nodes
+        )
 
     def _publish(self) -> None:
         """Tells the dispatcher which replicas exist and which are draining. A restarted dispatcher has lost this."""
@@ -334,7 +350,7 @@ def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
     except RayError:
         return rooms  # the cluster does not answer now
     for kind in kinds:
-        gpus, cpus, _ = kind
+        gpus, cpus = kind[:2]
         members = [number for number, manager in enumerate(managers) if manager.kind == kind]
         claims = [managers[number].claim(now) for number in members]
         free = managers[members[0]].free_places.count(managers[members[0]].request)

@@ -304,7 +304,7 @@ class PoolCore:
             return True
         except (*DEAD, TimeoutError) as error:
             self._lose(handle, life, kill=isinstance(error, TimeoutError))
-            self.requests.retry_alone(batch)
+            self.requests.queue.push_first(batch)
             return False
 
     # -- failures ----------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float =
     Raises:
         UsageError: The model or a setting cannot be used.
     """
-    _set_environment(config)
+    _set_environment()
     arguments = _arguments(config, gpu_share)
     arguments["kv_cache_memory_bytes"] = int(kv_cache_gb * 2**30) or None
     check_files(config.model, arguments.get("revision"), "load_format" in config.vllm.arguments)
@@ -103,15 +103,12 @@ async def start(vllm_config: VllmConfig, config: BackboneConfig) -> AsyncLLM:
             raise _start_error(config, _first_error(log) or str(error)) from error
 
 
-def _set_environment(config: BackboneConfig) -> None:
+def _set_environment() -> None:
     """Sets the variables that vLLM and its processes read, unless the user has set them."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     # The engine starts while other threads run, and a fork would copy the locks that they hold.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
-    if config.vllm.pipeline_parallel > 1:
-        # If a process on another node dies during a step, vLLM waits this long for its answer. Its own default is 300 s.
-        os.environ.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "60")
     if current_platform.is_cpu():
         # In GiB. By default, vLLM takes nearly all of the main memory.
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")
@@ -161,7 +158,7 @@ def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
     # bundle with all of its GPUs.
     backend = {"distributed_executor_backend": "ray" if stages > 1 else "mp"} if parallel * stages > 1 else {}
     if current_platform.is_cpu():
-        if gpu_share and not current_platform.ray_device_key:
+        if gpu_share and not current_platform.ray_device_key:  # a plugin of vLLM may let CPUs stand for the GPUs of Ray
             raise UsageError(
                 f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
                 'pip install -e ".[gpu]" into an environment of its own'
@@ -204,10 +201,12 @@ def _error_log(vllm_config: VllmConfig) -> Iterator[Path | None]:
     """Copies the errors that the engine's processes log inside the block to a temporary file.
 
     Yields:
-        The file, or None if the user has configured vLLM's logging.
+        The file. None if the user has configured vLLM's logging, or if the processes may run on other nodes, where they
+        would not find its config.
     """
     settings = vllm_config.logging_config
-    if settings.pylogging_config_file or not settings.configure_logging:
+    is_spread = vllm_config.parallel_config.distributed_executor_backend == "ray"
+    if settings.pylogging_config_file or not settings.configure_logging or is_spread:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
