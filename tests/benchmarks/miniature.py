@@ -30,7 +30,6 @@ import ray
 from openmaia.cli.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
-from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.pools.autoscaling import (
     DOWN_AFTER,
@@ -133,7 +132,6 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
             config=config,
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
-        request=of_replica(role, config),
         policy=policy,
         load=OfferedLoad(WINDOW / size.factor),
     )

@@ -31,7 +31,6 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import GeneratedImage, Generation, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
-from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.pools.handles import PoolAddress, Pools
 from openmaia.distributed.pools.manager import PoolManager, managed
 from openmaia.distributed.pools.replica import PoolSpec
@@ -260,7 +259,7 @@ def _manager(role: str, replicas: int) -> PoolManager:
     config = PoolConfig(min_replicas=replicas, max_batch=cost.batch)
     concurrency = cost.batch if role == "backbone" else 0
     spec = PoolSpec(role=role, make=partial(Sleeper, cost, SCALE), config=config, concurrency=concurrency)
-    return PoolManager(spec=spec, request=of_replica(role, config))
+    return PoolManager(spec=spec)
 
 
 def _wait_for(manager: PoolManager) -> None:

@@ -51,6 +51,17 @@ def test_a_place_on_a_lost_node_is_found_elsewhere(found: dict[str, Any]):
 
 
 @pytest.mark.slow
+def test_a_lost_node_costs_its_own_replicas_only(found: dict[str, Any]):
+    assert found["lost"] == found["deaths"] == 1
+    assert found["kept"]
+
+
+@pytest.mark.slow
+def test_replicas_that_span_nodes_come_and_go_with_their_room(found: dict[str, Any]):
+    assert found["stages"] == [[1], [1, 2], [1]]
+
+
+@pytest.mark.slow
 def test_no_place_is_held_when_the_pools_have_ended(found: dict[str, Any]):
     assert found["left"] == []
 

@@ -12,16 +12,21 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machine
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
+import psutil
 import ray
 from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
 
 from openmaia.config.loading import load
+from openmaia.config.machine import PoolConfig
 from openmaia.distributed.worker_limits import largest_capacity
 from openmaia.distributed.cluster.placement import reserved
+from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import Pools
 from tests.helpers.run_pools import pools
 from openmaia.distributed.cluster.resources import ResourceRequest
+from tests.helpers.loading import Counted
+from tests.helpers.sleeping import pool
 from tests.helpers.sweeping import sources
 
 GPUS = (
@@ -47,6 +52,7 @@ def main(folder: Path) -> None:
     with reserved(packed, lambda line: None) as places:
         nodes_of = set(placement_group_table(places[0][0].group)["bundles_to_node_id"].values())
         found["packed"] = {"nodes": len(nodes_of), "places": [len(each) for each in places]}
+    found["stages"] = _grown_and_shrunk()
     narrow = load([*sources(folder), "ray.cpus_per_investigation=0.5", "ray.memory_mb=1"])
     found["largest"] = [largest_capacity(narrow)]
     with reserved([ResourceRequest(name="all", count=4, cpus=1)], lambda line: None):
@@ -56,9 +62,14 @@ def main(folder: Path) -> None:
         found["up"] = _replicas(made, 2)
         targets = [node for node in _held() if node in {each.node_id for each in nodes}]
         found["small"] = len(set(targets))
+        before = _processes()
         cluster.remove_node(next(node for node in nodes if node.node_id == targets[0]), allow_graceful=False)
         made.target("test").info()
         found["again"] = _replicas(made, 2)
+        others = {pid for pid, raylet in before.items() if psutil.pid_exists(raylet)}
+        found["lost"] = len(before) - len(others)
+        found["kept"] = others <= _processes().keys()
+        found["deaths"] = sum(counters.deaths for counters in made.statistics().values())
     until = time.monotonic() + 60
     while _held() and time.monotonic() < until:
         time.sleep(0.1)
@@ -68,10 +79,34 @@ def main(folder: Path) -> None:
     cluster.shutdown()
 
 
+def _grown_and_shrunk() -> list[list[int]]:
+    """A pool of replicas that span nodes, with one, two and again one replica: how many nodes each of them is on."""
+    seen: list[list[int]] = []
+    config = PoolConfig(num_gpus=2, num_cpus=0.1)
+    with pool(Counted("", seconds=0.0), config, policy=ScalingPolicy(1, 1, down_after=0.1), stages=2) as made:
+        for replicas in (1, 2, 1):
+            made.manager._policy.min_replicas = made.manager._policy.max_replicas = replicas
+            made.wait_for(lambda now, replicas=replicas: now.replicas == replicas)
+            until = time.monotonic() + 30
+            while len(_held()) != 2 * replicas and time.monotonic() < until:
+                time.sleep(0.1)
+            seen.append(sorted(len(set(group["bundles_to_node_id"].values())) for group in _groups()))
+    return seen
+
+
+def _processes() -> dict[int, int]:
+    """The replicas' processes, each with the process of its node that started it."""
+    children = psutil.Process().children(recursive=True)
+    return {p.pid: p.ppid() for p in children if "ray::Replica" in " ".join(p.cmdline())}
+
+
+def _groups() -> list[dict[str, Any]]:
+    return [group for group in placement_group_table().values() if group["state"] != "REMOVED"]
+
+
 def _held() -> list[str]:
     """Nodes of the bundles of all groups that there are."""
-    groups = [group for group in placement_group_table().values() if group["state"] != "REMOVED"]
-    return [node for group in groups for node in group["bundles_to_node_id"].values()]
+    return [node for group in _groups() for node in group["bundles_to_node_id"].values()]
 
 
 def _replicas(made: Pools, targets: int) -> dict[str, int]:

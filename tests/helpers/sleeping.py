@@ -18,7 +18,6 @@ import ray
 from openmaia.config.machine import PoolConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation
-from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
@@ -121,13 +120,12 @@ def pool(
     policy: ScalingPolicy | None = None,
     autoscaled: bool = False,
     run: str = "sleeping",
+    stages: int = 1,
 ) -> Iterator[SleepingPool]:
     """A pool of such hosts; `host` is the host, or a function that makes one."""
     make = host if callable(host) else partial(same, host)
-    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run)
-    manager = PoolManager(
-        spec=spec, request=of_replica("target", config), cache=cache, policy=policy, autoscaled=autoscaled
-    )
+    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run, stages=stages)
+    manager = PoolManager(spec=spec, cache=cache, policy=policy, autoscaled=autoscaled)
     address = PoolAddress(
         dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "", deadline=config.deadline
     )

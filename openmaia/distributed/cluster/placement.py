@@ -5,12 +5,16 @@ that has room for a replica with several GPUs. Two runs that start together coul
 for the rest.
 """
 
+import random
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
+from ray.exceptions import RayError
 from ray.util.placement_group import (
     PlacementGroup,
     placement_group,
@@ -23,6 +27,9 @@ from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 
 SILENT_SECONDS = 5
 """Time in seconds after which the user is told that the reservation is still waiting for resources."""
+
+HOLD_SECONDS = 15.0
+"""Longest time in seconds for which a run holds some of several placement groups while it waits for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,36 +119,59 @@ def reserved(
 ) -> Generator[list[list[Place]]]:
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
 
-    A replica that spans nodes gets its own placement group, see `spanning`. These come first, and the context manager
-    waits only for the first replica of each request. All other replicas share one placement group.
+    All replicas share one placement group, which Ray reserves as a whole, except that a replica that spans nodes gets
+    its own (see `spanning`). If not all groups are there after HOLD_SECONDS, they are given up and requested again after
+    a random pause, so that two runs do not wait for each other.
 
     Args:
         requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
             CPUs are skipped.
         say: Receives a message if the resources are not free yet.
         grows: Whether the cluster is autoscaled, so that it adds nodes for one replica after another. If so, each
-            replica gets its own placement group, as if it spanned nodes.
+            replica gets its own placement group, and the context manager waits only for the first replica of each
+            request.
 
     Yields:
         One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.
     """
+    holds_parts = not grows and any(request.spans_nodes for request in requests)
+    is_ready = False
+    while not is_ready:
+        places = _requested(requests, grows=grows)
+        groups = {place.group: None for mine in places for place in (mine[:1] if grows else mine)}
+        try:
+            is_ready = _wait(list(groups), say, HOLD_SECONDS if holds_parts else inf)
+            if is_ready:
+                yield places
+        finally:
+            for group in {place.group for mine in places for place in mine}:
+                release(group)
+        if not is_ready:
+            time.sleep(random.uniform(0, HOLD_SECONDS))
+
+
+def _requested(requests: Sequence[ResourceRequest], *, grows: bool) -> list[list[Place]]:
+    """Requests the resources of all replicas, without waiting for them. See `reserved` for arguments and result.
+
+    The common group comes first: its parts may need several GPUs of one node, those of a replica that spans nodes do not.
+    """
     places: list[list[Place]] = [[] for _ in requests]
-    wanted = [(n, request) for n, request in enumerate(requests) if _bundle(request) for _ in range(request.count)]
-    apart = [(n, request) for n, request in wanted if grows or request.spans_nodes]
-    together = [(n, request) for n, request in wanted if not (grows or request.spans_nodes)]
-    try:
-        for number, request in apart:
-            places[number].append(spanning(request))
-        _wait([mine[0].group for mine in places if mine], say)
-        if together:
-            group = _group([request for _, request in together])
-            for index, (number, request) in enumerate(together):
-                places[number].append(Place(group, index, request))
-            _wait([group], say)
-        yield places
-    finally:
-        for group in {place.group for mine in places for place in mine}:
-            remove_placement_group(group)
+    wanted = [(number, one) for number, one in enumerate(requests) if _bundle(one) for _ in range(one.count)]
+    together = [(number, one) for number, one in wanted if not (grows or one.spans_nodes)]
+    if together:
+        group = _group([one for _, one in together])
+        for index, (number, one) in enumerate(together):
+            places[number].append(Place(group, index, one))
+    for number, one in wanted:
+        if grows or one.spans_nodes:
+            places[number].append(spanning(one))
+    return places
+
+
+def release(group: PlacementGroup) -> None:
+    """Ends a reservation. Does nothing if it has ended, or if the cluster does not answer."""
+    with suppress(RayError):
+        remove_placement_group(group)
 
 
 def held() -> defaultdict[str, Counter[str]]:
@@ -159,13 +189,17 @@ def _group(members: Sequence[ResourceRequest]) -> PlacementGroup:
     return placement_group([_bundle(request) for request in members], strategy="PACK", bundle_label_selector=labels)
 
 
-def _wait(groups: Sequence[PlacementGroup], say: Callable[[str], None]) -> None:
-    is_said = False
+def _wait(groups: Sequence[PlacementGroup], say: Callable[[str], None], seconds: float) -> bool:
+    """Waits at most so many seconds for the resources of all groups. Returns whether they are there."""
+    until, is_said = time.monotonic() + seconds, False
     for group in groups:
         while not group.wait(SILENT_SECONDS):
             if not is_said:
                 say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
                 is_said = True
+            if time.monotonic() >= until:
+                return False
+    return True
 
 
 def _bundle(request: ResourceRequest) -> dict[str, float]:

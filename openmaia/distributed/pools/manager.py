@@ -5,16 +5,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from openmaia.distributed.cluster.placement import FreePlaces, Place, spanning
-from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
+from openmaia.distributed.cluster.placement import FreePlaces, Place, release, spanning
+from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest, of_replica
 from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
@@ -61,8 +60,6 @@ class PoolManager:
     """
 
     spec: PoolSpec
-    request: ResourceRequest
-    """The resources that one replica requests. Its `count` is ignored."""
     cache: CacheSpec | None = None
     """The settings of the cache of generated images. None disables it."""
     places: Sequence[Place] = ()
@@ -146,6 +143,11 @@ class PoolManager:
         return status.notes
 
     @property
+    def request(self) -> ResourceRequest:
+        """The resources that one replica requests."""
+        return replace(of_replica(self.spec.role, self.spec.config), stages=self.spec.stages)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the pool has replicas that Ray has not started yet, for example because no node has room for them."""
         return self.status is not None and len(self.status.unplaced) > 0
@@ -197,8 +199,7 @@ class PoolManager:
             ray.kill(actor)
         if self.request.spans_nodes:
             for place in self._places.values():
-                with suppress(RayError):
-                    remove_placement_group(place.group)
+                release(place.group)
         return notes
 
     def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
@@ -252,7 +253,7 @@ class PoolManager:
     def _free(self, place: Place) -> None:
         """Frees the reserved resources of a replica that has ended."""
         if self.request.spans_nodes:
-            remove_placement_group(place.group)
+            release(place.group)
         else:
             self.free_places.give_back(place)
 
@@ -264,11 +265,14 @@ class PoolManager:
         self.dispatcher.drain.remote(index)
 
     def _add_replica(self, place: Place | None) -> None:
-        index = self._next_index
-        self._next_index += 1
         request = self.request
         if place is None and request.spans_nodes:
-            place = spanning(request)
+            try:
+                place = spanning(request)
+            except RayError:
+                return  # the cluster does not answer; the next step tries again
+        index = self._next_index
+        self._next_index += 1
         options: dict[str, Any] = {"label_selector": dict(request.labels) or None}
         if place is not None:
             self._places[index] = place

@@ -27,7 +27,7 @@ need not be fetched again."""
 
 
 GROUP_SECONDS = 30
-"""Time in seconds between two requests to Ray whether all resources of a replica that spans nodes are there."""
+"""Time in seconds between two checks whether all resources of a replica that spans nodes are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,8 @@ class PoolSpec:
     another."""
     run: str = ""
     """The name of the run, for metrics."""
+    stages: int = 1
+    """See `ResourceRequest.stages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +280,11 @@ def _wait_for_group() -> None:
 
     After the loss of another node, this process may restart long before Ray finds GPUs in place of the lost ones.
     """
-    group = get_current_placement_group()
+    group, is_said = get_current_placement_group(), False
     while group is not None and not group.wait(GROUP_SECONDS):
-        pass
+        if not is_said:
+            print("waiting for GPUs in place of those of a lost node", flush=True)  # see `output`
+            is_said = True
 
 
 def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:

@@ -127,10 +127,10 @@ def make_manager(
         config=getattr(config.pools, role),
         concurrency=assembly.concurrency(role, config),
         run=config.name,
+        stages=of_pool(role, config).stages,
     )
     return PoolManager(
         spec=spec,
-        request=of_pool(role, config),
         cache=cache_spec(role, config),
         places=places,
         free_places=free or FreePlaces(),

@@ -90,7 +90,7 @@ def test_place_of_a_replica_that_restarts_is_free_when_the_pool_shrinks(ray_clus
     spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="shrinking")
     request = replace(of_replica("target", config), count=2)
     with reserved([request], print) as (places,):
-        manager = PoolManager(spec=spec, request=request, places=places, policy=policy)
+        manager = PoolManager(spec=spec, places=places, policy=policy)
         manager.start()
         status = resolve(manager.dispatcher.status.remote(), timeout=60)
         policy.min_replicas = policy.max_replicas = 1

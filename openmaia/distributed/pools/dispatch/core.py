@@ -201,7 +201,8 @@ class PoolCore:
         while sent and len(self.requests.queue):
             sent = False
             awaited = set[QueuedRequest]()
-            for handle in sorted(self.replicas.ready(), key=lambda one: one.in_flight):
+            # Of equals the one that has answered last, so that no request waits for one that hangs (see `take`).
+            for handle in sorted(self.replicas.ready(), key=lambda one: (one.in_flight, -one.ended_at)):
                 batch = self._next_batch(handle, awaited)
                 if batch:
                     self._begin_batch(handle, batch)
@@ -304,8 +305,14 @@ class PoolCore:
             return True
         except (*DEAD, TimeoutError) as error:
             self._lose(handle, life, kill=isinstance(error, TimeoutError))
-            self.requests.queue.push_first(batch)
+            self._put_back(batch)
             return False
+
+    def _put_back(self, batch: list[QueuedRequest]) -> None:
+        """Puts requests that a replica did not process back at the front of the queue."""
+        for request in batch:
+            request.queued_at = asyncio.get_running_loop().time()
+        self.requests.queue.push_first(batch)
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
@@ -319,7 +326,7 @@ class PoolCore:
         cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
         if isinstance(cause, ReplicaNotLoaded):
             self._lose(handle, life, kill=False)
-            self.requests.queue.push_first(batch)
+            self._put_back(batch)
         elif isinstance(cause, HostDead):
             self._on_death(handle, life, batch, is_late=False, kill=True)
         elif len(batch) > 1:

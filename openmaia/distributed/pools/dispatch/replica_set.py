@@ -58,6 +58,8 @@ class ReplicaHandle:
     """Moving average of the time for a batch."""
     busy_since: float = 0.0
     """Start of the busy time that is not yet part of the pool's statistics. Not used while the replica is idle."""
+    ended_at: float = 0.0
+    """End of its last batch."""
     life: int = 0
     """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
     has_served: bool = False
@@ -89,6 +91,7 @@ class ReplicaHandle:
             the busy time goes on.
         """
         self.in_flight -= 1
+        self.ended_at = now
         self.exclusive = False
         self.pace += 0.3 * ((now - began) / (self.in_flight + 1) - self.pace)
         return 0.0 if self.in_flight else now - self.busy_since
