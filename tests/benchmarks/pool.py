@@ -4,7 +4,7 @@ Replicas are real actors that sleep for their service times, so that Ray and the
 and 40 MB of images by 8 callers on 2 replicas without service time; `fresh` has new images in every chat, `growing` one new
 image in each (as a conversation has). `lists`: lists of five requests with answers of 50 kB at 50 and 300 ms of service;
 `share` is the part of what the replicas could answer. `added_ms`: latency that the pool adds at this service time. `gap_s`: the
-longest time without an answer around a fault; every answer is checked. `dispatcher_*`: CPU time of the dispatcher for one
+longest time without an answer around a fault, with replicas that take 15 s to load; every answer is checked. `dispatcher_*`: CPU time of the dispatcher for one
 call, and its memory while 4,096 requests wait.
 """
 
@@ -43,6 +43,8 @@ from tests.helpers.sleeping import (
 IMAGE_BYTES = 200_000
 ANSWER_BYTES = 50_000
 MB = 10**6
+LOADING = 15.0
+"""Seconds that a replica takes to load its model."""
 
 
 @dataclass(frozen=True)
@@ -208,17 +210,23 @@ def _quietly(work: Any) -> None:
         pass
 
 
-def faults(crowd: list[Any], calls: int) -> dict[str, Any]:
+def faults(crowd: list[Any], calls: int, loading: float) -> dict[str, Any]:
     settings = PoolConfig(min_replicas=2, max_batch=8, deadline=3.0)
     found: dict[str, Survived] = {}
     for fault in (nothing, killed_replica, killed_dispatcher, hung_replica):
-        with pool(Sleeping(fixed=0.05, each=0.005), settings) as made:
+        with pool(partial(loaded, loading), settings) as made:
             survived = survive(made, crowd, calls, 5, fault, after=1.0)
         if survived.wrong or survived.answered != len(crowd) * calls * 5:
             raise RuntimeError(f"{fault.__name__}: {survived}")
         found[fault.__name__] = survived
     gaps = {name: round(survived.gap, 2) for name, survived in found.items()}
     return {"fill": round(found["nothing"].batch / settings.max_batch, 3), "gap_s": gaps}
+
+
+def loaded(seconds: float) -> Sleeping:
+    """A model that takes so long to load."""
+    time.sleep(seconds)
+    return Sleeping(fixed=0.05, each=0.005)
 
 
 def nothing(made: SleepingPool) -> None:
@@ -233,4 +241,4 @@ def measure(smoke: bool) -> dict[str, Any]:
         figures = delays | {"chats": chats(crowd, 1.0 if smoke else 10.0), "lists": lists(crowd, 3 if smoke else 40)}
         for one in crowd:
             ray.kill(one)
-        return figures | memory() | faults(callers(4 if smoke else 12), 10 if smoke else 40)
+        return figures | memory() | faults(callers(4 if smoke else 12), 10 if smoke else 40, 0.5 if smoke else LOADING)

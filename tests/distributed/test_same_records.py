@@ -1,5 +1,9 @@
 """The same config gives the same records wherever it runs."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from openmaia.core.selection import select
 from openmaia.evaluation.run import evaluate_run
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
+from tests.conftest import REPOSITORY
 from tests.helpers.samples import comparable
 
 pytestmark = pytest.mark.slow
@@ -78,6 +83,21 @@ def test_ray_gives_the_same_records_and_scores_in_batches_of_another_size(
     assert [comparable(record) for record in records(outcome.run)] == expected
     assert outcome.run.scores() == alone.scores()
     assert run_sweep(small(*pools, runs="batch-3"), ConfigAssembly(), Quiet()).was_complete
+
+
+@pytest.mark.nightly
+def test_records_do_not_depend_on_batches_nodes_or_how_many_run_at_once(settings: list[str], tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.helpers.same_records", str(tmp_path), *settings],
+        env=os.environ | {"RAY_AUTH_MODE": "token"}, cwd=REPOSITORY, capture_output=True, text=True, timeout=1800,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    nodes = {"one at once": 1, "24 at once": 1, "24 at once on three nodes": 3}
+    assert found == {
+        name: {"records": 24, "different": 0, "scores": 24, "different scores": 0, "nodes": count}
+        for name, count in nodes.items()
+    }
 
 
 def test_no_pixel_of_an_evaluation_comes_from_a_picture_that_the_agent_saw(alone: Run):

@@ -1,0 +1,95 @@
+"""`python -m tests.helpers.same_records FOLDER SETTING…`: 24 units in this process, and on Ray in three other ways. Writes to
+FOLDER/found.json how many records and scores differ, and how many nodes took part."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machines
+
+import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
+import psutil
+import ray
+from ray.cluster_utils import Cluster
+
+from openmaia.cli.assembly import ConfigAssembly
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.distributed.sweep import run_sweep
+from openmaia.runs.run import Run
+from tests.conftest import small_sources
+from tests.distributed.test_same_records import Quiet, in_process, records
+from tests.helpers.samples import comparable
+
+LAYER, UNITS = "_conv_head", 24
+WAYS = {"one at once": (3, 1, 1), "24 at once": (16, 24, 1), "24 at once on three nodes": (16, 24, 3)}
+"""Largest batch, investigations at once, and nodes."""
+
+
+def main(folder: Path, settings: list[str]) -> None:
+    units = f"units={LAYER}={','.join(map(str, range(UNITS)))}"
+    alone = in_process(load([*small_sources(settings, folder / "alone"), units]))
+    found: dict[str, Any] = {}
+    for name, (batch, at_once, nodes) in WAYS.items():
+        pools = [f"pools.{role}.max_batch={batch}" for role in ("target", "generator", "editor", "backbone")]
+        room = ["ray.cpus_per_investigation=0.05", "ray.memory_mb=50", "ray.investigations_per_process=8"]
+        sources = small_sources(settings, folder / f"{at_once}-{nodes}")
+        config = load([*sources, units, *pools, *room, f"ray.investigations={at_once}"])
+        found[name] = _compared(config, nodes, alone)
+    (folder / "found.json").write_text(json.dumps(found))
+
+
+def _compared(config: Config, nodes: int, alone: Run) -> dict[str, int]:
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        for _ in range(nodes - 1):
+            cluster.add_node(num_cpus=2)
+        config.ray.address = cluster.address
+        ray.init(address=cluster.address, log_to_driver=False)
+        with _nodes_seen() as seen:
+            run = run_sweep(config, ConfigAssembly(), Quiet()).run
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    pairs = list(zip(records(run), records(alone), strict=True))
+    own, other = run.scores(), alone.scores()
+    return {
+        "records": len(pairs),
+        "different": sum(comparable(one) != comparable(two) for one, two in pairs),
+        "scores": len(own),
+        "different scores": sum(own[each] != other.get(each) for each in own),
+        "nodes": len(seen),
+    }
+
+
+@contextmanager
+def _nodes_seen() -> Iterator[set[int]]:
+    """The processes of Ray's nodes that investigations have run below; Ray titles each process by what it runs."""
+    seen: set[int] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    if f"ray::{LAYER}/" in " ".join(process.cmdline()):
+                        seen.add(process.ppid())
+                except psutil.NoSuchProcess:
+                    pass
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
