@@ -84,6 +84,7 @@ def test_method_or_target_without_labels_is_refused(table: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_imported_labels_and_histories_are_evaluated_and_reported(tmp_path: Path):
     """A table of one method, and the published results of an agent: every command takes both as it takes runs of ours."""
     table = tmp_path / "labels.csv"
