@@ -25,7 +25,6 @@ IMAGE_CACHE_BYTES = 256 * 2**20
 """Size in bytes of the image cache of a language model's replica. For the next turn of a conversation, cached images
 need not be fetched again."""
 
-
 GROUP_SECONDS = 30
 """Time in seconds between two checks whether all resources of a replica that spans nodes are there."""
 
