@@ -35,7 +35,7 @@ class Quiet:
 def in_process(config: Config) -> Run:
     target = targets.target(config)
     run = Run.create(config)
-    run.set_plan(select(config.units, target.info()).units, 1)
+    run.set_plan(select(config.units, target.info()).units, config.replicates)
     units = [investigation.unit for investigation in run.plan()]
     store = exemplars.make(config, [unit.layer for unit in units])
     services = investigations.services(config, store)
@@ -86,10 +86,10 @@ def test_ray_gives_the_same_records_and_scores_in_batches_of_another_size(
 
 
 @pytest.mark.nightly
-def test_records_do_not_depend_on_batches_nodes_or_how_many_run_at_once(settings: list[str], tmp_path: Path):
+def test_records_do_not_depend_on_batches_nodes_or_how_many_run_at_once(tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.same_records", str(tmp_path), *settings],
-        env=os.environ | {"RAY_AUTH_MODE": "token"}, cwd=REPOSITORY, capture_output=True, text=True, timeout=1800,
+        [sys.executable, "-m", "tests.helpers.same_records", str(tmp_path)],
+        env=os.environ | {"RAY_AUTH_MODE": "token"}, cwd=REPOSITORY, capture_output=True, text=True, timeout=550,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())

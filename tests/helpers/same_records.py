@@ -1,4 +1,4 @@
-"""`python -m tests.helpers.same_records FOLDER SETTING…`: 24 units in this process, and on Ray in three other ways. Writes to
+"""`python -m tests.helpers.same_records FOLDER`: 24 investigations in this process, and on Ray in three other ways. Writes to
 FOLDER/found.json how many records and scores differ, and how many nodes took part."""
 
 import json
@@ -22,24 +22,24 @@ from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.distributed.sweep import run_sweep
 from openmaia.runs.run import Run
-from tests.conftest import small_sources
 from tests.distributed.test_same_records import Quiet, in_process, records
 from tests.helpers.samples import comparable
+from tests.helpers.sweeping import LAYERS, sources
 
-LAYER, UNITS = "_conv_head", 24
+UNITS = ":".join(f"{layer}={','.join(map(str, range(count)))}" for layer, count in LAYERS.items())
 WAYS = {"one at once": (3, 1, 1), "24 at once": (16, 24, 1), "24 at once on three nodes": (16, 24, 3)}
 """Largest batch, investigations at once, and nodes."""
 
 
-def main(folder: Path, settings: list[str]) -> None:
-    units = f"units={LAYER}={','.join(map(str, range(UNITS)))}"
-    alone = in_process(load([*small_sources(settings, folder / "alone"), units]))
+def main(folder: Path) -> None:
+    own = [*sources(folder), f"units={UNITS}", "replicates=2"]
+    alone = in_process(load([*own, f"paths.runs={folder / 'alone'}"]))
     found: dict[str, Any] = {}
     for name, (batch, at_once, nodes) in WAYS.items():
         pools = [f"pools.{role}.max_batch={batch}" for role in ("target", "generator", "editor", "backbone")]
         room = ["ray.cpus_per_investigation=0.05", "ray.memory_mb=50", "ray.investigations_per_process=8"]
-        sources = small_sources(settings, folder / f"{at_once}-{nodes}")
-        config = load([*sources, units, *pools, *room, f"ray.investigations={at_once}"])
+        runs = f"paths.runs={folder / f'{at_once}-{nodes}'}"
+        config = load([*own, runs, *pools, *room, f"ray.investigations={at_once}"])
         found[name] = _compared(config, nodes, alone)
     (folder / "found.json").write_text(json.dumps(found))
 
@@ -77,7 +77,7 @@ def _nodes_seen() -> Iterator[set[int]]:
         while not over.wait(0.2):
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if f"ray::{LAYER}/" in " ".join(process.cmdline()):
+                    if " ".join(process.cmdline()).startswith(tuple(f"ray::{layer}/" for layer in LAYERS)):
                         seen.add(process.ppid())
                 except psutil.NoSuchProcess:
                     pass
@@ -92,4 +92,4 @@ def _nodes_seen() -> Iterator[set[int]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))
