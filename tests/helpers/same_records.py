@@ -69,16 +69,19 @@ def _compared(config: Config, nodes: int, alone: Run) -> dict[str, int]:
 
 @contextmanager
 def _nodes_seen() -> Iterator[set[int]]:
-    """The processes of Ray's nodes that investigations have run below; Ray titles each process by what it runs."""
+    """The raylets below which investigations have run. Ray titles each process by what it runs; one that outlives its
+    raylet has another parent for a moment."""
     seen: set[int] = set()
     over = threading.Event()
+    titles = tuple(f"ray::{layer}/" for layer in LAYERS)
 
     def look() -> None:
         while not over.wait(0.2):
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if " ".join(process.cmdline()).startswith(tuple(f"ray::{layer}/" for layer in LAYERS)):
-                        seen.add(process.ppid())
+                    parent = process.parent()
+                    if parent and parent.name() == "raylet" and " ".join(process.cmdline()).startswith(titles):
+                        seen.add(parent.pid)
                 except psutil.NoSuchProcess:
                     pass
 
