@@ -3,7 +3,8 @@
 from wandb.sdk.data_types.trace_tree import Span, SpanKind, StatusCode, WBTraceTree
 
 from openmaia.core.text import printable
-from openmaia.runs.records import Record, ToolCall, Turn
+from openmaia.reporting.trace import call_times, microseconds
+from openmaia.runs.records import Record, Turn
 
 TEXT_CHARACTERS = 4_000
 """Longer texts are cut in the trace, because W&B stores it in one row of its history. The record has the whole text."""
@@ -15,9 +16,8 @@ def conversation(record: Record) -> WBTraceTree:
     The spans of turns follow each other from the start of the investigation. A turn consists of a reply and, if the
     reply has code, of an experiment with its calls of tools. In place of images, the text "[image]" is shown.
     """
-    start = _milliseconds(record.started)
-    end = start + sum(_milliseconds(turn.seconds) for turn in record.turns)
-    root = Span(name=_text(str(record.unit)), span_kind=SpanKind.AGENT, start_time_ms=start, end_time_ms=end)
+    start = microseconds(record.started)
+    root = _span(str(record.unit), SpanKind.AGENT, start, sum(microseconds(turn.seconds) for turn in record.turns))
     root.add_attribute("stop", record.stop.value)
     root.add_named_result(
         {"backbone": _text(record.backbone)},
@@ -25,14 +25,14 @@ def conversation(record: Record) -> WBTraceTree:
     )
     for turn in record.turns:
         root.add_child_span(_turn(turn, start))
-        start += _milliseconds(turn.seconds)
+        start += microseconds(turn.seconds)
     return WBTraceTree(root)
 
 
 def _turn(turn: Turn, start: int) -> Span:
-    middle, end = start + _milliseconds(turn.backbone_seconds), start + _milliseconds(turn.seconds)
-    span = Span(name=f"turn {turn.index}", span_kind=SpanKind.CHAIN, start_time_ms=start, end_time_ms=end)
-    reply = Span(name="reply", span_kind=SpanKind.LLM, start_time_ms=start, end_time_ms=middle)
+    talking, working = microseconds(turn.backbone_seconds), microseconds(turn.experiment_seconds)
+    span = _span(f"turn {turn.index}", SpanKind.CHAIN, start, talking + working)
+    reply = _span("reply", SpanKind.LLM, start, talking)
     reply.attributes = {
         "prompt_tokens": turn.prompt_tokens,
         "cached_tokens": turn.cached_tokens,
@@ -41,32 +41,32 @@ def _turn(turn: Turn, start: int) -> Span:
     reply.add_named_result({}, {"reply": _text(turn.reply)})
     span.add_child_span(reply)
     if turn.code:
-        seen = "".join(part if isinstance(part, str) else "[image]" for part in turn.observation)
-        experiment = Span(name="experiment", span_kind=SpanKind.TOOL, start_time_ms=middle, end_time_ms=end)
-        experiment.status_code = StatusCode.SUCCESS if turn.status == "ok" else StatusCode.ERROR
-        experiment.status_message = turn.status
-        experiment.add_named_result({"code": _text(turn.code)}, {"observation": _text(seen)})
-        for call in turn.calls:
-            experiment.add_child_span(_call(call, middle))
-            middle += _milliseconds(call.seconds)
-        span.add_child_span(experiment)
+        span.add_child_span(_experiment(turn, start + talking, working))
     return span
 
 
-def _call(call: ToolCall, start: int) -> Span:
-    end = start + _milliseconds(call.seconds)
-    span = Span(name=_text(call.name), span_kind=SpanKind.TOOL, start_time_ms=start, end_time_ms=end)
-    span.status_code = StatusCode.ERROR if call.error else StatusCode.SUCCESS
-    span.add_named_result(
-        {"arguments": _text(call.arguments)}, {"result": _text(call.result or ""), "error": _text(call.error or "")}
-    )
+def _experiment(turn: Turn, start: int, duration: int) -> Span:
+    seen = "".join(part if isinstance(part, str) else "[image]" for part in turn.observation)
+    span = _span("experiment", SpanKind.TOOL, start, duration)
+    span.status_code = StatusCode.SUCCESS if turn.status == "ok" else StatusCode.ERROR
+    span.status_message = turn.status
+    span.add_named_result({"code": _text(turn.code)}, {"observation": _text(seen)})
+    for begun, lasted, call in call_times(turn, start, duration):
+        child = _span(call.name, SpanKind.TOOL, begun, lasted)
+        child.status_code = StatusCode.ERROR if call.error else StatusCode.SUCCESS
+        child.add_named_result(
+            {"arguments": _text(call.arguments)}, {"result": _text(call.result or ""), "error": _text(call.error or "")}
+        )
+        span.add_child_span(child)
     return span
+
+
+def _span(name: str, kind: SpanKind, start: int, duration: int) -> Span:
+    """Returns a span. `start` and `duration` are in microseconds."""
+    end = start + duration
+    return Span(name=_text(name), span_kind=kind, start_time_ms=start // 1000, end_time_ms=end // 1000)
 
 
 def _text(value: str) -> str:
     text = printable(value, keep="\n", replacement="\ufffd")
     return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}… ({len(text)} characters)"
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)

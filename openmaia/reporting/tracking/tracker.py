@@ -31,8 +31,7 @@ INTERRUPT_SECONDS = 5.0
 THUMBNAILS = 500
 """Largest number of rows in the W&B table of units that have a thumbnail."""
 CONVERSATIONS = 200
-"""The conversations of this number of investigations are logged, those that end first, because W&B keeps them in its
-history."""
+"""Largest number of investigations whose conversations are logged: those that end first. W&B keeps all in its history."""
 FIRST_TABLE = 10
 """Number of finished units at which the W&B table of units is logged first. It is logged again only when the number has
 doubled and at the end, because W&B stores every version."""
