@@ -119,17 +119,16 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
         up_after=UP_AFTER / size.factor,
         down_after=DOWN_AFTER / size.factor,
     )
-    config = PoolConfig(
-        min_replicas=smallest,
-        max_replicas=largest,
-        max_batch=timed.max_batch,
-        num_gpus=shares(size.gpus)[role],
-    )
     return PoolManager(
         spec=PoolSpec(
             role=role,
             make=partial(ScaledSleeper, cost, 1 / size.factor),
-            config=config,
+            config=PoolConfig(
+                min_replicas=smallest,
+                max_replicas=largest,
+                max_batch=timed.max_batch,
+                num_gpus=shares(size.gpus)[role],
+            ),
             concurrency=timed.max_batch if role == "backbone" else 0,
         ),
         policy=policy,

@@ -258,8 +258,9 @@ def _manager(role: str, replicas: int) -> PoolManager:
     cost = COSTS[role]
     config = PoolConfig(min_replicas=replicas, max_batch=cost.batch)
     concurrency = cost.batch if role == "backbone" else 0
-    spec = PoolSpec(role=role, make=partial(Sleeper, cost, SCALE), config=config, concurrency=concurrency)
-    return PoolManager(spec=spec)
+    return PoolManager(
+        spec=PoolSpec(role=role, make=partial(Sleeper, cost, SCALE), config=config, concurrency=concurrency)
+    )
 
 
 def _wait_for(manager: PoolManager) -> None:

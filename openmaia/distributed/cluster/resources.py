@@ -33,8 +33,8 @@ class ResourceRequest:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels that the node must have: Ray's label selectors, such as "h100" or "!l4", by label key."""
     stages: int = 1
-    """Number of equal parts of the GPUs of each process (`backbone.vllm.pipeline_parallel`). Above 1, the GPUs may be on
-    several nodes."""
+    """Number of equal parts into which the GPUs of each process are divided (`backbone.vllm.pipeline_parallel`). Above 1,
+    the GPUs may be on several nodes."""
 
     @property
     def spans_nodes(self) -> bool:

@@ -179,7 +179,8 @@ class FairQueue:
         Args:
             limit: Largest number of requests in the batch.
             accepts: Returns whether this replica may serve a request.
-            awaited: The requests for which another replica has to become idle. This call may add one.
+            awaited: Requests that are retried alone, for each of which a replica already gets no other work. This call
+                may add one.
             idle: Whether the replica is idle. A request that is retried alone is only given to an idle replica. A busy
                 replica that may serve one gets no other requests, so that it becomes idle, unless the request is
                 already in `awaited`.

@@ -59,7 +59,7 @@ class ReplicaHandle:
     busy_since: float = 0.0
     """Start of the busy time that is not yet part of the pool's statistics. Not used while the replica is idle."""
     ended_at: float = 0.0
-    """End of its last batch."""
+    """Time at which its last batch ended; 0 before the first."""
     life: int = 0
     """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
     has_served: bool = False
