@@ -60,9 +60,8 @@ class UnitResult:
     def verdict(self) -> "UnitVerdict":
         """Whether the test supports the description (field `verdict`), and why (field `reason`).
 
-        The verdicts `supported`, `weak` and `not supported` need a comparison with the descriptions of other units,
-        which only runs of many units make (`openmaia.sweep`). Here the verdict is therefore `untested`, or `abstained`
-        if the investigation ended without a description.
+        The verdicts `supported` and `weak` need a comparison with the descriptions of other units, which only runs of
+        many units make (`openmaia.sweep`). A description that beats every control is therefore `undecided` here.
         """
         from openmaia.evaluation.analysis.verdict import judge
 
@@ -124,11 +123,13 @@ class UnitResult:
         return run.record_path(investigation)
 
     def __repr__(self) -> str:
-        labels = ", ".join(self.labels) or "none"
-        auc = self.scores.get("auc")
-        tested = "not tested" if auc is None else f"AUC {auc:.2f} on new images"
+        verdict = self.verdict
         said = self.description or f"no description ({self.record.stop.value})"
-        return f"{self.unit}: {said}\nlabels: {labels}; {tested}; backbone: {self.record.backbone}"
+        labels = ", ".join(self.labels) or "none"
+        return (
+            f"{self.unit}: {said}\nlabels: {labels}; backbone: {self.record.backbone}\n"
+            f"{verdict.verdict.value}: {verdict.reason}"
+        )
 
     def _repr_html_(self) -> str:
         from openmaia.api.html import result_page

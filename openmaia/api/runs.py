@@ -49,7 +49,7 @@ class LoadedRun:
         - `description`, `labels`: what the agent answered
         - `turns`, `tokens` and others: what the investigation cost
         - `auc` and others: the scores of the description in its test on new images
-        - `verdict`: whether the test supports the description: `supported`, `weak` or `not supported`; `abstained` if
+        - `verdict`: whether the test supports the description: `supported`, `weak`, `undecided` or `not supported`; `abstained` if
           there is no description, and `untested` if there is no complete test
         - `verdict_reason`: the reason for the verdict
         """

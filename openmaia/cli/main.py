@@ -7,6 +7,7 @@ import typer
 from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.discovery import config, layers
 from openmaia.cli.commands.evaluate import evaluate
+from openmaia.cli.commands.help import Command, Group
 from openmaia.cli.commands.interchange import export_maia, import_maia
 from openmaia.cli.commands.pools import pools
 from openmaia.cli.commands.prefetch import prefetch
@@ -21,6 +22,7 @@ from openmaia.core.errors import OpenMaiaError, UsageError
 
 app = typer.Typer(
     name="openmaia",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -54,9 +56,9 @@ for command in (
     doctor,
     prefetch,
 ):
-    app.command(command.__name__)(stoppable()(command))
-app.command("import-maia")(stoppable()(import_maia))
-app.command("export-maia")(stoppable()(export_maia))
+    app.command(command.__name__, cls=Command)(stoppable()(command))
+app.command("import-maia", cls=Command)(stoppable()(import_maia))
+app.command("export-maia", cls=Command)(stoppable()(export_maia))
 app.add_typer(submit, name="submit")
 app.add_typer(pools, name="pools")
 

@@ -286,6 +286,11 @@ def _defaults() -> dict[str, Any]:
     return _values(_schema())
 
 
+def config_keys() -> list[str]:
+    """Returns all config keys, such as "target.name", in alphabetical order."""
+    return sorted(_defaults())
+
+
 def _values(config: DictConfig) -> dict[str, Any]:
     """Returns the values of all leaves by dotted key. The value of a required key that is missing is None."""
     return dict(leaves(config))

@@ -101,6 +101,11 @@ class EvaluationTasks:
         name = f"{CALLER} {unit.layer}/{unit.index}"
         self._workers.assign(worker, evaluation, name, caller, evaluation.sweep, evaluation.investigation, reference)
 
+    def wait(self) -> None:
+        """Waits for all evaluations that were submitted."""
+        while self._running or self._workers.queued:
+            self.poll(timeout=1.0)
+
     def finish(self, numbers: Sequence[int]) -> None:
         """Waits for all evaluations, then computes the scores of the descriptions of some sweeps.
 
@@ -113,8 +118,7 @@ class EvaluationTasks:
             OpenMaiaError: If an evaluation or the computation of the scores failed. Finished evaluations are kept in
                 the run.
         """
-        while self._running or self._workers.queued:
-            self.poll(timeout=1.0)
+        self.wait()
         for number in numbers:
             if all(failed != number for failed, _ in self._failed):
                 try:

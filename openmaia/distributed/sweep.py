@@ -211,6 +211,7 @@ def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> Non
             _investigate(sweeps, view, testing)
             for sweep in sweeps:
                 testing.test(sweep)
+            view.say("ending the models and Ray")
     for sweep in sweeps:
         write_summary(sweep.run)
 
@@ -288,7 +289,13 @@ class SweepEvaluation:
     def finish(self) -> None:
         """Waits for all evaluations and computes the descriptions' scores. Raises OpenMaiaError if one failed."""
         if self._tasks is not None or not all(is_evaluated(sweep.run) for sweep in self._sweeps):
-            self._started().finish(range(len(self._sweeps)))
+            tasks = self._started()
+            tasks.wait()
+            for sweep in self._sweeps:
+                sweep.view.say(
+                    f"comparing the descriptions of {sweep.run.name} with each other: scores, p-values, agreement"
+                )
+            tasks.finish(range(len(self._sweeps)))
 
     def stop(self) -> None:
         """Ends the worker processes of the evaluations."""

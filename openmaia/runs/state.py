@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from openmaia.runs import progress
@@ -51,6 +52,24 @@ class RunCounts:
         The evaluation of their descriptions is not included.
         """
         return (self.pending + len(self.running)) / self.per_second if self.per_second else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no investigation is running or waiting."""
+        return not self.pending and not self.running
+
+    @property
+    def text(self) -> str:
+        """The counts in words, such as "12 of 18 done, 2 running, 4 waiting, 9 tested; about 0:03:10 left"."""
+        parts = [f"{self.done} of {self.planned} done", f"{len(self.running)} running", f"{self.pending} waiting"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        left = "" if self.is_finished or self.seconds_left is None else f"; {time_left(self.seconds_left)}"
+        return ", ".join([*parts, f"{self.evaluated} tested"]) + left
+
+
+def time_left(seconds: float) -> str:
+    """Returns an estimate in words, rounded to what such an estimate is good for: "about 0:03:10 left"."""
+    return f"about {timedelta(seconds=round(seconds / 10) * 10)} left"
 
 
 def counts(run: Run) -> RunCounts:

@@ -26,7 +26,8 @@ def scores(p: float | None = 0.001, q: float | None = 0.01, **controls: Any) -> 
         (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.49)), Verdict.WEAK),
         (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.5)), Verdict.WEAK),
         (scores(auc=control(0.9, 0.8), auc_random=control(0.5, 0.4)), Verdict.NOT_SUPPORTED),
-        (scores(p=None, q=None), Verdict.UNTESTED),
+        (scores(p=None, q=None), Verdict.UNDECIDED),
+        (scores(p=None, q=None, auc=control(0.5, 0.4)), Verdict.NOT_SUPPORTED),
         (scores(auc=control(1.0, 1.0, prompts=3)), Verdict.UNTESTED),
     ],
 )
@@ -91,5 +92,8 @@ def test_sentence_counts_every_verdict():
         judge("failed", None, "x"),
     ]
     assert sentence(every) == "1 of 3 descriptions hold up (1 weak); 1 abstained; 1 failed"
-    assert sentence([judge("pending", None)]) == "no description was tested yet; 1 untested"
+    assert sentence([judge("pending", None)]) == "no description is tested yet; 1 untested"
+    assert sentence([judge("pending", None), judge("abstain", None)]).startswith("no description is tested yet")
+    assert sentence([judge("abstain", None)]) == "no description to test; 1 abstained"
+    assert sentence([judge("answer", scores(p=None, q=None))]) == "0 of 1 description holds up (1 undecided)"
     assert sentence(every[:1]) == "1 of 1 description holds up"

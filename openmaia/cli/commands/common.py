@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from openmaia.cli.commands.completion import complete_config, complete_run
 from openmaia.cli.signals import STOPPED
 from openmaia.core.errors import UsageError
 from openmaia.core.text import first_line, printable
@@ -19,9 +20,19 @@ if TYPE_CHECKING:
     from openmaia.models.text_embedding import TextEmbedding
     from openmaia.runs.run import Run
 
-ConfigSources = Annotated[list[str], typer.Argument(help="YAML files and key=value overrides. Later ones win.")]
-RunPaths = Annotated[list[str], typer.Argument(help="Run directories, such as runs/demo.")]
-RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, such as runs/demo.")]
+ConfigSources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="CONFIG", help="YAML files and key=value overrides. Later ones win.", autocompletion=complete_config
+    ),
+]
+RunPaths = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN", help="Run directories, such as runs/demo.", autocompletion=complete_run),
+]
+RunPath = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, such as runs/demo.", autocompletion=complete_run)
+]
 
 EmbeddingOption = Annotated[
     str,
@@ -72,6 +83,7 @@ def print_report(paths: Sequence[str], embedding: str = "") -> None:
     from openmaia.runs.run import Run
 
     runs = [Run.open(path) for path in paths]
+    print("writing the report", flush=True)
     page: Path = write_report(runs, text_embedding(embedding))
     print(f"report: {page}")
 

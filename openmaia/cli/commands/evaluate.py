@@ -10,6 +10,7 @@ import typer
 
 from openmaia.cli.commands.choices import ask_model, score_files, write_page
 from openmaia.cli.commands.common import RepeatFlag, print_damage, repeat_damaged
+from openmaia.cli.commands.completion import complete_run
 from openmaia.cli.commands.faithfulness import ablate, check_layers, check_network
 from openmaia.core.errors import UsageError
 
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    runs: Annotated[list[str], typer.Argument(help="Run directories, and key=value overrides or YAML files for --as.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN",
+            help="Run directories, and key=value overrides or YAML files for --as.",
+            autocompletion=complete_run,
+        ),
+    ],
     page: Annotated[
         Path | None,
         typer.Option("--2afc-page", help="Only write a blind page on which people choose between labels."),

@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING
 import typer
 
 from openmaia.cli.commands.common import ConfigSources, stoppable
+from openmaia.cli.commands.help import Command, Group
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
 
 pools = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     help="Keeps models loaded on a Ray cluster between runs.\n\n"
     "Example: openmaia pools up configs/demo.yaml ray.address=auto",
 )
 
 
-@pools.command("up")
+@pools.command("up", cls=Command)
 @stoppable()
 def up(config: ConfigSources) -> None:
     """Starts the pools of a config: models that stay loaded on the cluster.
@@ -34,7 +36,7 @@ def up(config: ConfigSources) -> None:
         print(f"up: {kept.up(settings, ConfigAssembly(), print)}")
 
 
-@pools.command("down")
+@pools.command("down", cls=Command)
 @stoppable()
 def down(config: ConfigSources) -> None:
     """Ends the pools of a config: models that `openmaia pools up` started and that stay loaded on the cluster.
@@ -50,7 +52,7 @@ def down(config: ConfigSources) -> None:
         print(f"down: {name}" if kept.down(settings) else f"{name} was not up")
 
 
-@pools.command("list")
+@pools.command("list", cls=Command)
 @stoppable()
 def list_pools(config: ConfigSources) -> None:
     """Lists the pools (models that stay loaded) on the cluster of a config, with their replicas and requests.

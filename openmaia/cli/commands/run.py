@@ -49,6 +49,7 @@ def run(
     is_complete = all(outcome.was_complete for outcome in outcomes)
     done, failed = sum(outcome.done for outcome in outcomes), sum(len(outcome.failed) for outcome in outcomes)
     say("everything was done already" if is_complete else f"investigations: {done} done, {failed} failed")
+    say("reading the results")
     any_failed = False
     for outcome, each in zip(outcomes, settings, strict=True):
         show_units(outcome.run, each.evaluate.bootstrap)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmaia.cli.commands.common import ConfigSources, stoppable
+from openmaia.cli.commands.help import Command, Group
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
 
 submit = typer.Typer(
+    cls=Group,
     help="Submits a run as a job of SLURM, of KubeRay, or of a running Ray cluster.\n\n"
     "Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars --dry-run",
     no_args_is_help=True,
@@ -20,7 +22,7 @@ submit = typer.Typer(
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Print the job and do not submit it.")]
 
 
-@submit.command()
+@submit.command(cls=Command)
 @stoppable()
 def slurm(
     config: ConfigSources,
@@ -47,7 +49,7 @@ def slurm(
     _print_job(f"SLURM job {number}", [*slurm.follow(number), *_show_commands(settings)])
 
 
-@submit.command()
+@submit.command(cls=Command)
 @stoppable()
 def kuberay(
     config: ConfigSources,
@@ -80,7 +82,7 @@ def kuberay(
     )
 
 
-@submit.command()
+@submit.command(cls=Command)
 @stoppable()
 def ray(
     config: ConfigSources,

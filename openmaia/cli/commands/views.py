@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from openmaia.cli.commands.common import EmbeddingOption, RunPath, RunPaths, print_damage, print_report
+from openmaia.cli.commands.completion import complete_config
 
 
 def show(
@@ -146,7 +147,10 @@ def dashboard(path: RunPath) -> None:
 
 
 def doctor(
-    config: Annotated[list[str] | None, typer.Argument(help="YAML files and key=value overrides.")] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CONFIG", help="YAML files and key=value overrides.", autocompletion=complete_config),
+    ] = None,
 ) -> None:
     """Checks what this machine can run, what is missing for a config, and what to do about it. Loads no weights.
 

@@ -1,7 +1,6 @@
 """Prints lines, tables and progress bars in the terminal."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import timedelta
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,6 +21,7 @@ from rich.text import Text
 
 from openmaia.core.text import printable
 from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.runs.state import time_left
 
 
 class PrintableConsole(Console):
@@ -85,13 +85,21 @@ def format_interval(interval: Interval | None, spec: str = ".2f") -> str:
 
 
 class _Rate(ProgressColumn):
-    """Shows the steps per second and the estimated time left."""
+    """Shows the steps per second since the stage began, and the estimated time left.
+
+    Only the first unfinished stage says how much time is left: later ones wait for it. The rate is that of `openmaia
+    show`, so that both say the same.
+    """
+
+    leading: TaskID | None = None
 
     def render(self, task: Task) -> Text:
-        if task.finished or not task.speed:
+        done = task.completed - task.fields["before"]
+        if task.finished or done <= 0 or not task.elapsed:
             return Text("")
-        left = "" if task.time_remaining is None else f", {timedelta(seconds=round(task.time_remaining))} left"
-        return Text(f"{task.speed:.3g}/s{left}", style="dim")
+        rate, total = done / task.elapsed, task.total or 0
+        left = f", {time_left((total - task.completed) / rate)}" if task.id == self.leading else ""
+        return Text(f"{rate:.3g}/s{left}", style="dim")
 
 
 class _Bars(Progress):
@@ -116,7 +124,8 @@ class Terminal:
 
     def __init__(self, below: Callable[[], RenderableType | None] = lambda: None) -> None:
         text, bar = TextColumn("{task.description:<15}"), BarColumn(bar_width=30)
-        columns = (SpinnerColumn(), text, bar, MofNCompleteColumn(), TimeElapsedColumn(), _Rate())
+        self._rate = _Rate()
+        columns = (SpinnerColumn(), text, bar, MofNCompleteColumn(), TimeElapsedColumn(), self._rate)
         self._bars = _Bars(*columns, console=console, below=below)
         self._tasks: dict[str, TaskID] = {}
 
@@ -137,7 +146,8 @@ class Terminal:
         `done` and `total` are the numbers of finished and of all items. An empty note is not printed.
         """
         if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(stage, total=total)
+            self._tasks[stage] = self._bars.add_task(stage, total=total, before=done)
         self._bars.update(self._tasks[stage], completed=done, total=total)
+        self._rate.leading = next((each.id for each in self._bars.tasks if not each.finished), None)
         if note:
             say(note)

@@ -125,16 +125,11 @@ def watch(run: Run) -> None:
 
 def _state(run: Run, state: RunCounts) -> RenderableType:
     parts: list[RenderableType] = [
-        Text(
-            f"run {state.name}: {state.done} done, {len(state.running)} running, {state.pending} pending, "
-            f"{state.failed} failed, {state.evaluated} evaluated"
-        ),
+        Text(f"run {state.name}: {state.text}"),
         Padding(ProgressBar(total=max(state.planned, 1), completed=state.done, width=60), 0),  # It ends its line.
     ]
     if state.per_second is not None:
-        left = state.seconds_left
-        end = "" if left is None else f", about {timedelta(seconds=round(left))} left"
-        parts.append(Text(f"{state.per_second * 60:.3g} investigations a minute{end}"))
+        parts.append(Text(f"{state.per_second * 60:.3g} investigations a minute"))
     if state.running:
         parts.append(running_table(state.running, SHOWN_RUNNING))
     failures = islice(run.failures().items(), SHOWN_RUNNING) if state.failed else ()
@@ -158,6 +153,7 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
 VERDICT_STYLES = {
     Verdict.SUPPORTED: "green",
     Verdict.WEAK: "yellow",
+    Verdict.UNDECIDED: "cyan",
     Verdict.NOT_SUPPORTED: "red",
     Verdict.ABSTAINED: "dim",
     Verdict.UNTESTED: "dim",
@@ -191,9 +187,9 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
     chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
     shown = list(rows(run, state, chosen))
-    columns = ("unit", "verdict", "labels", "against", "AUC", "low")
+    columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low")
     cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
-    show_table(f"run {run.name}", columns, cells, left=4, whole=set(columns) - {"unit", "labels"})
+    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - {"unit", "labels"})
     if any(each.worst for each in verdicts.values()):
         say(
             "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is chance",
@@ -225,6 +221,7 @@ def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
     return [
         f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
         Text(name, style=VERDICT_STYLES[verdict.verdict]),
+        verdict.why,
         "; ".join(row["labels"])[:60],
         CONTROL_NAMES[worst.key] if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",

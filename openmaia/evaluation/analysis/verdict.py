@@ -3,7 +3,9 @@
 Controls (CONTROLS) are images with which the positive images, those of a description, are compared by AUC.
 
 The rule:
-    untested: no control is measured, or p is not computed yet.
+    untested: no control is measured.
+    not supported: the AUC is at most 0.5 for a measured control, whatever p is.
+    undecided: otherwise, as long as p is not computed. It needs the other descriptions of the layer.
     supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
         0.5.
     weak: not supported, but p is at most 0.05 and the AUC is above 0.5 for every measured control.
@@ -49,6 +51,8 @@ class Verdict(StrEnum):
 
     SUPPORTED = "supported"
     WEAK = "weak"
+    UNDECIDED = "undecided"
+    """Measured, but not compared with other descriptions: a single unit, or a run that is going on."""
     NOT_SUPPORTED = "not supported"
     ABSTAINED = "abstained"
     UNTESTED = "untested"
@@ -56,7 +60,7 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
-TESTED = (Verdict.SUPPORTED, Verdict.WEAK, Verdict.NOT_SUPPORTED)
+TESTED = (Verdict.SUPPORTED, Verdict.WEAK, Verdict.UNDECIDED, Verdict.NOT_SUPPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,9 @@ class UnitVerdict:
     verdict: Verdict
     reason: str
     """One sentence that says why."""
+    why: str = ""
+    """The figure that decided, in a few characters for a narrow table, such as "p 0.13"; empty if nothing was tested or
+    the description is supported."""
     controls: tuple[ControlScore, ...] = ()
     """The measured controls in the order of CONTROLS; empty if nothing was tested."""
     missing: tuple[str, ...] = ()
@@ -187,28 +194,32 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
     p, q = scores.get("p"), scores.get("q")
     worst = min(controls, key=lambda each: (each.low, each.auc), default=None)
     lowest = min(controls, key=lambda each: each.auc, default=None)
+    why = ""
     if worst is None or lowest is None:
-        verdict, reason = (
-            Verdict.UNTESTED,
-            f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images.",
-        )
+        verdict = Verdict.UNTESTED
+        reason = f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images."
+    elif lowest.auc <= CHANCE:
+        verdict, why = Verdict.NOT_SUPPORTED, f"AUC ≤ {CHANCE:g}"
+        reason = f"Its images do not excite the unit more than {lowest.text}."
     elif p is None or q is None:
-        verdict, reason = Verdict.UNTESTED, "It has no p-value yet: openmaia evaluate computes it for the whole run."
+        verdict, why = Verdict.UNDECIDED, "no p"
+        reason = (
+            f"It beats every control; the worst is {worst.text}. Missing is p, the comparison with descriptions of other "
+            "units of the layer and of random words: openmaia run and openmaia evaluate compute it for a whole run."
+        )
     elif q <= LEVEL and worst.low > CHANCE:
         verdict = Verdict.SUPPORTED
         reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."
-    elif lowest.auc <= CHANCE:
-        verdict = Verdict.NOT_SUPPORTED
-        reason = f"Its images do not excite the unit more than {lowest.text}."
     elif p > LEVEL:
-        verdict = Verdict.NOT_SUPPORTED
+        verdict, why = Verdict.NOT_SUPPORTED, f"p {p:.2f}"
         reason = f"Descriptions of other units or of random words often do as well for this unit: p = {p:.2g}."
     elif q > LEVEL:
-        verdict = Verdict.WEAK
+        verdict, why = Verdict.WEAK, f"q {q:.2f}"
         reason = f"It beats every control, but not after adjustment for the number of descriptions: q = {q:.2g}."
     else:
-        verdict, reason = Verdict.WEAK, f"The interval of the worst control includes chance: {worst.text}."
-    return UnitVerdict(verdict=verdict, reason=reason, controls=controls, missing=missing, p=p, q=q)
+        verdict, why = Verdict.WEAK, f"low ≤ {CHANCE:g}"
+        reason = f"The interval of the worst control includes chance: {worst.text}."
+    return UnitVerdict(verdict=verdict, reason=reason, why=why, controls=controls, missing=missing, p=p, q=q)
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
@@ -258,12 +269,13 @@ def sentence(verdicts: Iterable[UnitVerdict]) -> str:
     """Returns the result of a run in one sentence, such as "10 of 18 descriptions hold up (3 weak); 2 abstained"."""
     counts = Counter(each.verdict for each in verdicts)
     tested = sum(counts[verdict] for verdict in TESTED)
-    if not tested:
-        parts = ["no description was tested yet" if not counts[Verdict.ABSTAINED] else "no description to test"]
-    else:
-        weak = f" ({counts[Verdict.WEAK]} weak)" if counts[Verdict.WEAK] else ""
+    if tested:
+        also = ", ".join(f"{counts[each]} {each.value}" for each in (Verdict.WEAK, Verdict.UNDECIDED) if counts[each])
         noun, verb = ("description", "holds") if tested == 1 else ("descriptions", "hold")
-        parts = [f"{counts[Verdict.SUPPORTED]} of {tested} {noun} {verb} up{weak}"]
+        parts = [f"{counts[Verdict.SUPPORTED]} of {tested} {noun} {verb} up{also and f' ({also})'}"]
+    else:
+        # Units that are pending or running may still get a description.
+        parts = ["no description is tested yet" if counts[Verdict.UNTESTED] else "no description to test"]
     parts += [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict not in TESTED and counts[verdict]]
     return "; ".join(parts)
 

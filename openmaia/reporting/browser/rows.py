@@ -23,6 +23,7 @@ from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import Costs, costs
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.state import counts
 
 MAX_PAIRS = 60
 """Largest number of units for which the chart of the units' AUCs is drawn, because it has a row for each unit."""
@@ -121,6 +122,8 @@ class RunSummary:
     """The number of investigations with each verdict."""
     sentence: str
     """The result of the run in one sentence."""
+    progress: str
+    """How far the run is, in words; empty if it has finished."""
     evidence: Counter[str]
     """The number of investigations by whether the agent's experiments meet the requirements of its task: met, missing
     or unverified. Investigations without requirements are left out."""
@@ -163,7 +166,7 @@ def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
 
 def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
     """Computes the numbers of a run, called `name` in the report, from its rows (see `rows`) and its evaluations."""
-    config = run.config()
+    config, state = run.config(), counts(run)
     done = [row for row in unit_rows if row.header]
     scored = [row for row in done if row.scores]
     paired = [row for row in scored if None not in (row.scores.get("auc"), row.scores.get("auc_other"))]
@@ -192,6 +195,7 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         controls=_controls(run, whole),
         verdicts=Counter(each.verdict for each in verdicts),
         sentence=sentence(verdicts),
+        progress="" if state.is_finished else state.text,
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
     )
 

@@ -124,11 +124,7 @@ class LiveSite:
 
     def _live(self) -> dict[str, Any]:
         found = list(map(counts, self._runs))
-        texts = [
-            f"{one.name}: {one.done} of {one.planned} done, {len(one.running)} running, {one.evaluated} evaluated"
-            for one in found
-            if one.done < one.planned or one.running
-        ]
+        texts = [f"{one.name}: {one.text}" for one in found if not one.is_finished]
         return {"version": _state_hash(found), "text": "; ".join(texts)}
 
 

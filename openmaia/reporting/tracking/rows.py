@@ -25,6 +25,7 @@ VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
 MARKS = {
     Verdict.SUPPORTED: "🟢",
     Verdict.WEAK: "🟡",
+    Verdict.UNDECIDED: "🔵",
     Verdict.NOT_SUPPORTED: "🔴",
     Verdict.ABSTAINED: "⚪",
     Verdict.UNTESTED: "⚫",

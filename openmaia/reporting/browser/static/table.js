@@ -1,7 +1,7 @@
 "use strict";
 // The table of units: DataTables draws a page of it, units.js chooses and orders the rows. Its state is in the address.
 const VERDICTS = {
-  supported: ["supported", "✓"], weak: ["weak", "~"], "not supported": ["refuted", "✕"], abstained: ["abstained", "–"],
+  supported: ["supported", "✓"], weak: ["weak", "~"], undecided: ["undecided", "…"], "not supported": ["refuted", "✕"], abstained: ["abstained", "–"],
   untested: ["untested", "?"], failed: ["failed", "!"],
 };
 const PAGE = 25;
