@@ -110,7 +110,7 @@ class UnitVerdict:
     reason: str
     """One sentence that says why."""
     why: str = ""
-    """The figure that decided, in a few characters for a narrow table, such as "p 0.13"; empty if nothing was tested or
+    """The figure that decided, in a few characters for a narrow table, such as "p 0.134"; empty if nothing was tested or
     the description is supported."""
     controls: tuple[ControlScore, ...] = ()
     """The measured controls in the order of CONTROLS; empty if nothing was tested."""
@@ -211,10 +211,10 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
         verdict = Verdict.SUPPORTED
         reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."
     elif p > LEVEL:
-        verdict, why = Verdict.NOT_SUPPORTED, f"p {p:.2f}"
+        verdict, why = Verdict.NOT_SUPPORTED, f"p {p:.3f}"
         reason = f"Descriptions of other units or of random words often do as well for this unit: p = {p:.2g}."
     elif q > LEVEL:
-        verdict, why = Verdict.WEAK, f"q {q:.2f}"
+        verdict, why = Verdict.WEAK, f"q {q:.3f}"
         reason = f"It beats every control, but not after adjustment for the number of descriptions: q = {q:.2g}."
     else:
         verdict, why = Verdict.WEAK, f"low ≤ {CHANCE:g}"
