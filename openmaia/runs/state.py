@@ -55,8 +55,8 @@ class RunCounts:
 
     @property
     def is_finished(self) -> bool:
-        """Whether no investigation is running or waiting."""
-        return not self.pending and not self.running
+        """Whether all investigations are done: none is running, waiting or failed."""
+        return self.done >= self.planned and not self.running
 
     @property
     def text(self) -> str:

@@ -1,6 +1,7 @@
 """What the terminal shows: conversations, running investigations, and no control sequences of models."""
 
 import io
+import re
 import time
 from pathlib import Path
 
@@ -134,3 +135,19 @@ def test_units_are_sorted_and_coloured_by_verdict(tmp_path: Path, monkeypatch: p
     lines = [line for line in text.getvalue().splitlines() if "layer4/" in line]
     assert [line.split("layer4/")[1][0] for line in lines] == ["0", "1", "2", "4", "3"]
     assert "\x1b[2mpending" in lines[3] and "\x1b[1;31mfailed" in lines[4]
+
+
+def test_show_counts_what_runs_and_waits(screen: io.StringIO, tmp_path: Path):
+    runs.show_state(report_run(tmp_path), 10)
+    assert re.search(r"3 of 5 done, \d running, \d waiting", screen.getvalue()), screen.getvalue()
+    assert "no description to test" not in screen.getvalue()
+
+
+def test_only_the_first_unfinished_stage_says_how_much_time_is_left(screen: io.StringIO):
+    with Terminal() as terminal:
+        for done in (0, 1):
+            terminal.progress("investigations", done, 4)
+            terminal.progress("evaluation", done, 4)
+        time.sleep(0.3)
+    last = screen.getvalue().strip().splitlines()[-2:]
+    assert [("left" in line, "/s" in line) for line in last] == [(True, False), (False, True)], last

@@ -69,6 +69,12 @@ def test_running_sweep_is_followed(client: TestClient, made: Run):
     assert client.get("/units/net/layer4/4-0.html").status_code == 200
 
 
+def test_index_of_a_going_run_says_how_far_it_is(client: TestClient):
+    page = Page(client.get("/").text).text
+    assert "3 of 5 done" in page and "waiting" in page
+    assert "no description to test" not in page.casefold()
+
+
 def test_several_runs_stand_side_by_side(tmp_path: Path):
     runs = [run(tmp_path / "a"), run(tmp_path / "b", name="other", text="another answer")]
     with TestClient(application(runs), base_url="http://127.0.0.1") as client:

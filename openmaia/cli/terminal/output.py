@@ -85,7 +85,7 @@ def format_interval(interval: Interval | None, spec: str = ".2f") -> str:
 
 
 class _Rate(ProgressColumn):
-    """Shows the steps per second since the stage began, and the estimated time left.
+    """Shows the estimated time left, or the steps per second since the stage began.
 
     Only the first unfinished stage says how much time is left: later ones wait for it. The rate is that of `openmaia
     show`, so that both say the same.
@@ -98,8 +98,8 @@ class _Rate(ProgressColumn):
         if task.finished or done <= 0 or not task.elapsed:
             return Text("")
         rate, total = done / task.elapsed, task.total or 0
-        left = f", {time_left((total - task.completed) / rate)}" if task.id == self.leading else ""
-        return Text(f"{rate:.3g}/s{left}", style="dim")
+        text = time_left((total - task.completed) / rate) if task.id == self.leading else f"{rate:.3g}/s"
+        return Text(text, style="dim")
 
 
 class _Bars(Progress):
