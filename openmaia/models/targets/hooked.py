@@ -1,7 +1,6 @@
 """Implements a target with forward hooks on the named layers of any nn.Module."""
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -19,6 +18,8 @@ from openmaia.models.targets.forward import Forward, equal_sizes
 from openmaia.models.targets.maps import spatial
 from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
 from openmaia.models.targets.responses import Response, maxima, rounded
+from openmaia.models.targets.state import check_state, network_state, weights_digest
+from openmaia.models.targets.wrappers import check_hookable, unwrapped
 
 LOGITS = "output (raw)"
 """Key of a classifier's logits in `Responses`. The key OUTPUT (the network's output) holds the probabilities that are
@@ -69,7 +70,8 @@ class NetworkTarget:
 
         Raises:
             UsageError: A layer has no units or is not called exactly once in a pass, directions do not match their
-                layer, or the network refuses inputs of the sizes that its preprocessing yields.
+                layer, the network refuses inputs of the sizes that its preprocessing yields, or its weights have no
+                values (see `check_state`).
         """
         torch.set_num_threads(threads)
         self._network, self._name = network, name
@@ -82,12 +84,13 @@ class NetworkTarget:
         self._scalable: dict[str, bool] = {}
         used_device = torch.device(device) if device else default_device()
         self._batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
-        modules = dict(network.module.named_modules())
-        names = _module_names(name, network, modules, [*self._layers, *directions])
+        check_state(network.module)
+        inner, prefix = unwrapped(network.module)
+        names = _module_names(name, network, inner, prefix, [*self._layers, *directions])
         # Convolutions in TF32 keep three digits, so that results would depend on the batch.
         torch.backends.cudnn.allow_tf32 = False
         self._forward = Forward(
-            move_to_device(network.module.eval(), used_device, f"target.network ({name})"), names, used_device
+            move_to_device(inner.eval(), used_device, f"target.network ({name})"), names, used_device
         )
         shapes, self._layouts, refusal = self._forward.examine(network.preprocess.size, network.preprocess.channels)
         _check_sizes(name, network, refusal)
@@ -238,7 +241,7 @@ class NetworkTarget:
 
     def _target_info(self, counts: Mapping[str, int]) -> TargetInfo:
         network, directions = self._network, self._directions
-        state = [*network.module.state_dict().items(), *(item for each in directions.values() for item in each.state())]
+        state = [*network_state(network.module), *(item for each in directions.values() for item in each.state())]
         named_classes = network.classifies and counts.get(OUTPUT) == len(network.labels)
         return TargetInfo(
             name=self._name,
@@ -252,16 +255,29 @@ class NetworkTarget:
 
 
 def _module_names(
-    target: str, network: TargetNetwork, modules: Mapping[str, torch.nn.Module], layers: Sequence[str]
+    target: str, network: TargetNetwork, inner: torch.nn.Module, prefix: str, layers: Sequence[str]
 ) -> dict[str, str]:
-    """Returns the module name of each layer, by the name that the user gave. Raises UsageError for an unknown layer."""
+    """Returns the name of each layer's module in the network, by the name that the user gave.
+
+    A user may name modules as they are called in the network, or in the wrapper around it, where their names begin with
+    `prefix`.
+
+    Raises:
+        UsageError: A layer is unknown, or cannot be hooked.
+    """
+    modules = dict(inner.named_modules())
     known = [*network.aliases, *filter(None, modules), OUTPUT]
     if not layers:
         raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")
+    names: dict[str, str] = {}
     for layer in layers:
-        if layer not in known:
+        name = layer if layer in known else f"{layer}.".removeprefix(prefix)[:-1]
+        if name != OUTPUT:
+            check_hookable(layer, network.aliases.get(name, name), modules)
+        if name not in known and not (prefix and name in modules):
             raise unknown_layer(layer, target, known)
-    return {layer: layer if layer in modules else network.aliases.get(layer, layer) for layer in layers}
+        names[layer] = name if name in modules else network.aliases.get(name, name)
+    return names
 
 
 def _check_sizes(name: str, network: TargetNetwork, refusal: str) -> None:
@@ -279,16 +295,3 @@ def _bytes(responses: Responses) -> int:
 def _softmax(logits: Response) -> Response:
     shifted = np.exp(logits - logits.max())
     return shifted / shifted.sum()
-
-
-def weights_digest(state: Iterable[tuple[str, torch.Tensor]]) -> str:
-    """Returns the SHA-256 of the names, shapes and values of tensors, in hexadecimal."""
-    total = hashlib.sha256()
-    for name, tensor in sorted(state, key=lambda item: item[0]):
-        total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        total.update(
-            tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-            if tensor.ndim
-            else str(tensor.item()).encode()
-        )
-    return total.hexdigest()

@@ -88,7 +88,9 @@ def first_tensor(output: Any, images: int, layer: str) -> torch.Tensor:
     """
     if isinstance(output, (tuple, list, Mapping)):
         parts = cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output)
-        output = next((part for part in parts if isinstance(part, torch.Tensor)), None)
+        output = next((part for part in parts if isinstance(part, torch.Tensor)), output)
+    if isinstance(output, torch.Tensor) and output.is_quantized:
+        output = output.dequantize()
     if (
         isinstance(output, torch.Tensor)
         and output.ndim in (2, 3, 4)

@@ -1,5 +1,6 @@
 """Converts images to inputs of a network: cropping and resizing yields an image, which is then normalised."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -87,6 +88,17 @@ class Preprocess:
     """If true, the cropped region has the proportions of the image: `crop` times its height and `crop` times its width.
     Resizing to `size` then distorts it."""
 
+    def __post_init__(self) -> None:
+        """Raises UsageError if `mean` and `std` do not fit images, which have three channels, or one in grey."""
+        is_number = all(math.isfinite(value) for value in (*self.mean, *self.std))
+        if len(self.mean) not in (1, 3) or len(self.std) != len(self.mean) or not is_number or min(self.std) <= 0:
+            raise UsageError(
+                f"a preprocessing has {len(self.mean)} means ({_listed(self.mean[:4])}) and {len(self.std)} standard deviations "
+                f"({_listed(self.std[:4])}); images have three channels, or one in grey, so give as many of each, and "
+                "deviations above 0. Nothing can tell the other bands of a network that takes more: give a function of "
+                "yours that makes its input from an image, in Python preprocess=FUNCTION"
+            )
+
     @property
     def any_shape(self) -> bool:
         """Whether inputs of the network may have other proportions than `size`. They may if `crop` is None."""
@@ -152,7 +164,7 @@ class Preprocess:
         """
         colours = view if self.channels == 3 else np.asarray(Image.fromarray(view).convert("L"))[:, :, None]
         values = torch.from_numpy(np.array(colours)).permute(2, 0, 1).float() / 255
-        mean, std = torch.tensor(self.mean).view(-1, 1, 1), torch.tensor(self.std).view(-1, 1, 1)
+        mean, std = (torch.from_numpy(np.array(each, np.float32)[:, None, None]) for each in (self.mean, self.std))
         return (values - mean) / std
 
 

@@ -9,9 +9,10 @@ import torch
 
 from openmaia.core.errors import UsageError
 from openmaia.core.units import OUTPUT
-from openmaia.models.targets.forward import SIZE_ERRORS, check_called_once
+from openmaia.models.targets.forward import SIZE_ERRORS, check_called_once, try_types
 from openmaia.models.targets.maps import OutputShape, ShapeEvidence, first_tensor, layout, spatial
 from openmaia.models.targets.preprocess import TargetNetwork
+from openmaia.models.targets.wrappers import check_hookable, uncompiled, unwrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,30 +54,35 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
         UsageError: The network does not accept an input of the size that its preprocessing yields.
     """
     height, width = network.preprocess.size
-    modules = dict(network.module.named_modules())
+    inner, _ = unwrapped(network.module)
+    modules = dict(inner.named_modules())
     names = {layer: name for layer, name in layer_names(network).items() if not layers or layer in layers}
     usual, taller, wider = (_Pass({}, {}, Counter()) for _ in range(3))
-    try:
-        _run(network.module, names.values(), (height, width), network.preprocess.channels, usual)
-    except SIZE_ERRORS as error:
-        raise UsageError(
-            f"the network refuses an input of {height} x {width} pixels: {type(error).__name__}: {str(error)[:200]}"
-        ) from error
+    accepted = torch.float32
+
+    def attempt(dtype: torch.dtype) -> None:
+        nonlocal usual, accepted
+        usual, accepted = _Pass({}, {}, Counter()), dtype
+        _run(inner, names.values(), (height, width), network.preprocess.channels, dtype, usual)
+
+    try_types(inner, attempt, (1, network.preprocess.channels, height, width))
     for size, found in (((2 * height, width), taller), ((height, 2 * width), wider)):
         try:
-            _run(network.module, names.values(), size, network.preprocess.channels, found)
+            _run(inner, names.values(), size, network.preprocess.channels, accepted, found)
         except SIZE_ERRORS:
             continue  # as a classifier of fixed size; the layers before its end have shapes
     units: dict[str, int] = {}
     unusable: dict[str, str] = {}
     for layer, module_name in names.items():
         try:
-            check_called_once(layer, usual.calls[module_name])
+            if module_name != OUTPUT:
+                check_hookable(layer, module_name, modules)
+            check_called_once(layer, usual.calls[module_name], module_name, modules)
             if module_name in usual.refusals:
                 raise UsageError(usual.refusals[module_name])
             evidence = ShapeEvidence(
                 layer=layer,
-                module=modules.get(module_name, network.module),
+                module=modules.get(module_name, inner),
                 size=(height, width),
                 usual=usual.shapes[module_name],
                 taller=taller.shapes.get(module_name),
@@ -95,11 +101,18 @@ def layer_names(network: TargetNetwork) -> dict[str, str]:
     A layer name is the name of a module, an alias, or OUTPUT (the output of the network). Some of the modules have an
     output that cannot be divided into units. They are included, too.
     """
-    modules = {name: name for name, _ in network.module.named_modules() if name}
+    modules = {name: name for name, _ in unwrapped(network.module)[0].named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 
 
-def _run(module: torch.nn.Module, names: Collection[str], size: tuple[int, int], channels: int, found: _Pass) -> None:
+def _run(
+    module: torch.nn.Module,
+    names: Collection[str],
+    size: tuple[int, int],
+    channels: int,
+    dtype: torch.dtype,
+    found: _Pass,
+) -> None:
     def catch(name: str, output: Any) -> None:
         found.calls[name] += 1
         try:
@@ -110,12 +123,12 @@ def _run(module: torch.nn.Module, names: Collection[str], size: tuple[int, int],
     hooks = [
         each.register_forward_hook(lambda _m, _i, output, name=name: catch(name, output))
         for name, each in module.named_modules()
-        if name in names
+        if name in names and type(each).register_forward_hook is torch.nn.Module.register_forward_hook
     ]
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     try:
-        with torch.inference_mode():
-            catch(OUTPUT, module(torch.zeros(1, channels, *size, device=device)))
+        with torch.inference_mode(), uncompiled():
+            catch(OUTPUT, module(torch.zeros(1, channels, *size, device=device, dtype=dtype)))
     finally:
         for hook in hooks:
             hook.remove()

@@ -11,9 +11,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.hooked import NetworkTarget, weights_digest
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
+from openmaia.models.targets.state import weights_digest
 from tests.helpers.traps import trap
 
 torch.set_num_threads(1)
@@ -99,7 +100,7 @@ def test_other_width_names_both_shapes(tmp_path: Path):
         ("w.pth", b"not weights", "target.weights"),
         ("w.pth", b"", "target.weights"),
         ("w.pth", b"PK\x03\x04half a zip", "target.weights"),
-        ("w.h5", b"", "expected a .safetensors, .pt or .pth file"),
+        ("w.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
     ],
 )
 def test_unreadable_checkpoint_is_refused(name: str, content: bytes, message: str, tmp_path: Path):

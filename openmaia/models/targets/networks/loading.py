@@ -20,6 +20,7 @@ from openmaia.models.targets.preprocess import (
     TargetNetwork,
     published,
 )
+from openmaia.models.targets.state import check_state
 
 RANDOM = "random"
 
@@ -43,8 +44,8 @@ def load(
         given: What the user says about the preprocessing. It replaces what the network or the preset says.
 
     Raises:
-        UsageError: The name is unknown, a package is missing, the weights cannot be loaded or do not match, or nothing
-            says how images have to be preprocessed.
+        UsageError: The name is unknown, a package is missing, the weights cannot be loaded or do not match, the network
+            cannot be measured (see `check_state`), or nothing says how images have to be preprocessed.
     """
     if preset not in ("weights", "published"):
         raise UsageError(f"target.preprocess={preset!r}; expected weights or published")
@@ -53,6 +54,7 @@ def load(
         network = _network(name, not weights, preset, given)
     if weights not in ("", RANDOM):
         load_checkpoint(network.module, weights)
+    check_state(network.module)
     network.module.eval().requires_grad_(False)
     if preset == "published":
         network = replace(network, preprocess=network.published or published(network.preprocess.size))

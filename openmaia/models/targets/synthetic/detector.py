@@ -11,8 +11,8 @@ from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
 from openmaia.core.images import Pixels
 from openmaia.models.device import default_device, move_to_device
-from openmaia.models.targets.hooked import weights_digest
 from openmaia.models.targets.responses import rounded
+from openmaia.models.targets.state import weights_digest
 from openmaia.models.targets.synthetic.loading import load
 
 KEY = "target.detector"

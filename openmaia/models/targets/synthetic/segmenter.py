@@ -10,7 +10,7 @@ from transformers import SamModel, SamProcessor
 
 from openmaia.core.images import Pixels
 from openmaia.models.device import default_device, move_to_device
-from openmaia.models.targets.hooked import weights_digest
+from openmaia.models.targets.state import weights_digest
 from openmaia.models.targets.synthetic.detector import BoxCorners
 from openmaia.models.targets.synthetic.loading import load
 from openmaia.models.targets.synthetic.rules import ConceptMask
