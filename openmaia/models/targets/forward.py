@@ -20,7 +20,7 @@ from openmaia.models.targets.maps import (
     first_tensor,
     layout,
 )
-from openmaia.models.targets.wrappers import check_hookable, uncompiled, why_uncalled
+from openmaia.models.targets.wrappers import uncompiled, why_uncalled
 
 SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
 """Exceptions that networks raise for inputs of a size that they do not accept."""

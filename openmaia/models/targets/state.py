@@ -164,11 +164,9 @@ def _program(module: torch.jit.ScriptModule) -> list[str]:
         for path in archive.namelist():
             name, content = path.partition("/")[2], archive.read(path)
             if name.endswith(".py"):  # Its name says only in which order classes were compiled.
-                found.update(
-                    part.strip() for part in re.split(r"^(?=class |def )", _unnumbered(content.decode()), flags=re.M)
-                )
-            elif name.endswith(".pkl"):
-                # The operations are listed and not executed.
+                parts = re.split(r"^(?=class |def )", content.decode(), flags=re.MULTILINE)
+                found.update(_ordered(part) for part in parts)
+            elif name.endswith(".pkl"):  # Its operations are listed and not executed.
                 steps = [(step.name, _unnumbered(str(value))) for step, value, _ in pickletools.genops(content)]
                 found.add(f"{name} {steps}")
             elif name.startswith(("data/", "constants/")):
@@ -177,7 +175,16 @@ def _program(module: torch.jit.ScriptModule) -> list[str]:
 
 
 def _unnumbered(text: str) -> str:
+    """Removes the numbers by which PyTorch tells classes of equal names apart."""
     return re.sub(r"\.___torch_mangle_\d+", "", text)
+
+
+def _ordered(code: str) -> str:
+    """Sorts the attributes of a class, whose order is random, and numbers its variables by their order in it."""
+    head, mark, body = _unnumbered(code).partition("\n  def ")
+    numbers: dict[str, int] = {}
+    body = re.sub(r"\b_\d+\b", lambda found: f"_{numbers.setdefault(found[0], len(numbers))}", mark + body)
+    return "\n".join(sorted(head.split("\n"))) + body.rstrip()
 
 
 def _some(names: list[str]) -> str:

@@ -13,10 +13,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.hooked import NetworkTarget, weights_digest
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.networks.from_hub import any_network
 from openmaia.models.targets.networks.from_timm import any_network as from_timm
+from openmaia.models.targets.state import weights_digest
 from tests.helpers.samples import noise
 from tests.helpers.traps import trap
 from tests.models.targets.test_networks import agree, ask

@@ -14,9 +14,10 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
-from openmaia.models.targets.hooked import NetworkTarget, weights_digest
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, verified
+from openmaia.models.targets.state import weights_digest
 from tests.helpers.samples import noise
 
 torch.set_num_threads(1)

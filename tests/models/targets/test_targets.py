@@ -13,7 +13,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import Unit
-from openmaia.models.targets.hooked import NetworkTarget, weights_digest
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.maps import ShapeEvidence, first_tensor, layout
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.preprocess import (
@@ -25,6 +25,7 @@ from openmaia.models.targets.preprocess import (
     published,
 )
 from openmaia.models.targets.responses import rounded
+from openmaia.models.targets.state import weights_digest
 from tests.helpers.samples import noise
 
 PREPROCESS = Preprocess(

@@ -331,7 +331,7 @@ def _adopt_classes(module: nn.Module, state: StateDict) -> None:
     heads: dict[str, nn.Module] = {}
     for name, layer in module.named_modules():
         weight = state.get(f"{name}.weight")
-        if weight is None or is_lazy(getattr(layer, "weight", None)):
+        if weight is None or is_lazy(cast(Any, getattr(layer, "weight", None))):
             continue
         bias = f"{name}.bias" in state
         if isinstance(layer, nn.Identity) and weight.ndim == 2:
