@@ -224,7 +224,7 @@ def try_types(module: nn.Module, attempt: Callable[[torch.dtype], None], shape: 
         try:
             attempt(dtype)
             return
-        except (OpenMaiaError, torch.OutOfMemoryError):
+        except (OpenMaiaError, torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except Exception as error:  # the user's network may fail in any way
             given = f"as {dtype}, ".replace("torch.", "") if len(types) > 1 else ""

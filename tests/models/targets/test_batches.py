@@ -74,13 +74,17 @@ def test_cpu_runs_images_one_by_one():
 )
 def test_gpu_failure_is_a_service_error(raised: type[RuntimeError], expected: type[ServiceError]):
     class Failing(nn.Conv2d):
+        is_lost = False
+
         def forward(self, input: torch.Tensor) -> torch.Tensor:
-            if input.abs().max() > 0:
+            if self.is_lost:
                 raise raised("the device said so")
             return super().forward(input)
 
-    network = TargetNetwork(module=nn.Sequential(Failing(3, 2, 3)), preprocess=SMALL)
+    layer = Failing(3, 2, 3)
+    network = TargetNetwork(module=nn.Sequential(layer), preprocess=SMALL)
     reader = NetworkTarget("net", network, ["0"], device="cpu")
+    layer.is_lost = True
     with pytest.raises(expected, match="the device said so") as caught:
         reader.look([noise(0).pixels])
     assert type(caught.value) is expected
