@@ -134,8 +134,10 @@ class Reply:
 
     text: str
     """The text without lone surrogates, which servers may send but which cannot be stored. Empty if the model ended the
-    reply at once, or used up its tokens for output that servers do not send: reasoning, or an incomplete function
-    call."""
+    reply at once, or used up its tokens for reasoning or for an incomplete function call."""
+    reasoning: str = ""
+    """The reasoning that precedes the text, as far as the server sends it. It is kept in the record, and neither parsed
+    nor sent back to the model. Without lone surrogates."""
     prompt_tokens: int = 0
     """Number of tokens of the prompt, cached ones included."""
     cached_tokens: int = 0
@@ -147,5 +149,6 @@ class Reply:
     cut: Cut = Cut.NONE
 
     def __post_init__(self) -> None:
-        """Replaces lone surrogates in the text."""
-        object.__setattr__(self, "text", self.text.encode(errors="replace").decode())
+        """Replaces lone surrogates in the texts."""
+        for name in ("text", "reasoning"):
+            object.__setattr__(self, name, getattr(self, name).encode(errors="replace").decode())

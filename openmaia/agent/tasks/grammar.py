@@ -162,7 +162,7 @@ def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[s
         elif language == "" and headings(answer).match(block):
             prose.append(block)
             forgiven.append("an answer inside a fence")
-        elif language == "" and not closing and not (CALL.search(block) and _compiles(block)):
+        elif language == "" and not closing and not (CALL.search(block) and compiles(block)):
             prose.append(block)  # a single fence, such as one that closes a block that was never opened
         else:
             blocks.append(block)
@@ -199,13 +199,14 @@ def _unfenced(prose: str, forgiven: list[str], answer: AnswerFormat) -> str:
         return ""
     following = headings(answer).search(prose, opening.end())
     code = prose[opening.end() : following.start() if following else None].strip()
-    if not (CALL.search(code) and _compiles(code)):
+    if not (CALL.search(code) and compiles(code)):
         return ""
     forgiven.append("code without a fence")
     return code
 
 
-def _compiles(code: str) -> bool:
+def compiles(code: str) -> bool:
+    """Returns whether a text is valid Python. It never raises an exception."""
     try:
         compile(code, "reply", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):  # the last three: nested too deeply

@@ -11,6 +11,7 @@ import anthropic
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
+from openmaia.models.backbones.reasoning import separate
 from openmaia.models.server_access import CONNECT_SECONDS
 
 LONGEST_WAIT = 120.0
@@ -65,8 +66,13 @@ class AnthropicBackbone(Endpoint):
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         usage = answer.get("usage") or {}
         cached = usage.get("cache_read_input_tokens") or 0
+        blocks = answer["content"]
+        # Servers of others with this API may leave both in one text.
+        found = separate("".join(block["text"] for block in blocks if block["type"] == "text"))
+        thoughts = [block.get("thinking") or "" for block in blocks if block["type"] == "thinking"]
         return Reply(
-            text="".join(block["text"] for block in answer["content"] if block["type"] == "text"),
+            text=found.text,
+            reasoning="\n\n".join(filter(None, [*thoughts, found.reasoning])),
             prompt_tokens=(usage.get("input_tokens") or 0) + cached + (usage.get("cache_creation_input_tokens") or 0),
             cached_tokens=cached,
             generated_tokens=usage.get("output_tokens") or 0,

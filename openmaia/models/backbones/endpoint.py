@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -21,7 +22,7 @@ from openmaia.models.backbones.chat_format import alternating, image_tokens, tex
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.failures import Failure, client_failure
 from openmaia.models.backbones.outage import Outage
-from openmaia.models.backbones.streaming import StreamBroken
+from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_of
 from openmaia.models.server_access import ServerAccess
 
 LONGEST_PAUSE = 30.0
@@ -32,6 +33,12 @@ REFITS = 4
 
 REFUSED = ("content_filter", "refusal")
 """Values of the finish reason by which servers say that the model refuses to continue the conversation."""
+
+FAILED = ("error", "abort")
+"""Values of the finish reason by which servers say that they could not complete the reply."""
+
+UNREADABLE_TRIES = 2
+"""Largest number of requests whose answers cannot be read. With the same seed, the next answer is mostly the same."""
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +94,9 @@ class Endpoint(ABC):
 
         Raises:
             ServiceUnavailable: If the server cannot be reached or is overloaded.
-            ServiceError: If the server gave no usable reply. An empty reply is usable only if the chat requests a turn
-                (a reply of the agent in an investigation) and the model did not refuse to answer.
+            ServiceError: If the server gave no usable reply, or one that cannot be read. An empty reply is usable only
+                if the chat requests a turn (a reply of the agent in an investigation) and the model did not refuse to
+                answer.
             UsageError: If the server rejects the API key, the model or the address.
         """
         if len(chats) <= 1:
@@ -187,18 +195,21 @@ class Endpoint(ABC):
         tries = self._config.tries
         for attempt in range(1, tries + 1):
             answer = self._send_once(chat, system, turns, parameters)
-            if not isinstance(answer, StreamBroken):
+            if not isinstance(answer, StreamBroken | Unreadable):
                 return answer
-            log.warning("%s: %s (try %d of %d)", self.access.shown(self._url), answer, attempt, tries)
+            reason = self.access.shown(str(answer))
+            log.warning("%s: %s (try %d of %d)", self.access.shown(self._url), reason, attempt, tries)
+            if isinstance(answer, Unreadable) and attempt >= min(UNREADABLE_TRIES, tries):
+                raise self._unreadable(reason)  # the server is there, so that this is no outage
             time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE) if attempt < tries else 0)
         return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
 
     def _send_once(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]
-    ) -> str | Failure | StreamBroken:
+    ) -> str | Failure | StreamBroken | Unreadable:
         try:
             return self._request(chat, system, turns, parameters)
-        except StreamBroken as error:
+        except (StreamBroken, Unreadable) as error:
             return error
         except httpx2.TransportError as error:
             return StreamBroken(str(error) or type(error).__name__)
@@ -206,15 +217,20 @@ class Endpoint(ABC):
             return client_failure(self.sdk, error, self._config.timeout)
 
     def _understood(self, body: str, chat: Chat, system: str, turns: Sequence[Message]) -> Reply | Failure:
+        answer: Any = None
         try:
-            answer: Any = json.loads(body)
-            if error := answer.get("error"):
+            answer = json.loads(body)
+            if error := error_of(answer):
                 # Routers answer with status 200 and put the error of the server behind them into the body.
-                code = error.get("code") if isinstance(error, dict) else None
-                return Failure(status=code if isinstance(code, int) and code >= 400 else 400, body=body)
+                code = str(error.get("code")) if isinstance(error, dict) else ""
+                return Failure(status=int(code) if re.fullmatch("[45][0-9]{2}", code) else 400, body=body)
             reply, ended = self._parse(answer, chat)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            if isinstance(answer, dict) and answer.keys() & {"choices", "content"}:
+                raise self._unreadable(f"{error!r} in {body}") from error
             return Failure(status=200, body=body)
+        if ended in FAILED:
+            raise self._unreadable(f"the server ended it with {ended!r}")
         if not reply.text.strip():
             if not chat.is_turn or ended in REFUSED:
                 self._outage.end()
@@ -225,6 +241,12 @@ class Endpoint(ABC):
         return replace(reply, text=text, cut=reason)
 
     # -- errors ------------------------------------------------------------------------------------------------------
+
+    def _unreadable(self, reason: str) -> ServiceError:
+        self._outage.end()
+        section, url = self.access.section, self.access.shown(self._url)
+        model = f"{section}.model={self._config.model!r}"
+        return ServiceError(f"{model} at {url} gave a reply that cannot be read: {self.access.shown(reason)}")
 
     def _empty(self, ended: str) -> ServiceError:
         message = f"{self.access.section}.model={self._config.model!r} gave an empty answer (it ended with {ended!r})"

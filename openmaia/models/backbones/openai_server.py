@@ -21,7 +21,8 @@ from openmaia.models.backbones.chat_format import (
 )
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import NO_IMAGES
-from openmaia.models.backbones.streaming import read_stream, text_content
+from openmaia.models.backbones.reasoning import ReasoningStart
+from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
 from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS
@@ -45,6 +46,7 @@ class OpenAiBackbone(Endpoint):
         """Checks the config, see `Endpoint`."""
         super().__init__(config, section)
         self._image_cost = ImageCost()
+        self._reasoning = ReasoningStart()
 
     @cached_property
     def _client(self) -> openai.OpenAI:
@@ -78,7 +80,7 @@ class OpenAiBackbone(Endpoint):
         if chat.answer is None or self._config.protocol == "text":
             return {}
         if self._config.protocol == "tools":
-            return {"tools": functions(chat.answer, chat.expected), "tool_choice": "required", "stop": [STOP]}
+            return {"tools": functions(chat.answer, chat.expected), "tool_choice": "required"}
         # The first is read by llama.cpp, the second by vLLM. Both ignore the other.
         grammar = turn_grammar(chat.answer, chat.expected)
         return {"grammar": grammar, "structured_outputs": {"grammar": grammar}}
@@ -99,24 +101,26 @@ class OpenAiBackbone(Endpoint):
             messages=messages,
             extra_body=body,
         ) as answer:
-            if "event-stream" not in answer.headers.get("content-type", ""):
-                return answer.text()
             sent = [Message(role=Role.SYSTEM, parts=(system,)), *turns]
-            return read_stream(answer.iter_lines(), chat, sent)
+            stop = STOP if self._config.protocol == "tools" else ""
+            return read_stream(answer.iter_bytes(), chat, sent, self._reasoning, stop)
 
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         choice, usage = answer["choices"][0], answer.get("usage") or {}
         message = choice["message"]
-        text, calls = text_content(message.get("content")), message.get("tool_calls") or ()
+        ended = str(choice.get("finish_reason"))
+        found = self._reasoning.separate(text_content(message.get("content")), ended)
+        text, calls = found.text, message.get("tool_calls") or ()
         if self._config.protocol == "tools" and chat.answer:
             calls = calls or written_calls(text, chat.answer)
         called = turn_text(calls, chat.answer) if chat.answer else ""
         return Reply(
             text=called or text or message.get("refusal") or "",
+            reasoning=reasoning_content(message) or found.reasoning,
             prompt_tokens=usage.get("prompt_tokens") or 0,
             cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
             generated_tokens=usage.get("completion_tokens") or 0,
-        ), str(choice.get("finish_reason"))
+        ), ended
 
     def _image_tokens(self, image: EncodedImage) -> int:
         return math.ceil(image_tokens(image) * self._image_cost.factor)

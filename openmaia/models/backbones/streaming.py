@@ -1,67 +1,99 @@
 """Reads a streamed chat completion until the reply is complete, so that the server stops generating."""
 
+import codecs
+import io
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+import httpx2
 
 from openmaia.agent.tasks.ending import ending
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message
 from openmaia.models.backbones.chat_format import image_tokens, text_tokens
+from openmaia.models.backbones.reasoning import CUT, ReasoningStart
+from openmaia.models.backbones.tool_calls import StreamedCalls
 
 CHECKED = 80
 """Number of new characters after which a reply that still arrives is checked again for whether it is complete."""
 
+FIELD = re.compile(r"(?:data|event|id|retry|error)?:|(?:data|event|id|retry)$")
+"""Matches the start of a line of an event stream. The field `error` is not in the standard; llama.cpp has it."""
+
+END = "[DONE]"
+"""The data of the last event."""
+
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""The fields in which servers send the reasoning of a model. Some send it in two of them."""
+
 
 class StreamBroken(Exception):
-    """Raised if the stream of a chat completion ended before the reply was complete."""
+    """Raised if the connection was closed before the reply was complete."""
 
 
-def read_stream(lines: Iterable[str], chat: Chat, sent: Sequence[Message]) -> str:
-    """Reads the event stream of a chat completion, and returns the reply as a JSON text.
+class Unreadable(Exception):
+    """Raised if a server sent something that is no part of a reply."""
 
-    The JSON text has the format of a response that is not streamed.
 
-    Reading stops early in two cases: when the text repeats itself, and, if the reply is a turn of an investigation,
-    after its first experiment (a code block that calls a tool). If an event reports an error or has an unknown format,
-    this event is returned as JSON instead of the reply.
+def read_stream(
+    chunks: Iterable[bytes], chat: Chat, sent: Sequence[Message], start: ReasoningStart | None = None, stop: str = ""
+) -> str:
+    """Reads the body of an answer with a chat completion, and returns the reply as a JSON text.
+
+    The JSON text has the format of a response that is not streamed. A body that is no event stream is returned as it
+    is: some servers stream no replies.
+
+    Reading stops early when the text repeats itself, at `stop`, and, if the reply is a turn of an investigation, after
+    its first experiment (a code block that calls a tool); but never inside of reasoning. The finish reason is then CUT. If an event reports an
+    error, `{"error": …}` is returned. If no event has the format of the API, the first one is returned.
 
     Args:
-        lines: The lines of the event stream.
+        chunks: The body of the answer.
         chat: The request, which says whether the reply is a turn.
         sent: The messages that were sent. The number of prompt tokens is estimated from them if the server does not
             send it.
+        start: What is known about the reasoning of the model.
+        stop: A text at which the reply ends. It is not sent to the server, which would apply it to reasoning, too.
 
     Raises:
         StreamBroken: If the connection was closed before the reply was complete.
+        Unreadable: If an event is not JSON, or has a field of another type than in the API.
     """
-    texts: list[str] = []
-    call = {"name": "", "arguments": ""}  # the first one: a turn has no others
-    length = checked = 0
-    finish, usage = "", {}
-    for event in _events(lines):
-        if event.get("error"):
-            return json.dumps(event)
-        try:
-            usage = event.get("usage") or usage
-            for choice in event.get("choices") or ():
-                delta = choice.get("delta") or {}
-                texts.append(text_content(delta.get("content")))
-                length += len(texts[-1]) + _extend(call, delta.get("tool_calls") or ())
-                finish = choice.get("finish_reason") or finish
-        except (TypeError, AttributeError, KeyError):
-            return json.dumps(event)  # is refused like any other answer of another form
-        if length - checked >= CHECKED or (texts and "\n" in texts[-1]):
-            checked = length
-            if ending("".join(texts) or call["arguments"], chat.is_turn):
-                finish = finish or "stop"
+    reply = _Reply(chat, start or ReasoningStart(), stop)
+    foreign = ""
+    events = _events(chunks)
+    try:
+        for event in events:
+            if isinstance(event, str):
+                return event
+            if error := error_of(event):
+                return json.dumps({"error": error})
+            if not event.keys() & {"choices", "usage", END}:
+                foreign = foreign or json.dumps(event)
+            if reply.extend(event):
                 break
-    if not finish:
+    except httpx2.TransportError as error:
+        if not reply.finish:
+            raise StreamBroken(str(error) or type(error).__name__) from error
+    except httpx2.DecodingError as error:
+        raise Unreadable(f"its compression is damaged ({error})") from error
+    except (TypeError, AttributeError, KeyError, ValueError) as error:
+        raise Unreadable(f"an event of the stream has another form than in this API ({error!r})") from error
+    if foreign and not reply.is_begun:
+        return foreign
+    if not reply.finish:
         raise StreamBroken("the connection was closed in the middle of the reply")
-    text = "".join(texts)
-    usage = {"prompt_tokens": _tokens(sent), "completion_tokens": text_tokens(text + call["arguments"]), **usage}
-    message = {"content": text, "tool_calls": [{"function": call}] if any(call.values()) else []}
-    return json.dumps({"choices": [{"message": message, "finish_reason": finish}], "usage": usage})
+    return reply.json(sent)
+
+
+def error_of(answer: dict[str, Any]) -> Any:
+    """Returns the error that a server reports with status 200, in a whole answer or in an event; None without one."""
+    if answer.get("error"):
+        return answer["error"]
+    return answer if "error" in (answer.get("object"), answer.get("type")) and "choices" not in answer else None
 
 
 def text_content(content: Any) -> str:
@@ -70,37 +102,161 @@ def text_content(content: Any) -> str:
     Args:
         content: The value of the field: a text, None, or a list of parts. Only parts of the type `text` are used.
     """
-    if isinstance(content, list):
-        return "".join(part["text"] for part in content if part.get("type") == "text")
-    return content or ""
+    return _parts(content, "text")
 
 
-def _extend(call: dict[str, str], pieces: Sequence[dict[str, Any]]) -> int:
-    """Appends streamed pieces to the first function call, in place, and ignores further calls.
+def reasoning_content(message: dict[str, Any]) -> str:
+    """Returns the reasoning of a model that a server sends apart from its reply, or "".
 
-    Returns:
-        The number of new characters of its arguments.
+    Args:
+        message: The message of a chat completion, or a streamed piece of it. Reasoning is in a field of its own, or in
+            the parts of its content with the type `thinking`.
     """
-    before = len(call["arguments"])
-    for piece in pieces:
-        if piece.get("index") in (None, 0):
-            function = piece.get("function") or {}
-            for name in call:
-                value = function.get(name) or ""
-                call[name] += value if isinstance(value, str) else json.dumps(value)
-    return len(call["arguments"]) - before
+    given = [message.get(name) for name in REASONING]
+    apart = next((_parts(value, "text") for value in given if value and isinstance(value, str | list)), "")
+    content = message.get("content")
+    return apart or (_parts(content, "thinking") if isinstance(content, list) else "")
 
 
-def _events(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
-    for line in lines:
-        data = line.removeprefix("data:").strip()
-        if line.startswith("data:") and data != "[DONE]":
-            try:
-                event: Any = json.loads(data)
-            except ValueError as error:
-                raise StreamBroken(f"a part of the reply is no JSON ({error})") from error
-            if isinstance(event, dict):
-                yield event
+def _parts(content: Any, kind: str) -> str:
+    if not isinstance(content, str | list | None):
+        raise TypeError(f"a text of the type {type(content).__name__}")
+    if not isinstance(content, list):
+        return content or ""
+    texts: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            texts += [part] * (kind == "text")
+        elif part.get("type") in (kind, f"output_{kind}"):
+            texts.append(_parts(part.get(kind), "text"))
+    return "".join(texts)
+
+
+@dataclass(slots=True)
+class _Reply:
+    """A reply that still arrives."""
+
+    chat: Chat
+    start: ReasoningStart
+    stop: str
+    finish: str = ""
+    is_begun: bool = False
+    usage: dict[str, Any] = field(default_factory=dict[str, Any])
+    texts: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: StreamedCalls = field(default_factory=StreamedCalls)
+    length: int = 0
+    checked: int = 0
+
+    def extend(self, event: dict[str, Any]) -> bool:
+        """Appends the pieces in an event, and returns whether nothing more is needed."""
+        self.usage = event.get("usage") or self.usage
+        for choice in event.get("choices") or ():
+            if choice.get("index") not in (None, 0):
+                continue
+            self.is_begun = True
+            # Some servers send a whole reply in one event.
+            delta = (choice["delta"] if "delta" in choice else choice.get("message")) or {}
+            text = text_content(delta.get("content")) or delta.get("refusal") or ""
+            self.texts.append(text)
+            self.reasoning.append(reasoning_content(delta))
+            self.length += len(text) + self.calls.extend(delta.get("tool_calls") or ())
+            if choice.get("finish_reason") not in (None, "", "null"):
+                self.finish = str(choice["finish_reason"])
+        if event.get(END):
+            self.finish = self.finish or "stop"
+            return True
+        return self._is_complete()
+
+    def _is_complete(self) -> bool:
+        if self.length - self.checked < CHECKED and not (self.texts and "\n" in self.texts[-1]):
+            return False
+        self.checked = self.length
+        if text := "".join(self.texts):
+            is_apart = any(self.reasoning)
+            found = self.start.is_complete(text, is_turn=self.chat.is_turn, is_apart=is_apart, stop=self.stop)
+        else:
+            found = ending(self.calls.first["arguments"], is_turn=False) is not None
+        if not found:
+            return False
+        self.finish = self.finish or CUT
+        return True
+
+    def json(self, sent: Sequence[Message]) -> str:
+        text, reasoning = "".join(self.texts), "".join(self.reasoning)
+        call = self.calls.first
+        generated = text_tokens(text + reasoning + call["arguments"])
+        usage = {"prompt_tokens": _tokens(sent), "completion_tokens": generated, **self.usage}
+        calls = [{"function": call}] if any(call.values()) else []
+        message = {"content": text, REASONING[0]: reasoning, "tool_calls": calls}
+        return json.dumps({"choices": [{"message": message, "finish_reason": self.finish}], "usage": usage})
+
+
+def _events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
+    """Yields the JSON objects of an event stream, and `{END: True}` for its end. Another body is yielded as text.
+
+    An event should end with an empty line. If a server leaves it out, or sends two objects in one event, all of them
+    are yielded.
+    """
+    lines = _lines(chunks)
+    first = next((line for line in lines if line.strip()), "")
+    if not FIELD.match(first):
+        yield "\n".join([first, *lines])
+        return
+    name, data = "", list[str]()
+    for line in _with_first(first, lines):
+        key, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if line and key == "event":
+            name = value
+        elif line and key == "data":
+            data.append(value)
+        elif line and key == "error":
+            name, data = key, [value]
+        elif not line:
+            yield from _decoded(name, "\n".join(data))
+            name, data = "", []
+
+
+def _with_first(first: str, lines: Iterable[str]) -> Iterator[str]:
+    yield first
+    yield from lines
+    yield ""  # ends the last event, even if the server does not
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yields the lines of an event stream, which is always UTF-8. They end with LF, CR or CRLF and nothing else."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("replace"), translate=True)
+    rest = ""
+    for chunk in chunks:
+        *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+        yield from lines
+    yield from (rest + decoder.decode(b"", final=True)).split("\n")
+
+
+def _decoded(name: str, data: str) -> Iterator[dict[str, Any]]:
+    """Yields the JSON objects in the data of an event with the given name."""
+    decoder = json.JSONDecoder(strict=False)
+    position = 0
+    while data := data[position:].strip():
+        if data.startswith(END):
+            yield {END: True}
+            return
+        try:
+            value, position = decoder.raw_decode(data)
+        except (ValueError, RecursionError) as error:
+            if name == "error":
+                yield {"error": data}
+                return
+            if name not in ("", "message"):
+                return  # an event of the server's own, such as one that keeps the connection open
+            raise Unreadable(f"a part of it is no JSON ({error}): {data}") from error
+        if name == "error":
+            yield {"error": value.get("error") or value if isinstance(value, dict) else str(value)}
+        elif isinstance(value, dict):
+            yield value
+    if name == "error" and not position:
+        yield {"error": "the server reports an error without a text"}
 
 
 def _tokens(messages: Sequence[Message]) -> int:

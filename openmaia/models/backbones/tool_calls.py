@@ -20,7 +20,7 @@ You do not write these messages as text. Instead of [CODE], call the function {E
 the function {ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
 STOP = "\n" * 8
-"""Stop sequence for requests with functions. Some models go on with empty lines after a function call instead of ending
+"""A text that ends a reply to a request with functions. Some models go on with empty lines after a function call instead of ending
 their reply. A call itself never contains so many line breaks in a row, even if its code is not escaped as JSON."""
 TRIED = 8
 """Number of opening braces, counted from the start of a reply, at which `written_calls` looks for a function call."""
@@ -85,7 +85,7 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     if not calls:
         return ""
     function: JsonObject = calls[0]["function"]
-    given = str(function.get("arguments") or "")
+    given = _as_json(function.get("arguments"))
     try:
         arguments: Any = json.loads(given)
     except (ValueError, RecursionError):
@@ -131,6 +131,57 @@ def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
         if isinstance(name, str) and isinstance(arguments, dict) and known.get(name, set()) & arguments.keys():
             return [{"function": {"name": name, "arguments": json.dumps(arguments)}}]
     return []
+
+
+class StreamedCalls:
+    """The function calls of a reply that still arrives in pieces. Only the first one is kept: a turn has no others.
+
+    A piece belongs to the call that began last among those of its index, or of all if it has no index. But a piece with
+    another id than this call, or with a name after this call has all of its arguments, begins another call: some
+    servers give all calls the same index.
+    """
+
+    def __init__(self):
+        """Starts without a call."""
+        self.first: dict[str, str] = {"name": "", "arguments": ""}
+        self._latest: JsonObject | None = None
+        self._by_index: dict[Any, JsonObject] = {}
+
+    def extend(self, pieces: Sequence[JsonObject]) -> int:
+        """Appends pieces of calls in the format of the chat completions API.
+
+        Returns:
+            The number of new characters in the arguments of the first call.
+        """
+        before = len(self.first["arguments"])
+        for piece in pieces:
+            index, function = piece.get("index"), piece.get("function") or {}
+            call = self._latest if index is None else self._by_index.get(index)
+            if call is None or _begins_another(call, piece.get("id"), function):
+                texts = self.first if self._latest is None else {"name": "", "arguments": ""}
+                call = {"id": "", "texts": texts}
+            self._latest = self._by_index[index] = call
+            call["id"] = call["id"] or piece.get("id") or ""
+            name = function.get("name") or ""
+            call["texts"]["name"] += "" if name == call["texts"]["name"] else name
+            call["texts"]["arguments"] += _as_json(function.get("arguments"))
+        return len(self.first["arguments"]) - before
+
+
+def _begins_another(call: JsonObject, id: str | None, function: JsonObject) -> bool:
+    if id and call["id"] and id != call["id"]:
+        return True
+    if not function.get("name") or not function.get("arguments"):
+        return False
+    try:
+        return isinstance(json.loads(call["texts"]["arguments"]), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _as_json(arguments: Any) -> str:
+    """Returns the arguments of a call as text. Some servers send them as an object."""
+    return arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
 
 
 def _texts(value: Any) -> list[str]:

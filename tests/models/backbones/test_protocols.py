@@ -213,7 +213,7 @@ def test_streamed_call_is_put_together():
     events = [{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": piece}]}}]} for piece in pieces]
     events.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     chat = Chat(conversation="c", messages=(), seed=1, max_tokens=50, answer=AnswerFormat())
-    body = json.loads(read_stream([f"data: {json.dumps(event)}" for event in events], chat, ()))
+    body = json.loads(read_stream([f"data: {json.dumps(event)}\n\n".encode() for event in events], chat, ()))
     assert parse(turn_text(body["choices"][0]["message"]["tool_calls"], AnswerFormat())).code == "print(1)"
 
 

@@ -1,0 +1,191 @@
+"""Separates the reasoning of a model from its reply, where a server leaves both in one text."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openmaia.agent.tasks.ending import ending
+from openmaia.agent.tasks.grammar import compiles
+
+_NAME = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)(?::[\w-]+)?"
+_TO_MESSAGE = r"[^\n]{0,200}?<\|message\|>"
+TAGS = (
+    (rf"(?i:<{_NAME}>)", rf"(?i:</{_NAME}>)"),  # DeepSeek, Qwen, GLM, Kimi, MiniMax, Seed and others
+    (r"\[THINK\]", r"\[/THINK\]"),  # Magistral
+    (r"◁think▷", r"◁/think▷"),  # Kimi-VL
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),  # Cohere
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|channel>thought", r"<channel\|>"),  # Gemma 4
+    (rf"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary){_TO_MESSAGE}",  # gpt-oss
+     rf"(?:<\|end\|>\s*)?(?:<\|start\|>assistant)?<\|channel\|>final{_TO_MESSAGE}"),
+)  # fmt: skip
+"""The marks at the start and at the end of reasoning, as patterns. The one at the start may stand in the prompt."""
+WORDS = (
+    (r"\Aanalysis(?=[A-Z])", r"assistantfinal"),  # gpt-oss, after the server has removed the special tokens
+    (r"\A\s*Here(?: i|')s my thought process:", r"Here(?: i|')s my response:"),  # Granite
+)
+"""Marks that are words. The second one has no meaning without the first."""
+
+MARK = re.compile("|".join(f"(?P<o{n}>{start})|(?P<c{n}>{end})" for n, (start, end) in enumerate((*TAGS, *WORDS))))
+"""Matches a mark. The name of its group is `o` or `c`, for opening or closing, and the index of the pair."""
+BLOCK = re.compile(
+    r"^[^\n`~]*(?P<fence>`{3,99}+|~{3,99}+)[^\n]*\n(?P<code>.*?)^[ \t]*(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
+)
+"""Matches a fenced block of code."""
+END_TOKENS = re.compile(r"\s*<\|(?:end|return|call)\|>\s*\Z")
+"""Matches the special token at the end of a message of gpt-oss."""
+HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
+CONTEXT = 300
+"""Number of characters before and after a mark that decide whether the mark is mentioned or used."""
+ANY = "any"
+
+CUT_OFF = ("length", "max_tokens")
+"""Values of the finish reason by which servers say that a reply reached the limit of tokens."""
+CUT = "cut"
+"""The finish reason of a stream that was not read to its end."""
+UNDECIDED = 3
+"""Number of incomplete replies without a mark, after which a model counts as one whose replies do not begin inside of
+reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Separated:
+    """The text of a model in two parts."""
+
+    reasoning: str
+    text: str
+    """The reply. Empty if the text ends before the reasoning does."""
+    is_unannounced: bool = False
+    """Whether the text ends reasoning that it does not begin, because the prompt holds the mark at its start."""
+
+
+def separate(text: str, *, is_open: bool = False) -> Separated:
+    """Separates the reasoning in a text from the reply. A text without reasoning is returned unchanged.
+
+    A reply may speak of the marks. A mark is therefore ignored if it stands in Python code, between quotes, or in the
+    middle of a sentence; and one at the start of reasoning counts only at the start of a line.
+
+    Args:
+        text: What the model has written so far.
+        is_open: Whether the text begins inside of reasoning.
+    """
+    reasoning, reply = list[str](), list[str]()
+    position, is_unannounced = 0, False
+    inside = ANY if is_open else ""
+    opening: re.Match[str] | None = None
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    for mark in _marks(text):
+        name = mark.lastgroup or ""
+        kind, pair, is_tag = name[:1], name[1:], int(name[1:]) < len(TAGS)
+        if kind == "o":
+            if mark.start() <= first or (not inside and _begins(text, mark)):
+                reply.append(text[position : mark.start()])
+                inside, opening, position = pair, mark, mark.end()
+        elif inside == pair or (inside == ANY and is_tag):
+            is_unannounced |= inside == ANY
+            reasoning.append(text[position : mark.start()])
+            inside, position = "", mark.end()
+        elif not inside and is_tag and not _is_mentioned(text, mark):
+            if reasoning and mark.end() >= last:
+                continue  # some models write the mark a second time, after the reply
+            is_unannounced = True
+            reasoning += [*reply, text[position : mark.start()]]
+            reply, position = [], mark.end()
+    if not inside or (opening and opening.start() > first and not _stands_alone(text, opening)):
+        reply.append(text[opening.start() if inside and opening else position :])
+    else:
+        reasoning.append(text[position:])
+    if not reasoning:
+        return Separated("", text)
+    thoughts = "\n\n".join(part.strip() for part in reasoning if part.strip())
+    return Separated(thoughts, END_TOKENS.sub("", "".join(reply)).lstrip(), is_unannounced)
+
+
+def _marks(text: str) -> Iterator[re.Match[str]]:
+    """Yields the marks outside of Python code and quotes."""
+    code: list[tuple[int, int]] | None = None
+    for mark in MARK.finditer(text):
+        if code is None:
+            # A fence that was left open in the reasoning seems to end with the reply's own block. Both do not compile.
+            code = [block.span() for block in BLOCK.finditer(text) if compiles(block["code"])]
+        if not any(start <= mark.start() < end for start, end in code) and not _is_quoted(*_around(text, mark)):
+            yield mark
+
+
+def _around(text: str, mark: re.Match[str]) -> tuple[str, str]:
+    """Returns what stands before and after a mark in its line, at most CONTEXT characters each."""
+    start, end = mark.span()
+    return text[max(start - CONTEXT, 0) : start].rpartition("\n")[2], text[end : end + CONTEXT].partition("\n")[0]
+
+
+def _is_quoted(before: str, after: str) -> bool:
+    if any(before.count(quote) % 2 and quote in after for quote in '"`'):
+        return True
+    is_first = re.search(r"(?:^|[\s\[(,=:])['‘“«]$", before) and re.search("['’”»]", after)
+    return bool(is_first) or (after[:1] == "'" and "'" in before)
+
+
+def _begins(text: str, mark: re.Match[str]) -> bool:
+    """Returns whether reasoning may begin at a mark: at the start of a line, and for special tokens everywhere."""
+    return mark[0].startswith("<|") or not _around(text, mark)[0].strip()
+
+
+def _stands_alone(text: str, mark: re.Match[str]) -> bool:
+    """Returns whether a mark begins reasoning even if no mark ends it."""
+    return mark[0].startswith("<|") or not "".join(_around(text, mark)).strip()
+
+
+def _is_mentioned(text: str, mark: re.Match[str]) -> bool:
+    """Returns whether a sentence speaks of a mark that would end reasoning."""
+    before, after = _around(text, mark)
+    if after[:1] in ("'", '"', "`", "”", "’") or before[-1:] + after[:1] == "()":
+        return True
+    follows_word = bool(re.search(r"(?:[^\s.!?]|^[ \t]*\d+\.)[ \t]+$", before))
+    return follows_word and (bool(re.match(r"[ \t.,;:!?)]*\w", after)) or HEADING.match(before) is not None)
+
+
+class ReasoningStart:
+    """What is known about where the reasoning of a model starts, from its replies. It is thread-safe.
+
+    The chat templates of many models write the mark at the start of reasoning into the prompt. Their replies hold only
+    the mark at the end, so that a draft inside of the reasoning looks like the reply until this mark comes. Therefore
+    the first reply of a model is read to its end.
+    """
+
+    def __init__(self):
+        """Starts without knowledge."""
+        self.in_prompt: bool | None = None
+        """Whether replies begin inside of reasoning. None before the first whole reply."""
+        self._undecided = 0
+
+    def is_complete(self, text: str, *, is_turn: bool, is_apart: bool, stop: str = "") -> bool:
+        """Returns whether a reply that still arrives is complete, see `ending`. Reasoning never completes it.
+
+        Args:
+            text: What has arrived.
+            is_turn: Whether the reply is a turn of an investigation.
+            is_apart: Whether the server sends reasoning in a field of its own.
+            stop: A text at which the reply ends.
+        """
+        found = separate(text, is_open=self.in_prompt is True)
+        is_known = self.in_prompt is not None or is_apart or bool(found.reasoning)
+        is_stopped = bool(stop) and is_known and found.text.endswith(stop)
+        return is_stopped or ending(found.text, is_turn and is_known) is not None
+
+    def separate(self, text: str, finish: str) -> Separated:
+        """Separates the reasoning in a reply from its text, and learns from it.
+
+        Args:
+            text: The whole reply.
+            finish: Why the reply ended: the server's finish reason, or CUT.
+        """
+        found = separate(text, is_open=self.in_prompt is True)
+        if found.is_unannounced:
+            self.in_prompt = True
+        elif self.in_prompt and not found.text and finish not in CUT_OFF:
+            return Separated("", text)  # the model has ended its reply itself, without any reasoning
+        elif self.in_prompt is None and text.strip():
+            self._undecided += 1
+            if found.reasoning or finish not in (CUT, *CUT_OFF) or self._undecided >= UNDECIDED:
+                self.in_prompt = False
+        return found
