@@ -98,6 +98,7 @@ class Investigation:
         turn = Turn(
             index=len(self.turns),
             reply=reply.text,
+            reasoning=reply.reasoning,
             code=code,
             hypotheses=parsed.hypotheses,
             forgiven=(*parsed.forgiven, *decided, *([CUT] if reply.cut is Cut.REPETITION else [])),
@@ -133,11 +134,12 @@ class Investigation:
             repetitions=self._stopping.left_out_in_a_row,
         )
         reply = self.context.services.backbone.reply([chat])[0]
+        reasoned = ", after reasoning" if reply.reasoning else ""
         before = [turn.reply for turn in self.turns[1 - EMPTY_REPLIES :]]
         if len(before) == EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):
             raise ServiceError(
                 f"{self.options.backbone} gave {EMPTY_REPLIES} empty replies in a row, the last with "
-                f"{reply.generated_tokens} tokens; if limits.reply_tokens={tokens} were used up before the first word, raise "
+                f"{reply.generated_tokens} tokens{reasoned}; if limits.reply_tokens={tokens} were used up before the first word, raise "
                 "it, otherwise use another model, or check that its chat template belongs to it"
             )
         return reply

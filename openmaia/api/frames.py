@@ -10,7 +10,7 @@ from openmaia.runs.records import Record
 
 IMAGES = ("turn", "call", "image", "prompt", "hypothesis", "activation", "percentile", "picture")
 TURNS = (
-    "turn", "status", "hypotheses", "code", "reply", "observation", "calls", "images", "prompt_tokens", "generated_tokens",
+    "turn", "status", "hypotheses", "code", "reply", "reasoning", "observation", "calls", "images", "prompt_tokens", "generated_tokens",
     "seconds",
 )  # fmt: skip
 
@@ -48,6 +48,7 @@ def turns(record: Record) -> pd.DataFrame:
     - `hypotheses`: the hypotheses that the reply lists
     - `code`: the code of the experiment
     - `reply`: the whole text of the reply
+    - `reasoning`: what the model wrote before the reply to reason about it, as far as it is known
     - `observation`: the text that the experiment printed and displayed
     - `calls`: the names of the tools that the code called
     - `images`: number of images for which these calls returned an activation
@@ -64,6 +65,7 @@ def turns(record: Record) -> pd.DataFrame:
             "hypotheses": list(turn.hypotheses),
             "code": turn.code,
             "reply": turn.reply,
+            "reasoning": turn.reasoning,
             "observation": "".join(part for part in turn.observation if isinstance(part, str)),
             "calls": [call.name for call in turn.calls],
             "images": sum(len(call.activations) for call in turn.calls),

@@ -13,7 +13,7 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs.evidence import Confirmation, Evidence
 
-VERSION = 5
+VERSION = 6
 """Version of the format in which records are stored. Records of other versions are refused."""
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
@@ -133,6 +133,9 @@ class Turn:
     study), "generator", "editor" and "backbone"."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occur for the first time in this turn. The keys are digests of their pixels."""
+    reasoning: str = ""
+    """What the model wrote before the reply to reason about it, as far as it is known. It was neither parsed nor sent
+    back to the model."""
 
     @property
     def raised(self) -> bool:

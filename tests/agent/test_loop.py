@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -38,6 +39,22 @@ def test_answer_ends_it(run: Investigate):
 def test_lone_surrogate_in_a_reply_is_stored_as_a_question_mark(run: Investigate):
     record = run(code("print('\ud83d')"), ANSWER.replace("red things", "red \ud800things"))
     assert record.stop is Stop.ANSWER and record.description == "red ?things" and said(record, 0) == "?\n"
+
+
+def test_reasoning_is_recorded_and_neither_parsed_nor_sent_back(run: Investigate):
+    heard: list[str] = []
+
+    class Reasoning:
+        def __init__(self, own: Backbone):
+            self._own = own
+
+        def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+            heard.extend(message.text for chat in chats for message in chat.messages)
+            return [replace(reply, reasoning=code("print('a draft')")) for reply in self._own.reply(chats)]
+
+    record = run(code("print(1)"), ANSWER, backbone=Reasoning)
+    assert [turn.reasoning for turn in record.turns] == [code("print('a draft')")] * 2
+    assert said(record, 0) == "1\n" and "a draft" not in "".join(heard)
 
 
 def test_abstention_is_an_ending_of_its_own(run: Investigate):

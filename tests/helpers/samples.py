@@ -65,6 +65,7 @@ def turn(index: int = 0, **changes: Any) -> Turn:
     values: dict[str, Any] = {
         "index": index,
         "reply": f"[CODE]: reply {index} ☃",
+        "reasoning": f"a draft {index} ☃",
         "code": "tools.display(1)",
         "hypotheses": ("dogs", "grass"),
         "forgiven": ("a missing colon",),
@@ -138,6 +139,7 @@ def comparable(record: Record) -> dict[str, Any]:
         "turns": [
             {
                 "reply": turn.reply,
+                "reasoning": turn.reasoning,
                 "status": turn.status,
                 "observation": [part(value) for value in turn.observation],
                 "calls": [call(made) for made in turn.calls],

@@ -83,6 +83,7 @@ def turns(text: str) -> tuple[Turn, ...]:
         0,
         f"{text}\n[HYPOTHESIS LIST]:\n1. {text}\n2. cats\n\n[CODE]:\n```python\n{code}\n```\n",
         code=code,
+        reasoning=text,
         hypotheses=(text, "cats"),
         forgiven=(text,),
         status="ok",

@@ -73,8 +73,8 @@ BAD = {
     "zeros": b"PAR1" + bytes(100) + b"PAR1",
     "text": b"no Parquet at all, but long enough",
     "foreign": foreign_table(),
-    "header without fields": tables.dump([], pa.schema([]), {"version": 5}),
-    "header with a wrong unit": tables.dump([], pa.schema([]), {"version": 5, "unit": 3}),
+    "header without fields": tables.dump([], pa.schema([]), {"version": 6}),
+    "header with a wrong unit": tables.dump([], pa.schema([]), {"version": 6, "unit": 3}),
     "empty header": tables.dump([], pa.schema([]), {}),
 } | {
     f"cut to {share}": write_record(record())[: int(len(write_record(record())) * share)] for share in (0.1, 0.5, 0.999)

@@ -51,6 +51,9 @@ class ConversationView:
     def show(self, turn: Turn) -> None:
         """Prints one turn: the reply, in which the code is highlighted, and the output of the experiment."""
         console.print(Rule(Text(f"turn {turn.index + 1}"), align="left", style="cyan"))
+        if turn.reasoning:
+            lines = turn.reasoning.count("\n") + 1
+            console.print(Text(f"{lines} lines of reasoning, which the report shows", style="dim"))
         for part in _reply(turn):
             console.print(part)
         if turn.observation:

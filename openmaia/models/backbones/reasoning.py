@@ -1,8 +1,10 @@
 """Separates the reasoning of a model from its reply, where a server leaves both in one text."""
 
 import re
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from openmaia.agent.tasks.ending import ending
 from openmaia.agent.tasks.grammar import compiles
@@ -101,6 +103,16 @@ def separate(text: str, *, is_open: bool = False) -> Separated:
     return Separated(thoughts, END_TOKENS.sub("", "".join(reply)).lstrip(), is_unannounced)
 
 
+def ends_inside(prompt: str) -> bool:
+    """Returns whether a prompt ends with a mark at the start of reasoning, so that the reply begins inside of it."""
+    return re.search(rf"(?:{'|'.join(start for start, _ in TAGS)})\s*\Z", prompt) is not None
+
+
+def has_mark(tokens: Iterable[str]) -> bool:
+    """Returns whether a mark consists of one of the special tokens of a model, which are not shown by default."""
+    return any(MARK.search(token) or token in ("<|channel|>", "<|channel>") for token in tokens)
+
+
 def _marks(text: str) -> Iterator[re.Match[str]]:
     """Yields the marks outside of Python code and quotes."""
     code: list[tuple[int, int]] | None = None
@@ -108,7 +120,8 @@ def _marks(text: str) -> Iterator[re.Match[str]]:
         if code is None:
             # A fence that was left open in the reasoning seems to end with the reply's own block. Both do not compile.
             code = [block.span() for block in BLOCK.finditer(text) if compiles(block["code"])]
-        if not any(start <= mark.start() < end for start, end in code) and not _is_quoted(*_around(text, mark)):
+        block = bisect(code, mark.start(), key=itemgetter(0)) - 1
+        if not (block >= 0 and mark.start() < code[block][1]) and not _is_quoted(*_around(text, mark)):
             yield mark
 
 

@@ -10,6 +10,7 @@ The source of the replies is one of these:
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -61,9 +62,9 @@ class ReplayBackbone:
         given = chat.left_out + sum(message.role is Role.ASSISTANT for message in chat.messages)
         if given >= len(replies):
             raise ServiceError(f"{self._recording} holds {len(replies)} replies, and the conversation needs more")
-        text = replies[given]
         words = sum(len(message.text.split()) for message in chat.messages)
-        return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
+        reply = replies[given]
+        return replace(reply, prompt_tokens=words, generated_tokens=len(reply.text.split()))
 
     def _file(self, units: Mapping[tuple[str, int], str], conversation: str) -> str:
         """Returns the path of the recording of a conversation's unit. Raises ServiceError if there is none.
@@ -99,7 +100,7 @@ def _recordings(folder: Path) -> dict[tuple[str, int], str]:
     return units
 
 
-def _replies(recording: str) -> list[str]:
+def _replies(recording: str) -> list[Reply]:
     path = user_path(recording)
     if not recording or not path.is_file():
         raise UsageError(
@@ -108,9 +109,10 @@ def _replies(recording: str) -> list[str]:
         )
     try:
         if path.suffix == ".parquet":
-            return [turn.reply for turn in read_record(path.read_bytes()).turns]
+            turns = read_record(path.read_bytes()).turns
+            return [Reply(text=turn.reply, reasoning=turn.reasoning) for turn in turns]
         history = cast(list[dict[str, Any]], json.loads(path.read_text(encoding="utf-8")))
-        return [_text(message["content"]) for message in history if message["role"] == "assistant"]
+        return [Reply(text=_text(message["content"])) for message in history if message["role"] == "assistant"]
     except StoreError as error:
         raise UsageError(f"backbone.record={recording!r} cannot be read: {error.message}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -38,7 +38,7 @@ def _turn(turn: Turn, start: int) -> Span:
         "cached_tokens": turn.cached_tokens,
         "generated_tokens": turn.generated_tokens,
     }
-    reply.add_named_result({}, {"reply": _text(turn.reply)})
+    reply.add_named_result({}, {"reply": _text(turn.reply), "reasoning": _text(turn.reasoning)})
     span.add_child_span(reply)
     if turn.code:
         span.add_child_span(_experiment(turn, start + talking, working))

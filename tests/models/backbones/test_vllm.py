@@ -241,6 +241,16 @@ def test_system_prompt_moves_to_the_first_turn(model: Path, tmp_path: Path):
     assert AutoTokenizer.from_pretrained(folder).decode(apart).startswith("<bos><start_of_turn>user\nBe brief.\nWhat?")
 
 
+@pytest.mark.parametrize(("written", "is_open"), [("<think>\n", True), ("<think>\n\n</think>\n\n", False), ("", False)])
+def test_prompt_that_opens_reasoning_is_recognised(model: Path, tmp_path: Path, written: str, is_open: bool):
+    folder = damaged(model, tmp_path)
+    with (folder / "chat_template.jinja").open("a") as template:
+        template.write(f"{{% if add_generation_prompt %}}{written}{{% endif %}}")
+    prompts = prompts_of(configured(folder))
+    prompt = asyncio.run(prompts.render([user("What is <think>?")], counting=True))
+    assert prompts.opens_reasoning(prompt) is is_open and not prompts.hides_reasoning
+
+
 def test_model_without_chat_template_is_refused(model: Path, tmp_path: Path):
     folder = damaged(model, tmp_path)
     (folder / "chat_template.jinja").unlink()

@@ -19,6 +19,7 @@ from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply
 from openmaia.models.backbones.chat_format import HIGHEST_TEMPERATURE, temperature
 from openmaia.models.backbones.context import FittedChat, fit
+from openmaia.models.backbones.reasoning import separate
 from openmaia.models.backbones.streaming import CHECKED
 from openmaia.models.backbones.turn_grammar import turn_grammar
 
@@ -127,9 +128,12 @@ class VllmBackbone:
             if prompt is None:
                 reason = "its prompt is too long for backbone.context_tokens"
                 continue
-            output = await self._generate(prompt, chat)
+            # A grammar leaves no room for reasoning, unless vLLM's own parser tells it where the reasoning ends.
+            reasons = self._constraint(chat) is None or "reasoning_parser" in self._config.vllm.arguments
+            is_open = reasons and self._prompts.opens_reasoning(prompt)
+            output = await self._generate(prompt, chat, is_open=is_open)
             if not output.finished or output.outputs[0].finish_reason in ("stop", "length"):
-                return self._reply(output, fitted, chat)
+                return self._reply(output, fitted, chat, is_open=is_open)
             # The engine no longer holds an image that the renderer believed cached; the next try sends it again.
             reason = f"its engine ended the answer with {output.outputs[0].finish_reason!r}"
         raise ServiceError(f"{self._name} could not answer after {TRIES} tries: {reason}")
@@ -161,7 +165,7 @@ class VllmBackbone:
             image_tokens=self._prompts.image_tokens,
         )
 
-    async def _generate(self, prompt: EngineInput, chat: Chat) -> RequestOutput:
+    async def _generate(self, prompt: EngineInput, chat: Chat, *, is_open: bool) -> RequestOutput:
         if self._engine is None:
             raise HostDead(f"{self._name}: its engine was closed")
         parameters = SamplingParams(
@@ -172,6 +176,7 @@ class VllmBackbone:
                 "max_tokens": chat.max_tokens,
                 "seed": chat.seed % 2**63,  # the range that torch accepts
                 "stop_token_ids": self._prompts.closing,
+                "skip_special_tokens": not self._prompts.hides_reasoning,
                 "output_kind": RequestOutputKind.CUMULATIVE,
                 "structured_outputs": self._constraint(chat),
             }
@@ -181,7 +186,9 @@ class VllmBackbone:
             # If the loop is left, vLLM aborts the generation.
             async for output in self._engine.generate(prompt, parameters, f"chat-{next(self._requests)}"):
                 text = output.outputs[0].text
-                if output.finished or (len(text) >= checked + CHECKED and ending(text, chat.is_turn)):
+                if output.finished:
+                    return output
+                if len(text) >= checked + CHECKED and ending(separate(text, is_open=is_open).text, chat.is_turn):
                     return output
                 checked = len(text) if len(text) >= checked + CHECKED else checked
         except EngineDeadError as error:
@@ -195,16 +202,19 @@ class VllmBackbone:
             return None
         return StructuredOutputsParams(grammar=turn_grammar(chat.answer, chat.expected))
 
-    def _reply(self, output: RequestOutput, fitted: FittedChat, chat: Chat) -> Reply:
+    def _reply(self, output: RequestOutput, fitted: FittedChat, chat: Chat, *, is_open: bool) -> Reply:
         (answer,) = output.outputs
-        if not answer.text.strip() and not chat.is_turn:
+        found = separate(answer.text, is_open=is_open)
+        if not found.text.strip() and not chat.is_turn:
+            written = "only reasoning" if found.reasoning else "none of them text"
             raise ServiceError(
-                f"{self._name} gave an empty answer ({len(answer.token_ids)} tokens, none of them text); if this is frequent, "
+                f"{self._name} gave an empty answer ({len(answer.token_ids)} tokens, {written}); if this is frequent, "
                 "use another model, or check that its chat template belongs to it"
             )
-        text, reason = cut(answer.text.strip() and answer.text, chat.is_turn)
+        text, reason = cut(found.text.strip() and found.text, chat.is_turn)
         return Reply(
             text=text,
+            reasoning=found.reasoning,
             cut=reason,
             prompt_tokens=len(output.prompt_token_ids or ()),
             cached_tokens=output.num_cached_tokens or 0,

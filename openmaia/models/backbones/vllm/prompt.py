@@ -15,9 +15,13 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role, assistant, system, user
 from openmaia.models.backbones.chat_format import alternating, base64_png
+from openmaia.models.backbones.reasoning import ends_inside, has_mark
 
 MARGIN = 32
 """Number of tokens of the context that are reserved because joined texts may have more tokens than separate ones."""
+
+TAIL = 16
+"""Number of tokens at the end of a prompt that may hold a mark at the start of reasoning."""
 
 KNOWN_TEXTS = 16384
 """Number of texts whose token counts are cached, because the whole conversation is counted in each turn."""
@@ -36,6 +40,8 @@ class PromptRenderer:
 
     opening: int
     """Number of tokens that every prompt has in addition to those of its messages."""
+    hides_reasoning: bool
+    """Whether the marks around reasoning are special tokens, which the engine leaves out of its text by default."""
     closing: list[int]
     """The id of the special token with which the chat template ends a reply. The list is empty if there is none."""
 
@@ -44,6 +50,7 @@ class PromptRenderer:
         self._renderer = renderer
         self._tokenizer = renderer.get_tokenizer()
         self._mistral = is_mistral_tokenizer(self._tokenizer)
+        self.hides_reasoning = has_mark(self._tokenizer.all_special_tokens)
         self._chat = ChatParams(
             chat_template_kwargs={
                 "add_generation_prompt": True,
@@ -113,6 +120,10 @@ class PromptRenderer:
             if size not in self._image_tokens:
                 without = await self._ids([user("x")])
                 self._image_tokens[size] = len(await self._ids([user(image, "x")])) - len(without)
+
+    def opens_reasoning(self, prompt: EngineInput) -> bool:
+        """Returns whether a prompt ends with the mark at the start of reasoning, as some chat templates write it."""
+        return ends_inside(self._tokenizer.decode(prompt_ids(prompt)[-TAIL:], skip_special_tokens=False))
 
     def counted(self, messages: Sequence[Message]) -> int:
         """Returns the estimated number of tokens of a conversation without rendering it.
