@@ -3,6 +3,7 @@
 import inspect
 import re
 import time
+from dataclasses import replace
 from functools import cache
 
 from openmaia.agent.confirm import confirm, pairs_due
@@ -13,6 +14,7 @@ from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
 from openmaia.agent.sandbox import Json, Sandbox
 from openmaia.agent.stopping import Stopping
 from openmaia.agent.tasks.grammar import ParsedReply, parse
+from openmaia.agent.tasks.reasoning import separate
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
@@ -134,6 +136,9 @@ class Investigation:
             repetitions=self._stopping.left_out_in_a_row,
         )
         reply = self.context.services.backbone.reply([chat])[0]
+        # Backbones of users and recordings of other programs may hold reasoning in their text.
+        found = separate(reply.text)
+        reply = replace(reply, text=found.text, reasoning=reply.reasoning or found.reasoning)
         reasoned = ", after reasoning" if reply.reasoning else ""
         before = [turn.reply for turn in self.turns[1 - EMPTY_REPLIES :]]
         if len(before) == EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):

@@ -57,6 +57,12 @@ def test_reasoning_is_recorded_and_neither_parsed_nor_sent_back(run: Investigate
     assert said(record, 0) == "1\n" and "a draft" not in "".join(heard)
 
 
+def test_reasoning_in_the_text_of_any_backbone_is_not_run(run: Investigate):
+    draft = code("print('a draft')")
+    record = run(f"<think>\n{draft}</think>\n{code('print(1)')}", ANSWER)
+    assert said(record, 0) == "1\n" and "a draft" in record.turns[0].reasoning
+
+
 def test_abstention_is_an_ending_of_its_own(run: Investigate):
     record = run("[DESCRIPTION]: NONE")
     assert (record.stop, record.description, record.labels) == (Stop.ABSTAIN, "", ())

@@ -8,10 +8,10 @@ from typing import Any
 
 import anthropic
 
+from openmaia.agent.tasks.reasoning import separate
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
-from openmaia.models.backbones.reasoning import separate
 from openmaia.models.server_access import CONNECT_SECONDS
 
 LONGEST_WAIT = 120.0

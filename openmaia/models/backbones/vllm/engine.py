@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from openmaia.agent.tasks.ending import cut, ending
+from openmaia.agent.tasks.reasoning import separate
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply
 from openmaia.models.backbones.chat_format import HIGHEST_TEMPERATURE, temperature
 from openmaia.models.backbones.context import FittedChat, fit
-from openmaia.models.backbones.reasoning import separate
 from openmaia.models.backbones.streaming import CHECKED
 from openmaia.models.backbones.turn_grammar import turn_grammar
 

@@ -11,11 +11,11 @@ from vllm.inputs import EngineInput
 from vllm.renderers import BaseRenderer, ChatParams
 from vllm.utils.mistral import is_mistral_tokenizer
 
+from openmaia.agent.tasks.reasoning import ends_inside, has_mark
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role, assistant, system, user
 from openmaia.models.backbones.chat_format import alternating, base64_png
-from openmaia.models.backbones.reasoning import ends_inside, has_mark
 
 MARGIN = 32
 """Number of tokens of the context that are reserved because joined texts may have more tokens than separate ones."""

@@ -1,0 +1,150 @@
+"""Separates the reasoning of a model from its reply, where both are in one text."""
+
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+
+from openmaia.agent.tasks.grammar import compiles
+
+_NAME = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)(?::[\w-]+)?"
+_TO_MESSAGE = r"[^\n]{0,200}?<\|message\|>"
+TAGS = (
+    (rf"(?i:<{_NAME}>)", rf"(?i:</{_NAME}>)"),  # DeepSeek, Qwen, GLM, Kimi, MiniMax, Seed and others
+    (r"\[THINK\]", r"\[/THINK\]"),  # Magistral
+    (r"◁think▷", r"◁/think▷"),  # Kimi-VL
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),  # Cohere
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|channel>thought", r"<channel\|>"),  # Gemma 4
+    (rf"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary){_TO_MESSAGE}",  # gpt-oss
+     rf"(?:<\|end\|>\s*)?(?:<\|start\|>assistant)?<\|channel\|>final{_TO_MESSAGE}"),
+)  # fmt: skip
+"""The marks at the start and at the end of reasoning, as patterns. The one at the start may stand in the prompt."""
+WORDS = (
+    (r"\Aanalysis(?=[A-Z])", r"assistantfinal"),  # gpt-oss, after the server has removed the special tokens
+    (r"\A\s*Here(?: i|')s my thought process:", r"Here(?: i|')s my response:"),  # Granite
+)
+"""Marks that are words. The second one has no meaning without the first."""
+
+MARK = re.compile("|".join(f"(?P<o{n}>{start})|(?P<c{n}>{end})" for n, (start, end) in enumerate((*TAGS, *WORDS))))
+"""Matches a mark. The name of its group is `o` or `c`, for opening or closing, and the index of the pair."""
+BLOCK = re.compile(
+    r"^[^\n`~]*(?P<fence>`{3,99}+|~{3,99}+)[^\n]*\n(?P<code>.*?)^[ \t]*(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
+)
+"""Matches a fenced block of code."""
+END_TOKENS = re.compile(r"\s*<\|(?:end|return|call)\|>\s*\Z")
+"""Matches the special token at the end of a message of gpt-oss."""
+HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
+CONTEXT = 300
+"""Number of characters before and after a mark that decide whether the mark is mentioned or used."""
+ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Separated:
+    """The text of a model in two parts."""
+
+    reasoning: str
+    text: str
+    """The reply. Empty if the text ends before the reasoning does."""
+    is_unannounced: bool = False
+    """Whether the text ends reasoning that it does not begin, because the prompt holds the mark at its start."""
+
+
+def separate(text: str, *, is_open: bool = False) -> Separated:
+    """Separates the reasoning in a text from the reply. A text without reasoning is returned unchanged.
+
+    A reply may speak of the marks. A mark is therefore ignored if it stands in Python code, between quotes, or in the
+    middle of a sentence; and one at the start of reasoning counts only at the start of a line.
+
+    Args:
+        text: What the model has written so far.
+        is_open: Whether the text begins inside of reasoning.
+    """
+    reasoning, reply = list[str](), list[str]()
+    position, is_unannounced = 0, False
+    inside = ANY if is_open else ""
+    opening: re.Match[str] | None = None
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    for mark in _marks(text):
+        name = mark.lastgroup or ""
+        kind, pair, is_tag = name[:1], name[1:], int(name[1:]) < len(TAGS)
+        if kind == "o":
+            if mark.start() <= first or (not inside and _begins(text, mark)):
+                reply.append(text[position : mark.start()])
+                inside, opening, position = pair, mark, mark.end()
+        elif inside == pair or (inside == ANY and is_tag):
+            is_unannounced |= inside == ANY
+            reasoning.append(text[position : mark.start()])
+            inside, position = "", mark.end()
+        elif not inside and is_tag and not _is_mentioned(text, mark):
+            if reasoning and mark.end() >= last:  # some models write the mark a second time, after the reply
+                reply.append(text[position : mark.start()])
+                position = len(text)
+                continue
+            is_unannounced = True
+            reasoning += [*reply, text[position : mark.start()]]
+            reply, position = [], mark.end()
+    if not inside or (opening and opening.start() > first and not _stands_alone(text, opening)):
+        reply.append(text[opening.start() if inside and opening else position :])
+    else:
+        reasoning.append(text[position:])
+    if not reasoning:
+        return Separated("", text)
+    thoughts = "\n\n".join(part.strip() for part in reasoning if part.strip())
+    return Separated(thoughts, END_TOKENS.sub("", "".join(reply)).lstrip(), is_unannounced)
+
+
+def ends_inside(prompt: str) -> bool:
+    """Returns whether a prompt ends with a mark at the start of reasoning, so that the reply begins inside of it."""
+    return re.search(rf"(?:{'|'.join(start for start, _ in TAGS)})\s*\Z", prompt) is not None
+
+
+def has_mark(tokens: Iterable[str]) -> bool:
+    """Returns whether a mark consists of one of the special tokens of a model, which are not shown by default."""
+    return any(MARK.search(token) or token in ("<|channel|>", "<|channel>") for token in tokens)
+
+
+def _marks(text: str) -> Iterator[re.Match[str]]:
+    """Yields the marks outside of Python code and quotes."""
+    code: list[tuple[int, int]] | None = None
+    for mark in MARK.finditer(text):
+        if code is None:
+            # A fence that was left open in the reasoning seems to end with the reply's own block. Both do not compile.
+            code = [block.span() for block in BLOCK.finditer(text) if compiles(block["code"])]
+        block = bisect(code, mark.start(), key=itemgetter(0)) - 1
+        if not (block >= 0 and mark.start() < code[block][1]) and not _is_quoted(*_around(text, mark)):
+            yield mark
+
+
+def _around(text: str, mark: re.Match[str]) -> tuple[str, str]:
+    """Returns what stands before and after a mark in its line, at most CONTEXT characters each."""
+    start, end = mark.span()
+    return text[max(start - CONTEXT, 0) : start].rpartition("\n")[2], text[end : end + CONTEXT].partition("\n")[0]
+
+
+def _is_quoted(before: str, after: str) -> bool:
+    if any(before.count(quote) % 2 and quote in after for quote in '"`'):
+        return True
+    is_first = re.search(r"(?:^|[\s\[(,=:])['‘“«]$", before) and re.search("['’”»]", after)
+    return bool(is_first) or (after[:1] == "'" and "'" in before)
+
+
+def _begins(text: str, mark: re.Match[str]) -> bool:
+    """Returns whether reasoning may begin at a mark: at the start of a line, and for special tokens everywhere."""
+    return mark[0].startswith("<|") or not _around(text, mark)[0].strip()
+
+
+def _stands_alone(text: str, mark: re.Match[str]) -> bool:
+    """Returns whether a mark begins reasoning even if no mark ends it."""
+    return mark[0].startswith("<|") or not "".join(_around(text, mark)).strip()
+
+
+def _is_mentioned(text: str, mark: re.Match[str]) -> bool:
+    """Returns whether a sentence speaks of a mark that would end reasoning."""
+    before, after = _around(text, mark)
+    if after[:1] in ("'", '"', "`", "”", "’") or before[-1:] + after[:1] == "()":
+        return True
+    follows_word = bool(re.search(r"(?:[^\s.!?]|^[ \t]*\d+\.)[ \t]+$", before))
+    return follows_word and (bool(re.match(r"[ \t.,;:!?)]*\w", after)) or HEADING.match(before) is not None)
