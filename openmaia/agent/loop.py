@@ -10,7 +10,7 @@ from typing import Any
 
 from openmaia.agent.context import InvestigationContext, InvestigationOptions
 from openmaia.agent.investigation import Investigation
-from openmaia.agent.patience import PatientBackbone
+from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tools.seeds import seed
 from openmaia.core.errors import OpenMaiaError, ReplayDiverged
@@ -54,11 +54,17 @@ def investigate(
         SandboxError: If the sandbox failed. The journal holds the completed turns.
     """
     journal = journal or NoJournal()
-    patient = PatientBackbone(backbone=services.backbone, minutes=options.outage_minutes)
+    minutes = options.outage_minutes
+    patient = replace(
+        services,
+        backbone=PatientBackbone(backbone=services.backbone, minutes=minutes),
+        generator=PatientGenerator(generator=services.generator, minutes=minutes),
+        editor=PatientEditor(editor=services.editor, minutes=minutes),
+    )
     context = InvestigationContext(
         unit=unit,
         task=replace(task, rule=task.rule.overridden(options.evidence)),
-        services=replace(services, backbone=patient),
+        services=patient,
         options=options,
         run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,
     )

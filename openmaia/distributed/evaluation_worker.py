@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from openmaia.agent.patience import PatientBackbone
+from openmaia.agent.patience import PatientGenerator
 from openmaia.core.messages import Chat, Reply
 from openmaia.distributed.worker import SweepContext
 from openmaia.evaluation.analysis.overlap import explored
@@ -73,7 +73,9 @@ class EvaluationWorker:
         services = self._prepared(number)
         self._current.caller = caller
         own = sweep.pools.services(sweep.exemplars, caller)
-        services = replace(services, generator=sweep.pools.test_generator(caller), target=own.target)
+        minutes = sweep.config.backbone.outage_minutes
+        generator = PatientGenerator(generator=sweep.pools.test_generator(caller), minutes=minutes)
+        services = replace(services, generator=generator, target=own.target)
         design = sweep.assembly.design(sweep.config)
         drawn = explored(sweep.run.drawn_prompts(investigation))
         trial = evaluate_investigation(read_claim(sweep.run, investigation), services, design, reference, drawn)
@@ -104,10 +106,7 @@ class EvaluationWorker:
                     sweep.config,
                     sweep.pools.test_generator(CALLER),
                     own.target,
-                    PatientBackbone(
-                        backbone=_BackboneOfThread(sweep, self._current),
-                        minutes=sweep.config.backbone.outage_minutes,
-                    ),
+                    _BackboneOfThread(sweep, self._current),
                     store=sweep.exemplars,
                     dataset=dataset,
                 )

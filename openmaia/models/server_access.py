@@ -2,11 +2,13 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
-from openmaia.models.backbones.failures import Failure
-from openmaia.models.backbones.outage import STATUSES
+from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, response_failure
+from openmaia.models.backbones.outage import Outage
+from openmaia.models.backbones.wordings import LEFT_OUT, Refusal, key_hint
 
 CONNECT_SECONDS = 10.0
 """Time limit in seconds for opening a connection. It is shorter than the default limit for an answer, so that an
@@ -14,6 +16,10 @@ unreachable server is detected early."""
 
 SHOWN = 300
 """Largest number of characters of a server's message that are included in an error message."""
+
+LONGEST_PAUSE = 5.0
+"""Longest time in seconds that a request itself waits if the server wants to be asked later. For a longer one, the
+investigations wait as in an outage."""
 
 NO_KEY = "none"
 """The API key that is sent to a private server if none is set, because the client libraries require one."""
@@ -36,6 +42,8 @@ class ServerAccess:
     """A hint for error messages about the most frequent mistake in the config key `base_url`."""
     key_variable: str
     """The environment variable with the API key."""
+    keys: tuple[str, ...] = ()
+    """The config keys that shape a request, for messages about refusals that nobody has met before."""
 
     @property
     def url(self) -> str:
@@ -76,9 +84,36 @@ class ServerAccess:
         line = " ".join((text.replace(key, "***") if len(key) >= 8 else text).split())
         return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
-    def error(self, failure: Failure) -> OpenMaiaError:
-        """Returns the exception for a failed request: UsageError for mistakes in the config, otherwise ServiceError."""
+    def left_out(self, parameter: str) -> str:
+        """Returns the warning that a parameter which the server refuses is left out of this and all later requests."""
+        consequence = LEFT_OUT.get(parameter, "").format(section=self.section)
+        refused = f"{self.shown(self.url)} refuses {parameter} for {self.model}; it is not sent again"
+        return f"{refused}: {consequence}" if consequence else refused
+
+    def error(self, failure: Failure, *, was_answered: bool = False) -> OpenMaiaError:
+        """Returns the exception for a failed request.
+
+        Args:
+            failure: The failed request.
+            was_answered: Whether the server has answered earlier requests of this process. If so, the key, the model and
+                the address are right, so that it is unavailable if it refuses them.
+
+        Returns:
+            ServiceUnavailable if the same request may succeed later, UsageError for mistakes in the config, otherwise
+            ServiceError.
+        """
         url, message = self.shown(self.url), self.shown(failure.message)
+        wait = f", Retry-After {self.shown(failure.wait)}" if failure.wait else ""
+        said = f"{url} answered {failure.status}: {message} (tries: {failure.tries}{wait})"
+        if failure.refusal is Refusal.CONTENT:
+            return ServiceError(f"{url} refuses the content of this request ({failure.status}): {message}")
+        if failure.refusal is Refusal.NO_CREDIT:
+            reason = f"the account of the key in {self.key_variable} has no credit left at {url}: {message}"
+            return ServiceUnavailable(reason) if was_answered else UsageError(reason)
+        if failure.is_outage and failure.status:
+            return ServiceUnavailable(said)
+        if was_answered and failure.status in REFUSED_ACCESS:
+            return ServiceUnavailable(f"{said}, although it has answered earlier requests")
         match failure.status:
             case 0:
                 return ServiceUnavailable(f"{self.section}.base_url={url}: {message} (tries: {failure.tries})")
@@ -93,10 +128,32 @@ class ServerAccess:
             case 404 | 405:
                 given = f"{self.section}.model={self.model!r}, {self.section}.base_url={url}"
                 return UsageError(f"{given}: the server does not know one of them: {message}; {self.address_hint}")
-            case status:
-                wait = f", Retry-After {self.shown(failure.wait)}" if failure.wait else ""
-                kind = ServiceUnavailable if status in STATUSES else ServiceError
-                return kind(f"{url} answered {status}: {message} (tries: {failure.tries}{wait})")
+            case 400 | 422:
+                return ServiceError(f"{said}; set {key_hint(failure.message, self.keys)} to what it takes")
+            case _:
+                return ServiceError(said)
+
+    def retry(self, response: Any, outage: Outage) -> None:
+        """Response hook of the HTTP clients: decides whether their library repeats a request.
+
+        The libraries go by the status. They would repeat a request that the server has refused for good, and wait within
+        the request for as long as the server says, while other investigations go on asking.
+        """
+        if response.status_code < 400:
+            return
+        response.read()
+        failure, again = response_failure(response), None
+        if failure.refusal is not None or (failure.is_outage and outage.is_known):
+            again = False  # one request is enough to see whether the outage is over
+        elif failure.status == 429:
+            again = (failure.wait_seconds or 0.0) <= LONGEST_PAUSE
+            outage.begin(self.error(failure).message, failure.wait_seconds, say=False)
+        elif failure.wait_seconds is not None and failure.wait_seconds > LONGEST_PAUSE:
+            again = False
+        elif failure.status in REFUSED_ACCESS and outage.answered:
+            again = True
+        if again is not None:
+            response.headers["x-should-retry"] = str(again).lower()
 
 
 def _is_address(url: str) -> bool:

@@ -1,5 +1,6 @@
 """Builds the services and settings of the bias tests from a config."""
 
+from openmaia.agent.patience import PatientGenerator
 from openmaia.apps.bias.contexts import ContextWriter, ModelContextWriter
 from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.run import BiasDesign
@@ -46,6 +47,7 @@ def services(
             model to write the prompts.
     """
     model = language_model(config, backbone)
+    generator = PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes)
     detector = config.bias.detector
     class_judge = detector_judge(detector, "", test_generator(config).size) if detector else judge(config, model)
     if model is None or test_generator(config).kind == "collage":

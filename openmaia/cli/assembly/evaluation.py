@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+from openmaia.agent.patience import PatientBackbone, PatientGenerator
 from openmaia.cli.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.core.services import Backbone, Generator, Target
@@ -66,7 +67,7 @@ def evaluation_services(
     model = language_model(config, backbone)
     count, size = config.evaluate.pictures, test_generator(config).size
     return EvaluationServices(
-        generator=generator,
+        generator=PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes),
         target=target,
         writer=_writer(config, model),
         model=model,
@@ -142,7 +143,8 @@ def language_model(config: Config, backbone: Backbone | None = None) -> Language
     if backbone is None or writer is not config.backbone:
         section = "backbone" if writer is config.backbone else "evaluate.writer"
         backbone = backbones.backbone(settings, section)
-    return LanguageModel(backbone, backbones.backbone_name(settings))
+    patient = PatientBackbone(backbone=backbone, minutes=writer.outage_minutes)
+    return LanguageModel(patient, backbones.backbone_name(settings))
 
 
 def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:

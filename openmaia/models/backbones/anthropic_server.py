@@ -1,9 +1,6 @@
 """Backbones behind Anthropic's messages API, with prompt caching."""
 
-import time
-from collections.abc import Mapping
-from email.utils import mktime_tz, parsedate_tz
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import anthropic
@@ -13,9 +10,6 @@ from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
-
-LONGEST_WAIT = 120.0
-"""Largest value of the header Retry-After, in seconds, for which a request is retried, as in OpenAI's client."""
 
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""
@@ -37,7 +31,9 @@ class AnthropicBackbone(Endpoint):
             base_url=self._url,
             timeout=anthropic.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
             max_retries=config.tries - 1,
-            http_client=anthropic.DefaultHttpxClient(event_hooks={"response": [_refuse_long_waits]}),
+            http_client=anthropic.DefaultHttpxClient(
+                event_hooks={"response": [partial(self.access.retry, outage=self._outage)]}
+            ),
         )
 
     def _parameters(self, chat: Chat) -> dict[str, Any]:
@@ -47,7 +43,9 @@ class AnthropicBackbone(Endpoint):
         """
         return {"temperature": temperature(self._config.temperature, chat, ACCEPTED_TEMPERATURE)}
 
-    def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
+    def _request(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> str:
         system_blocks: Any = anthropic.omit
         if system:
             system_blocks = [{"type": "text", "text": system, "cache_control": CACHED}]
@@ -95,23 +93,3 @@ def _block(part: Part) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": base64_png(part)}}
-
-
-def _refuse_long_waits(response: Any) -> None:
-    """Response hook of the HTTP client: forbids a retry if the header Retry-After demands more than LONGEST_WAIT.
-
-    Anthropic's client waits as long as the header says, even for days, and the pool would consider the replica dead.
-    """
-    if not _retry_after(response.headers) <= LONGEST_WAIT:
-        response.headers["x-should-retry"] = "false"
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Returns the time in seconds after which the server accepts a retry, or 0 if it does not say so."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
-    date = parsedate_tz(headers.get("retry-after"))
-    return mktime_tz(date) - time.time() if date else 0.0

@@ -60,6 +60,11 @@ def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     return system, turns
 
 
+def opened(system: str, turns: Sequence[Message]) -> list[Message]:
+    """Returns the turns with the system prompt at the start of the first one, for models that know no system role."""
+    return alternating([Message(role=Role.USER, parts=(system,)), *turns])[1]
+
+
 def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
     joined: list[Part] = []
     for part in parts:

@@ -2,11 +2,10 @@
 
 import json
 import logging
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -20,16 +19,26 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
 from openmaia.models.backbones.chat_format import alternating, image_tokens, text_tokens
 from openmaia.models.backbones.context import FittedChat, fit
-from openmaia.models.backbones.failures import Failure, client_failure
+from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, client_failure, stated_failure
+from openmaia.models.backbones.limits import Bounds
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_of
+from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.server_access import ServerAccess
 
 LONGEST_PAUSE = 30.0
 """Longest pause in seconds before a request whose answer was interrupted is sent again."""
 
-REFITS = 4
-"""Largest number of times that a conversation is shortened if it is too long for the server."""
+REFITS = (0.8, 0.8, 0.6, 0.4)
+"""How far a conversation that is too long for the server is shortened: to which shares of its tokens, one after the other,
+if the server does not say what it takes."""
+
+SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")
+"""The config keys of a section that shape its requests."""
+
+FOLDED, BRIDGED = "no system role", "no user after tool"
+"""Forms of a conversation that a server may demand: its system prompt is part of the first turn; an assistant's message
+stands between the result of a call and the next turn."""
 
 REFUSED = ("content_filter", "refusal")
 """Values of the finish reason by which servers say that the model refuses to continue the conversation."""
@@ -77,12 +86,16 @@ class Endpoint(ABC):
             address=self.address,
             address_hint=self.address_hint,
             key_variable=self.key_variable,
+            keys=(*(f"{section}.{key}" for key in SHAPING), "limits.reply_tokens"),
         )
         self.access.check()
         self._url = self.access.url
         self._slots = threading.BoundedSemaphore(config.concurrency)
         self._refused: set[str] = set()
-        self._outage = Outage(self._url)
+        self._forms: frozenset[str] = frozenset()
+        self._bounds = Bounds(tokens=config.context_tokens, images=config.images_per_prompt)
+        self._refusals: dict[str, float] = {}
+        self._outage = Outage(self.access.shown(self._url))
 
     def __reduce__(self):
         return type(self), (self._config, self.access.section)
@@ -111,8 +124,13 @@ class Endpoint(ABC):
         """Returns the request parameters that are left out if the server rejects them, by their names in the API."""
 
     @abstractmethod
-    def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
-        """Sends a request and returns the body of the answer. The client library repeats failed requests itself."""
+    def _request(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> str:
+        """Sends a request and returns the body of the answer. The client library repeats failed requests itself.
+
+        `forms` holds those of FOLDED and BRIDGED that the server demands.
+        """
 
     @abstractmethod
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
@@ -121,6 +139,17 @@ class Endpoint(ABC):
         `answer` is the decoded JSON body. The method may raise KeyError, TypeError, IndexError or AttributeError if the
         body does not have the format of the API.
         """
+
+    def _demanded(self, failure: Failure, chat: Chat, forms: frozenset[str]) -> str | None:
+        """Returns the form that a server most likely demands which refused the roles of a conversation in `forms`."""
+        return None
+
+    def _depends_on(self, parameter: str, parameters: Collection[str]) -> str:
+        """Returns the config value that a server contradicts if it refuses a parameter, "" if the run can do without it.
+
+        `parameters` are the names of the parameters in the refused request.
+        """
+        return ""
 
     def _image_tokens(self, image: EncodedImage) -> int:
         return image_tokens(image)
@@ -133,68 +162,109 @@ class Endpoint(ABC):
     def _reply(self, chat: Chat) -> Reply:
         self._outage.check()
         with self._slots:
-            fitted = self._fit(chat, self._config.context_tokens - chat.max_tokens)
-            answer = self._ask(chat, fitted.messages)
-            for _ in range(REFITS):
-                if isinstance(answer, Reply) or not answer.overflow:
-                    break
-                shorter = self._shorter(chat, fitted)
-                if shorter is None:
-                    break
-                fitted, answer = shorter, self._ask(chat, shorter.messages)
+            sent = time.monotonic()
+            answer, left_out = self._fitted_answer(chat)
         if isinstance(answer, Failure):
-            error = self._error(answer)
-            if isinstance(error, ServiceUnavailable):
-                self._outage.begin(error.message)
-            else:
-                self._outage.end()
-            raise error
-        self._outage.end()
-        return replace(answer, left_out=fitted.left_out)
+            raise self._raised(answer, chat)
+        self._outage.end(sent)
+        self._refusals.pop(_key(chat), None)
+        return replace(answer, left_out=left_out)
 
-    def _fit(self, chat: Chat, room: int) -> FittedChat:
+    def _fitted_answer(self, chat: Chat) -> tuple[Reply | Failure, str]:
+        """Sends a conversation, shortened until the server takes it. Returns the answer and what was left out."""
+        bounds = self._bounds
+        fitted = self._fit(chat, bounds)
+        answer = self._ask(chat, fitted.messages)
+        for share in REFITS:
+            if isinstance(answer, Reply):
+                break
+            shorter = self._shorter(chat, fitted, bounds, answer, share)
+            if shorter is None:
+                break
+            fitted, bounds = shorter
+            answer = self._ask(chat, fitted.messages)
+        if isinstance(answer, Reply) and (lower := self._bounds.lower(bounds)) != self._bounds:
+            self._bounds = lower
+            log.warning("%s: %s", self.access.shown(self._url), lower.difference(self._config, self.access.section))
+        return answer, fitted.left_out
+
+    def _fit(self, chat: Chat, bounds: Bounds) -> FittedChat:
         return fit(
             chat.messages,
-            room=room,
-            images=self._config.images_per_prompt,
+            room=bounds.tokens - chat.max_tokens,
+            images=bounds.images,
             text_tokens=text_tokens,
             image_tokens=self._image_tokens,
         )
 
-    def _shorter(self, chat: Chat, fitted: FittedChat) -> FittedChat | None:
-        """Shortens a conversation to 80 % of the tokens that were sent. Returns None if it cannot be shortened.
+    def _shorter(
+        self, chat: Chat, fitted: FittedChat, bounds: Bounds, failure: Failure, share: float
+    ) -> tuple[FittedChat, Bounds] | None:
+        """Shortens a conversation that the server refused as too long, and returns the bounds that it now meets.
 
-        It is used if the context window of the server is smaller than the config says.
+        Returns None if it was refused for another reason, or if nothing can be left out of it.
         """
         parts = [part for message in fitted.messages for part in message.parts]
+        shown = sum(isinstance(part, EncodedImage) for part in parts)
         sent = sum(text_tokens(part) if isinstance(part, str) else self._image_tokens(part) for part in parts)
-        try:
-            return self._fit(chat, int(0.8 * sent))
-        except ServiceError:
+        text = failure.message.replace(self._config.model, "")
+        if failure.refusal is Refusal.IMAGES:
+            smaller = bounds.with_images(text, shown)
+        elif failure.refusal is Refusal.CONTEXT:
+            smaller = bounds.with_tokens(text, sent, chat.max_tokens, share)
+        else:
             return None
+        for each in smaller:
+            try:
+                return self._fit(chat, each), each
+            except ServiceError:
+                continue
+        return None
 
     def _ask(self, chat: Chat, messages: Sequence[Message]) -> Reply | Failure:
-        """Sends a conversation. If the server rejects a parameter, this and later requests are sent without it."""
+        """Sends a conversation. What the server refuses of its form and its parameters is left out from then on."""
         system, turns = alternating(messages)
         while True:
+            forms = self._forms
             parameters = {name: v for name, v in self._parameters(chat).items() if name not in self._refused}
-            body = self._send(chat, system, turns, parameters)
-            if isinstance(body, str):
-                return self._understood(body, chat, system, turns)
-            refused = body.refused(parameters)
-            if refused is None:
-                return body
-            log.warning("%s refuses %s for %s; it is not sent again", self._url, refused, self._config.model)
-            self._refused.add(refused)
+            body = self._send(chat, system, turns, parameters, forms)
+            answer = body if isinstance(body, Failure) else self._understood(body, chat, system, turns)
+            if isinstance(answer, Reply) or not self._adapts(answer, chat, parameters, forms):
+                return answer
 
-    def _send(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str | Failure:
+    def _adapts(self, failure: Failure, chat: Chat, parameters: Mapping[str, Any], forms: frozenset[str]) -> bool:
+        """Changes the form of all later requests if the server refused that of this one. Returns whether it did.
+
+        Raises:
+            UsageError: If the server refuses a parameter without which the run would not do what its config says.
+        """
+        refused, form = failure.refused(parameters), None
+        if refused is not None:
+            if given := self._depends_on(refused, parameters):
+                url, message = self.access.shown(self._url), self.access.shown(failure.message)
+                raise UsageError(
+                    f"{given}: {url} takes no {refused} ({message}); set {self.access.section}.protocol=text"
+                )
+            if refused not in self._refused:
+                self._refused.add(refused)
+                log.warning("%s", self.access.left_out(refused))
+        elif failure.refusal is Refusal.ROLES:
+            form = self._demanded(failure, chat, forms)
+            if form is not None and form not in self._forms:
+                self._forms |= {form}
+                log.warning("%s demands another form of conversations: %s", self.access.shown(self._url), form)
+        return refused is not None or form is not None
+
+    def _send(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> str | Failure:
         """Sends a request. It is repeated if the connection breaks during the answer.
 
         The client library only repeats requests that fail before the answer begins.
         """
         tries = self._config.tries
         for attempt in range(1, tries + 1):
-            answer = self._send_once(chat, system, turns, parameters)
+            answer = self._send_once(chat, system, turns, parameters, forms)
             if not isinstance(answer, StreamBroken | Unreadable):
                 return answer
             reason = self.access.shown(str(answer))
@@ -205,10 +275,10 @@ class Endpoint(ABC):
         return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
 
     def _send_once(
-        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
     ) -> str | Failure | StreamBroken | Unreadable:
         try:
-            return self._request(chat, system, turns, parameters)
+            return self._request(chat, system, turns, parameters, forms)
         except (StreamBroken, Unreadable) as error:
             return error
         except httpx2.TransportError as error:
@@ -222,8 +292,7 @@ class Endpoint(ABC):
             answer = json.loads(body)
             if error := error_of(answer):
                 # Routers answer with status 200 and put the error of the server behind them into the body.
-                code = str(error.get("code")) if isinstance(error, dict) else ""
-                return Failure(status=int(code) if re.fullmatch("[45][0-9]{2}", code) else 400, body=body)
+                return stated_failure(error, body)
             reply, ended = self._parse(answer, chat)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             if isinstance(answer, dict) and answer.keys() & {"choices", "content"}:
@@ -258,15 +327,56 @@ class Endpoint(ABC):
             case _:
                 return ServiceError(message)
 
-    def _error(self, failure: Failure) -> OpenMaiaError:
+    def _raised(self, failure: Failure, chat: Chat) -> OpenMaiaError:
+        """Returns the exception for a failed request, and notes whether the server is available."""
+        error = self._error(failure, chat)
+        if isinstance(error, ServiceUnavailable) and failure.status in REFUSED_ACCESS and self._is_refused_alone(chat):
+            error = ServiceError(f"{error.message}, and others since")
+        if isinstance(error, ServiceUnavailable):
+            self._outage.begin(error.message, failure.wait_seconds)
+        else:
+            self._outage.end()
+        return error
+
+    def _is_refused_alone(self, chat: Chat) -> bool:
+        """Notes that a request was refused access. Returns whether it was before, and others were answered in between."""
+        since = self._refusals.setdefault(_key(chat), time.monotonic())
+        is_alone = self._outage.answered > since
+        if is_alone:
+            del self._refusals[_key(chat)]
+        return is_alone
+
+    def _error(self, failure: Failure, chat: Chat) -> OpenMaiaError:
         url, message, section = self.access.shown(self._url), self.access.shown(failure.message), self.access.section
-        if failure.refuses_images:
-            remedy = "set backbone.sees=text, so that a viewer describes them in words, or give a model that sees"
-            remedy = remedy if section == "backbone" else "give a model that sees"
-            return UsageError(f"{section}.model={self._config.model!r} at {url} takes no images ({message}); {remedy}")
-        if failure.overflow:
-            return ServiceError(
-                f"a conversation is too long for {url}, whatever is left out of it ({message}); set "
-                f"{section}.context_tokens={self._config.context_tokens} to what its model takes"
-            )
-        return self.access.error(failure)
+        match failure.refusal:
+            case Refusal.NO_IMAGES if any(each.images for each in chat.messages):
+                remedy = "set backbone.sees=text, so that a viewer describes them in words, or give a model that sees"
+                remedy = remedy if section == "backbone" else "give a model that sees"
+                given = f"{section}.model={self._config.model!r}"
+                return UsageError(f"{given} at {url} takes no images ({message}); {remedy}")
+            case Refusal.IMAGES:
+                return ServiceError(
+                    f"a conversation has too many images for {url} ({message}); set "
+                    f"{section}.images_per_prompt={self._config.images_per_prompt} to what its model takes"
+                )
+            case Refusal.CONTEXT:
+                return ServiceError(
+                    f"a conversation is too long for {url}, whatever is left out of it ({message}); set "
+                    f"{section}.context_tokens={self._config.context_tokens} to what its model takes, and "
+                    "limits.reply_tokens to less"
+                )
+            case Refusal.REPLY:
+                return UsageError(
+                    f"{url} writes no replies of {chat.max_tokens} tokens ({message}); lower limits.reply_tokens"
+                )
+            case Refusal.ROLES:
+                return ServiceError(
+                    f"{url} refuses the roles of a conversation in every form ({message}); set {section}.protocol=text, "
+                    f"or give another {section}.model"
+                )
+            case _:
+                return self.access.error(failure, was_answered=self._outage.answered > 0)
+
+
+def _key(chat: Chat) -> str:
+    return chat.conversation or chat.messages[-1].text

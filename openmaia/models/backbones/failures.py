@@ -1,33 +1,41 @@
-"""Interprets the error responses of model servers.
-
-Servers have no common error codes, so most errors are recognised by the text of the response.
-"""
+"""Failed requests to model servers: what a response means for the next request. `wordings` knows the servers' words."""
 
 import json
-import re
-from collections.abc import Collection
+import math
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-OVERFLOW = re.compile(
-    r"context[ _](length|window|size|limit)|maximum model length|prompt (is )?too (long|large)|too many (input )?tokens"
-    r"|input token count|max_new_tokens. must be|request_too_large",
-    re.IGNORECASE,
-)
-"""Matches the messages of vLLM, SGLang, llama.cpp, Ollama, TGI, OpenAI, Anthropic and Gemini about too long prompts."""
+from openmaia.models.backbones import wordings
+from openmaia.models.backbones.wordings import Refusal
 
-NO_IMAGES = re.compile(
-    r"(image|multimodal|vision)[\w ]*(is|are|input) (not|n't) (supported|enabled|allowed)|mmproj"
-    r"|(not|n't) support[\w ]* (image|vision|multimodal)|at most 0 image|only text (content|input)",
-    re.IGNORECASE,
-)
-"""Matches the messages of llama.cpp, Ollama, vLLM and others that a model takes no images."""
+UNAVAILABLE = frozenset((502, 503, 504, *range(520, 528), 529, 530, 598, 599))
+"""HTTP statuses of a server, or of a proxy before it, that mean that the server is away or overloaded. 520 to 527 and 530
+are Cloudflare's, 529 is Anthropic's."""
 
-UNSUPPORTED = re.compile(
-    r"unsupported|(not|n't) (support|permit|allow)|unknown|unrecogni[sz]ed|unexpected|forbidden|deprecated|cannot",
-    re.IGNORECASE,
-)
-"""Matches messages about parameters that a server does not support."""
+REFUSED_ACCESS = (403, 404, 405)
+"""HTTP statuses of a key, a model or an address that the server does not know. Proxies also answer so in passing."""
+
+TEXT = 10_000
+"""Number of characters of a message in which a reason is looked for."""
+
+_STATUSES: Mapping[str, int] = {
+    "overloaded_error": 529,
+    "overloaded": 529,
+    "service_unavailable": 503,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "timeout_error": 504,
+    "api_error": 500,
+    "server_error": 500,
+    "internal_server_error": 500,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+}
+"""The HTTP status that belongs to a type of error, for errors in the body of a response with status 200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +54,29 @@ class Failure:
     """Number of times that the request was sent."""
     wait: str = ""
     """The value of the header Retry-After, "" without one."""
+    wait_seconds: float | None = None
+    """Seconds after which the server allows another request, by the headers or the text of the response. None if it says
+    nothing about that."""
 
     @property
-    def overflow(self) -> bool:
-        """Whether the server refused the conversation as too long, in tokens or (status 413) in bytes."""
-        return self.status == 413 or (self.status >= 400 and OVERFLOW.search(self.body) is not None)
+    def refusal(self) -> Refusal | None:
+        """Why the server refused the request. None if it did not, or if its words are not understood."""
+        return wordings.refusal(self._text, self.status)
 
     @property
-    def refuses_images(self) -> bool:
-        """Whether the request failed because the model takes no images."""
-        return self.status >= 400 and NO_IMAGES.search(self.body) is not None
+    def is_outage(self) -> bool:
+        """Whether the server is away or overloaded, so that the same request may succeed later."""
+        limited = self.status == 429 or (self.wait_seconds is not None and self.status in (408, 409, 425, 500))
+        return self.status == 0 or self.status in UNAVAILABLE or (limited and self.refusal is None)
 
     @property
     def message(self) -> str:
         """The error message in the response, or the whole text of the response if no message is found."""
         fields = self._fields()
-        return str(fields.get("message") or fields.get("detail") or fields.get("error") or self.body)
+        message = _worded(fields.get("message") or fields.get("detail") or fields.get("error") or self.body)
+        metadata = fields.get("metadata")
+        raw = metadata.get("raw") if isinstance(metadata, dict) else None  # a router quotes the server behind it
+        return f"{message}: {raw}" if raw else message
 
     def refused(self, parameters: Collection[str]) -> str | None:
         """Returns the name of the request parameter that the server refused because it does not support it.
@@ -71,27 +86,75 @@ class Failure:
         Args:
             parameters: Names of the optional parameters in the request.
         """
-        if self.status not in (400, 422) or self.overflow or not UNSUPPORTED.search(self.body):
+        if self.status not in (400, 404, 422, 500, 501) or self.refusal is not None:
             return None
-        blamed = self._fields().get("param")
-        if blamed in parameters:
-            return blamed
-        # Some servers refuse temperature beside top_p. In reverse order top_p is removed, and temperature stays.
-        names = sorted(parameters, reverse=True)
-        return next((name for name in names if re.search(rf"\b{name}\b", self.message)), None)
+        blamed, surely = self._fields().get("param"), self.status in (404, 500)
+        return wordings.refused_parameter(self._text, blamed, parameters, surely=surely)
+
+    @property
+    def _text(self) -> str:
+        """The message and the codes. Not the whole body: some servers repeat the conversation in it."""
+        fields = self._fields()
+        return " ".join([self.message[:TEXT], *(str(fields[name]) for name in ("code", "type") if fields.get(name))])
 
     def _fields(self) -> dict[str, Any]:
         """Returns the JSON object with the error message, or an empty one if the response is no JSON object.
 
-        Servers answer {"error": {...}}, {"error": "..."}, {"message": ...} or {"detail": ...}.
+        Servers answer {"error": {...}}, {"error": "..."}, {"message": ...}, {"detail": ...} or a list of one of these.
         """
         try:
             parsed: Any = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
+        if isinstance(parsed, list) and parsed:
+            parsed = parsed[0]
         if not isinstance(parsed, dict):
             return {}
         return parsed["error"] if isinstance(parsed.get("error"), dict) else parsed
+
+
+def _worded(message: Any) -> str:
+    """Returns a message as text. Of FastAPI's list of wrong fields, their places and what is wrong with them."""
+    if not isinstance(message, list):
+        return str(message)
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each.get('msg')} ({each.get('type')})"
+        if isinstance(each, dict) and isinstance(each.get("loc"), list)
+        else str(each)
+        for each in message
+    )
+
+
+def response_failure(response: Any, tries: int = 1) -> Failure:
+    """Returns the failure that a response with a status above 399 reports.
+
+    Args:
+        response: The response of the HTTP client, whose body has been read.
+        tries: Number of times that the request was sent.
+    """
+    text, headers = response.text, response.headers
+    wait = _retry_after(headers)
+    if wait is None and response.status_code in (429, *UNAVAILABLE):
+        wait = wordings.waiting_time(text)
+    return Failure(
+        status=response.status_code, body=text, tries=tries, wait=headers.get("retry-after", ""), wait_seconds=wait
+    )
+
+
+def stated_failure(error: Any, body: str) -> Failure:
+    """Returns the failure that the body of a response with status 200 reports. Routers pass on errors in this way.
+
+    Args:
+        error: The value of the field `error` in the body.
+        body: The body.
+    """
+    fields = error if isinstance(error, dict) else {}
+    status = 400
+    for value in (fields.get(name) for name in ("type", "status", "status_code", "code")):
+        number = int(value) if isinstance(value, str) and value.isdigit() else _STATUSES.get(str(value).lower(), value)
+        if isinstance(number, int) and 400 <= number < 600:
+            status = number
+    return Failure(status=status, body=body, wait_seconds=wordings.waiting_time(body) if status == 429 else None)
 
 
 def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
@@ -106,8 +169,20 @@ def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
     """
     tries = int(error.request.headers.get("x-stainless-retry-count", "0")) + 1  # both libraries set this header
     if isinstance(error, sdk.APIStatusError):
-        wait = error.response.headers.get("retry-after", "")
-        return Failure(status=error.status_code, body=error.response.text, tries=tries, wait=wait)
+        return response_failure(error.response, tries)
     if isinstance(error, sdk.APITimeoutError):
         return Failure(status=0, body=f"no answer within {timeout:g} s", tries=tries)
     return Failure(status=0, body=f"cannot be reached: {error.__cause__ or error}", tries=tries)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Returns the seconds after which the headers allow another request, or None if they name no time."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        return None if math.isnan(seconds) else max(seconds, 0.0)
+    date, now = parsedate_tz(headers.get("retry-after")), parsedate_tz(headers.get("date"))
+    # Both dates are of the server's clock, which may differ from ours.
+    return max(mktime_tz(date) - (mktime_tz(now) if now else time.time()), 0.0) if date else None

@@ -2,8 +2,8 @@
 
 import math
 import threading
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Collection, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import openai
@@ -16,11 +16,12 @@ from openmaia.models.backbones.chat_format import (
     HIGHEST_TEMPERATURE,
     base64_png,
     image_tokens,
+    opened,
     temperature,
     text_tokens,
 )
-from openmaia.models.backbones.endpoint import Endpoint
-from openmaia.models.backbones.failures import NO_IMAGES
+from openmaia.models.backbones.endpoint import BRIDGED, FOLDED, Endpoint
+from openmaia.models.backbones.failures import Failure
 from openmaia.models.backbones.reasoning import ReasoningStart
 from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
 from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
@@ -29,6 +30,9 @@ from openmaia.models.server_access import CONNECT_SECONDS
 
 SEEDS = 2**31
 """Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
+
+ACKNOWLEDGED = "I read the output."
+"""The message of the assistant between the result of a call and the output, for servers that demand one."""
 
 STEP = 0.25
 """Step size of `ImageCost.factor`, the ratio of the tokens of images on the server to our estimate."""
@@ -56,7 +60,9 @@ class OpenAiBackbone(Endpoint):
             base_url=self._url,
             timeout=openai.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
             max_retries=config.tries - 1,
-            http_client=openai.DefaultHttpxClient(event_hooks={"response": [_retry_no_refused_images]}),
+            http_client=openai.DefaultHttpxClient(
+                event_hooks={"response": [partial(self.access.retry, outage=self._outage)]}
+            ),
         )
 
     def _parameters(self, chat: Chat) -> dict[str, Any]:
@@ -67,7 +73,8 @@ class OpenAiBackbone(Endpoint):
             "temperature": temperature(self._config.temperature, chat, highest),
             "top_p": self._config.top_p,
             "seed": chat.seed % SEEDS,
-            "stream_options": {"include_usage": True},
+            "stream": True,
+            **({} if "stream" in self._refused else {"stream_options": {"include_usage": True}}),
             **self._constraints(chat),
         }
 
@@ -85,17 +92,37 @@ class OpenAiBackbone(Endpoint):
         grammar = turn_grammar(chat.answer, chat.expected)
         return {"grammar": grammar, "structured_outputs": {"grammar": grammar}}
 
-    def _request(self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any]) -> str:
+    def _demanded(self, failure: Failure, chat: Chat, forms: frozenset[str]) -> str | None:
+        calls = self._config.protocol == "tools" and chat.answer is not None
+        has_system = calls or any(message.role is Role.SYSTEM for message in chat.messages)
+        possible = [form for form, is_used in ((FOLDED, has_system), (BRIDGED, calls)) if is_used]
+        if "tool" in failure.message:
+            possible.reverse()
+        return next((form for form in possible if form not in forms), None)
+
+    def _depends_on(self, parameter: str, parameters: Collection[str]) -> str:
+        # llama.cpp reads one of the two fields with a grammar, vLLM and SGLang the other.
+        grammars = {"grammar", "structured_outputs"}
+        is_last = parameter in grammars and not (grammars - {parameter}) & set(parameters)
+        return f"{self.access.section}.protocol={self._config.protocol}" if is_last or parameter == "tools" else ""
+
+    def _request(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> str:
         # max_tokens is tried first. OpenAI's newer models reject it with an error, whereas older servers ignore
         # max_completion_tokens without an error and would generate without a limit.
         limit = {} if "max_tokens" in parameters else {"max_completion_tokens": chat.max_tokens}
         if "tools" in parameters and chat.answer is not None:
             system += INSTRUCTION
+        if FOLDED in forms:
+            system, turns = "", opened(system, turns)
+        if "tools" in parameters and chat.answer is not None:
             messages: list[Any] = with_calls(turns, chat.answer, _message)
+            messages = _bridged(messages) if BRIDGED in forms else messages
         else:
             messages = [_message(message) for message in turns]
         messages = [{"role": "system", "content": system}, *messages] if system else messages
-        body = {**parameters, **limit, "stream": True}
+        body = {**parameters, **limit}
         with self._client.chat.completions.with_streaming_response.create(
             model=self._config.model,
             messages=messages,
@@ -169,13 +196,16 @@ class ImageCost:
             self._estimated += estimated
 
 
-def _retry_no_refused_images(response: Any) -> None:
-    """Response hook of the HTTP client: forbids a retry if the model takes no images.
-
-    llama.cpp answers a request with images with status 500 in this case, and the client library would repeat it.
-    """
-    if response.status_code >= 500 and NO_IMAGES.search(response.read().decode(errors="replace")):
-        response.headers["x-should-retry"] = "false"
+def _bridged(messages: list[Any]) -> list[Any]:
+    """Inserts a message of the assistant between the result of a call and the next turn, as Mistral demands it."""
+    roles = [message["role"] for message in messages]
+    bridge = {"role": "assistant", "content": ACKNOWLEDGED}
+    pairs = zip(messages, roles, ["", *roles], strict=False)
+    return [
+        each
+        for message, role, last in pairs
+        for each in ([bridge, message] if (last, role) == ("tool", "user") else [message])
+    ]
 
 
 def _message(message: Message) -> dict[str, Any]:

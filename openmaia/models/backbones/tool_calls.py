@@ -204,7 +204,8 @@ def with_calls(
     """
     converted: list[JsonObject] = []
     for number, message in enumerate(turns):
-        call = _call(message.text, f"call_{number}", answer) if message.role is Role.ASSISTANT else None
+        # Mistral takes only ids of nine letters and digits.
+        call = _call(message.text, f"call{number:05d}", answer) if message.role is Role.ASSISTANT else None
         if call is None:
             converted.append(plain(message))
         else:

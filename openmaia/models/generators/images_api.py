@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -14,10 +15,12 @@ import openai
 from PIL import Image, ImageOps
 
 from openmaia.config.models import ImagesApiConfig
-from openmaia.core.errors import ServiceError, UsageError
+from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage, Pixels, decode
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.backbones.failures import Failure, client_failure
+from openmaia.models.backbones.outage import Outage
+from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.generators.resizing import resized
 from openmaia.models.server_access import CONNECT_SECONDS, ServerAccess
 
@@ -26,8 +29,8 @@ ImageRequest = TypeVar("ImageRequest", Generation, Edit)
 SEEDS = 2**31
 """Seeds are reduced modulo this number, because servers reject larger ones."""
 
-REFUSALS = ("content_policy", "content policy", "moderation_blocked", "safety system", "content_filter")
-"""Parts of the messages with which servers refuse to draw a prompt."""
+SHAPING = ("model", "size", "quality", "seed", "arguments")
+"""The config keys of a section that shape its requests."""
 
 REFUSED = "everything (the server refuses this text)"
 """The entry of `GeneratedImage.missing_terms` (what an image lacks of its prompt) if the server refuses a prompt or an
@@ -60,8 +63,10 @@ class ImagesApi:
             address="https://api.openai.com/v1",
             address_hint="the base_url of most servers ends with /v1",
             key_variable="OPENAI_API_KEY",
+            keys=tuple(f"{role}.api.{key}" for key in SHAPING),
         )
         self.access.check()
+        self._outage = Outage(self.access.shown(self.access.url))
         self._omitted: set[str] = set()
         self.width, self.height = map(int, config.size.split("x"))
 
@@ -76,6 +81,9 @@ class ImagesApi:
             base_url=self.access.url,
             timeout=openai.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
             max_retries=config.tries - 1,
+            http_client=openai.DefaultHttpxClient(
+                event_hooks={"response": [partial(self.access.retry, outage=self._outage)]}
+            ),
         )
 
     def each(
@@ -108,18 +116,26 @@ class ImagesApi:
             ServiceError: The server gave no image.
             UsageError: The server rejects the key, the model, the address or the seed.
         """
+        self._outage.check()
+        sent = time.monotonic()
         answer = self._ask(prompt, seed, image)
         if isinstance(answer, bytes):
+            self._outage.end(sent)
             return self._decoded(answer)
-        if answer.status in (400, 403, 422) and any(text in answer.body.casefold() for text in REFUSALS):
-            log.warning("%s refuses to draw %r", self.access.url, prompt[:200])
+        error = self.access.error(answer, was_answered=self._outage.answered > 0)
+        if isinstance(error, ServiceUnavailable):
+            self._outage.begin(error.message, answer.wait_seconds)
+            raise error
+        self._outage.end()
+        if answer.refusal is Refusal.CONTENT:
+            log.warning("%s refuses to draw %r", self.access.shown(self.access.url), prompt[:200])
             return None
         if answer.refused(["seed"]):
             section = self.access.section
             raise UsageError(
                 f"{self.access.url} takes no seed ({self.access.shown(answer.message)}); set {section}.seed=false"
             )
-        raise self.access.error(answer)
+        raise error
 
     def _ask(self, prompt: str, seed: int, image: bytes | None) -> bytes | Failure:
         """Sends a request. An optional parameter that the server refuses is omitted from this and later requests."""
@@ -133,8 +149,9 @@ class ImagesApi:
             refused = answer.refused(optional) if isinstance(answer, Failure) else None
             if refused is None:
                 return answer
-            log.warning("%s refuses %s for %s; it is not sent again", self.access.url, refused, config.model)
-            self._omitted.add(refused)
+            if refused not in self._omitted:
+                self._omitted.add(refused)
+                log.warning("%s", self.access.left_out(refused))
 
     def _send(self, prompt: str, image: bytes | None, body: dict[str, Any]) -> bytes | Failure:
         """Returns the encoded image in the answer, or the failure."""

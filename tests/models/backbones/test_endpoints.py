@@ -147,7 +147,7 @@ def test_unreachable_server_is_named(server: Server, backbone: Make):
     [
         (400, ServiceError, "the server's reason"),
         (401, UsageError, "KEY"),
-        (402, ServiceError, "the server's reason"),
+        (402, UsageError, "KEY"),
         (403, UsageError, "KEY"),
         (404, UsageError, "backbone.model='some-model', backbone.base_url=http"),
         (422, ServiceError, "the server's reason"),
@@ -474,7 +474,7 @@ def test_overflow_shortens_the_conversation(server: Server, backbone: Make, word
     reply = backbone().reply([chat(*conversation(7))])[0]
     assert reply.text == "heard: output 6"
     left = server.asked[-1].images()
-    assert 0 < left <= 6 and reply.left_out == f"its oldest {14 - left} images"
+    assert 0 < left <= 6 and reply.left_out.startswith(f"its oldest {14 - left} images")
     assert [one.images() for one in server.asked] == sorted((one.images() for one in server.asked), reverse=True)
 
 
@@ -489,11 +489,11 @@ def test_status_413_shortens_the_conversation(server: Server, backbone: Make):
 
 
 def test_shortening_is_limited(server: Server, backbone: Make):
-    server.otherwise = lambda asked: refused(WORDINGS[0])
+    server.otherwise = lambda asked: refused("prompt is too long")
     error = failing(backbone(), chat(*conversation(60, images=6)))
     assert isinstance(error, ServiceError)
-    assert "backbone.context_tokens=32768" in error.message and "2048" in error.message
-    assert len(server.asked) == 5
+    assert "backbone.context_tokens=32768" in error.message and "prompt is too long" in error.message
+    assert 3 <= len(server.asked) <= 5
 
 
 def test_minimal_conversation_is_not_shortened(server: Server, backbone: Make):

@@ -203,6 +203,29 @@ def test_a_busy_server_is_asked_again(server: tuple[Server, str]):
         ApiGenerator(config(address), 32).generate(prompts("b"))
 
 
+def test_a_rate_limit_stops_all_requests_until_it_is_over(server: tuple[Server, str]):
+    handler, address = server
+    handler.failures.extend([(429, {"error": {"message": "Please try again in 2m0s."}})])
+    generator = ApiGenerator(config(address, tries=6, concurrency=1), 32)
+    for _ in range(3):
+        with pytest.raises(ServiceUnavailable, match="429"):
+            generator.generate(prompts("a"))
+    assert len(handler.asked) == 1
+
+
+def test_a_moderation_of_a_proxy_is_a_refused_prompt(server: tuple[Server, str]):
+    handler, address = server
+    handler.failures.append((403, {"error": {"message": "Your input was flagged for violence."}}))
+    assert ApiGenerator(config(address), 32).generate(prompts("a"))[0].missing_terms == (REFUSED,)
+
+
+def test_an_unknown_refusal_names_the_key(server: tuple[Server, str]):
+    handler, address = server
+    handler.failures.append((400, {"error": {"message": "size must be one of 1024x1024"}}))
+    with pytest.raises(ServiceError, match=r"generator\.api\.size"):
+        ApiGenerator(config(address), 32).generate(prompts("a"))
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind", "named"),
     [
