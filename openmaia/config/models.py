@@ -232,7 +232,8 @@ class BackboneConfig:
     MAIA code; `grammar`: the same text, which the server or engine enforces (vllm, and openai with llama.cpp, vLLM or
     SGLang); `tools`: calls of two functions, for models that were trained to call functions (openai)."""
     tries: int = 6
-    """Attempts of a request to a server that is overloaded or unreachable."""
+    """Attempts of a request to a server that is overloaded or unreachable, before this counts as an outage."""
     outage_minutes: float = 30.0
-    """Longest outage of a server that investigations wait for before they fail."""
+    """Longest time for which investigations wait for a server that is away, is overloaded or limits their rate, before they
+    fail. It holds for the images APIs of `generator` and `editor`, too."""
     vllm: VllmConfig = field(default_factory=VllmConfig)

@@ -129,7 +129,7 @@ class ServerAccess:
                 given = f"{self.section}.model={self.model!r}, {self.section}.base_url={url}"
                 return UsageError(f"{given}: the server does not know one of them: {message}; {self.address_hint}")
             case 400 | 422:
-                return ServiceError(f"{said}; set {key_hint(failure.message, self.keys)} to what it takes")
+                return ServiceError(f"{said}; set what it is about: {key_hint(failure.message, self.keys)}")
             case _:
                 return ServiceError(said)
 

@@ -86,9 +86,9 @@ class Failure:
         Args:
             parameters: Names of the optional parameters in the request.
         """
-        if self.status not in (400, 404, 422, 500, 501) or self.refusal is not None:
+        if self.status not in (400, 403, 404, 422, 500, 501) or self.refusal is not None:
             return None
-        blamed, surely = self._fields().get("param"), self.status in (404, 500)
+        blamed, surely = self._fields().get("param"), self.status in (403, 404, 500)
         return wordings.refused_parameter(self._text, blamed, parameters, surely=surely)
 
     @property

@@ -37,7 +37,7 @@ _NOT = r"(?:not|n't|no longer)"
 _IMAGE = (
     r"(?:images?|pictures?|photos?|media|image\(s\)|multi-?modal (?:items?|inputs?|data))(?!\w)(?! tokens?| inputs?,)"
 )
-_MOST = r"(?:too (?:many|much)|at most|up to|\bmax(?:imum)?\b|limit\w*|exceed\w*|(?:more|fewer|less) than|\bonly\b|\ballows?\b)"
+_MOST = r"(?:too (?:many|much)|at most|up to|\bmax(?:imum)?\b|limit\w*|exceed\w*|(?:more|fewer|less|greater|larger) than|\bonly\b|\ballows?\b)"
 _TEXT = r"(?:context|prompts?|inputs?|tokens?|sequence|conversation|chat history)"
 _LONG = (
     r"(?:too (?:long|large|many|big)|exceed\w*|(?:longer|larger|greater|bigger|more|less|fewer|smaller) than|at most|<=|≤"
@@ -68,11 +68,11 @@ _IMAGE_SIZE = _pattern(
 IMAGES = _pattern(
     rf"{_MOST}[^.\n]{{0,60}}\b{_IMAGE}",
     rf"\b{_IMAGE}[^\n]{{0,60}}?(?:{_MOST}|> ?\d)",
-    r"\b(?:one|a single|1) image(?! size)",
+    r"\b(?:one|a single|1) image(?! size)|too_many_(?:images|media)|image_limit|max_images|images_per",
 )
 REPLY = _pattern(
     r"max_(?:completion_|output_|new_)?tokens\b[^.\n]{0,60}"
-    r"(?:too (?:large|high|big|long)|must|exceed|at most|>|less than|greater than|above|range|supports|maximum|limit)",
+    r"(?:too (?:large|high|big|long)|must be (?:<|less|at most|smaller|below|between|in)|exceed|at most|>|less than|greater than|above|range|supports|maximum|limit)",
     r"maximum (?:allowed )?number of output tokens|maximum value for .?max_",
 )
 _INPUT = _pattern(r"context(?![_ ]window.? for this model)|\binputs?\b|prompt|model_len|seq(?:uence)?_len|total tokens")
@@ -81,7 +81,7 @@ CONTEXT = _pattern(
     rf"\b{_TEXT}\b[^\n]{{0,80}}?{_LONG}",
     rf"{_LONG}[^.\n]{{0,60}}\b{_TEXT}\b",
     r"context[ _-]?(?:length|window|size|limit|budget)|max(?:imum)?[ _](?:model|seq(?:uence)?|prompt|input|context)[ _]?len",
-    r"\b(?:prompt|input|sequence|conversation) length|session_len|n_ctx|token limit|request[ _](?:entity[ _])?(?:is )?too[ _](?:large|long)",
+    r"\b(?:prompt|input|sequence|conversation) length|session_len|n_ctx|kv[ _-]?cache|token limit|request[ _](?:entity[ _])?(?:is )?too[ _](?:large|long)",
     r"(?:messages?|string|body|payload|request)\b[^.\n]{0,20} too (?:long|large)|string_above_max|reduce (?:the|your) (?:length|number|size|message|prompt)",
     "超长|上下文|输入长度|长度超",
 )
@@ -92,17 +92,18 @@ ROLES = _pattern(
     r"expected last role|consecutive [^.\n]{0,20}(?:user|assistant|messages|roles)|only [^.\n]{0,10}\buser\b[^.\n]{0,30}\bassistant\b",
     r"first message[^.\n]{0,30}user|(?:start|begin) with[^.\n]{0,20}user|(?:invalid|unknown|unsupported)[^.\n]{0,20}\brole\b",
     r"\broles?\b[^\n]{0,40}(?:not supported|invalid|unsupported|must be|should be|unknown|expected)",
-    r"unknown variant .?(?:system|tool|developer)\b",
+    r"unknown variant .?(?:system|tool|developer)\b|\brole\b[^\n]{0,20}['\"]user['\"]",
 )
 UNSUPPORTED = _pattern(
     rf"unsupported|{_NOT} (?:support|permit|allow|available|enabled|implemented|accept|recogni|compatible|valid)\w*|not_supported",
     r"unknown|unrecogni[sz]ed|unexpected|forbidden|deprecated|cannot|can't|extra (?:inputs|fields)|incompatible",
-    r"must be (?:verified|false|omitted|unset|null|none|empty|disabled)|only the default|additional properties",
+    r"must not be (?:set|used|present|given|specified)|(?:may|can|must) only be|only [\d.]+ is|not (?:be )?stream\b|\binstead\b",
+    r"only [\w-]+ (?:requests|responses|replies|mode)|must be (?:verified|false|omitted|unset|null|none|empty|disabled)|only the default|additional properties",
     r"no endpoints found that support|requires --|invalid (?:parameter|argument|field)",
 )
 """Matches messages about parameters that a server does not support."""
-UNSUPPORTED_SURELY = _pattern(rf"unsupported|{_NOT} support|no endpoints found that support")
-"""Matches such messages with a status whose other texts report all kinds of accidents, such as 404 and 500."""
+UNSUPPORTED_SURELY = _pattern(rf"unsupported|{_NOT} support|no endpoints found that support|must be verified")
+"""Matches such messages with a status whose other texts report all kinds of accidents, such as 403, 404 and 500."""
 
 _NAMES: Mapping[str, str] = {
     "stream": r"\bstream(?:ing|ed)?\b",

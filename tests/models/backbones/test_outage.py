@@ -2,14 +2,16 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
 
-from openmaia.agent.patience import PatientBackbone
+from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
 from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import ServiceError, ServiceUnavailable
 from openmaia.core.messages import Chat, user
+from openmaia.core.services import GeneratedImage, Generation
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.outage import PROBE_SECONDS, Outage
 from tests.helpers.misbehaving import GOOD, Act, Server, misbehaving
@@ -57,6 +59,25 @@ def test_outage_is_waited_for_no_longer_than_asked(server: Server):
     with pytest.raises(ServiceUnavailable):
         PatientBackbone(backbone=backbone(server), minutes=0.02, pause=0.2).reply([CHAT])
     assert 0.5 < time.monotonic() - began < 10
+
+
+def test_an_images_api_is_waited_for_as_well():
+    @dataclass
+    class Away:
+        left: int
+
+        def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
+            self.left -= 1
+            if self.left >= 0:
+                raise ServiceUnavailable("away")
+            return []
+
+        edit = generate
+
+    assert PatientGenerator(generator=Away(2), minutes=1, pause=0.01).generate([]) == []
+    assert PatientEditor(editor=Away(2), minutes=1, pause=0.01).edit([]) == []
+    with pytest.raises(ServiceUnavailable):
+        PatientGenerator(generator=Away(2), minutes=0, pause=0.01).generate([])
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
