@@ -81,7 +81,7 @@ CONTEXT = _pattern(
     rf"\b{_TEXT}\b[^\n]{{0,80}}?{_LONG}",
     rf"{_LONG}[^.\n]{{0,60}}\b{_TEXT}\b",
     r"context[ _-]?(?:length|window|size|limit|budget)|max(?:imum)?[ _](?:model|seq(?:uence)?|prompt|input|context)[ _]?len",
-    r"\b(?:prompt|input|sequence|conversation) length|session_len|n_ctx|kv[ _-]?cache|token limit|request[ _](?:entity[ _])?(?:is )?too[ _](?:large|long)",
+    r"\b(?:prompt|input|sequence|conversation) length|session_len|n_ctx|token limit|request[ _](?:entity[ _])?(?:is )?too[ _](?:large|long)",
     r"(?:messages?|string|body|payload|request)\b[^.\n]{0,20} too (?:long|large)|string_above_max|reduce (?:the|your) (?:length|number|size|message|prompt)",
     "超长|上下文|输入长度|长度超",
 )

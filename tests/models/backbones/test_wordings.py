@@ -50,7 +50,6 @@ TOO_LONG = [
     ("TensorRT-LLM", "Prompt length (5000) exceeds maximum input length (4096).", (4096, 5000)),
     ("ExLlama", "Prompt length 5000 is greater than max_seq_len 4096", (4096, 5000)),
     ("watsonx", "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model", (4096, 5000)),
-    ("llama.cpp", "failed to find free space in the KV cache, retrying with smaller batch size", None),
     ("never met", "Sorry, the conversation is too long for me.", None),
     ("never met", "Your prompt of 5000 tokens does not fit: at most 4096 tokens are allowed", (4096, 5000)),
 ]  # fmt: skip
