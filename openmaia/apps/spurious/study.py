@@ -151,7 +151,7 @@ class _Study:
             path.parent.mkdir(parents=True, exist_ok=True)
             with Files(str(path.parent)).writing(path.name) as stream:
                 np.savez(stream, features=features, logits=logits)
-        with np.load(path) as stored:
+        with np.load(path, allow_pickle=False) as stored:
             features, logits = stored["features"], stored["logits"]
         labels = np.array([image.label for image in images])
         places = {place: number for number, place in enumerate(sorted({image.location for image in images}))}

@@ -153,7 +153,7 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
         identity=json.dumps(sections, sort_keys=True),
         memory_bytes=pool.cache_mb * 2**20,
         disk_bytes=pool.spill_mb * 2**20,
-        folder=str(user_path(config.paths.cache) / "generated" / role.removeprefix("test_")),
+        folder=str(user_path(config.paths.cache) / "images" / role.removeprefix("test_")),
     )
 
 

@@ -1,6 +1,13 @@
 """Images that were generated already: the same again for the same request, and never another one."""
 
+import hashlib
+import os
+import pickle
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +15,8 @@ import pytest
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache, cache_key, pack, unpack
+from openmaia.distributed.pools.dispatch.cache import FORMAT, CacheSpec, GenerationCache, cache_key, pack, unpack
+from tests.helpers.traps import Running
 
 FOREST = Generation(prompt="a forest", seed=7)
 
@@ -80,15 +88,125 @@ def test_cache_memory_keeps_what_was_used_last(spec: CacheSpec):
     assert [seed for seed in range(1, 5) if cache.get_from_memory(key(seed))] == [1, 3, 4]
 
 
+def on_disk(spec: CacheSpec) -> list[Path]:
+    return list(Path(spec.folder).glob("*/*"))
+
+
 def test_cache_disk_is_bounded(spec: CacheSpec):
     small = replace(spec, disk_bytes=2**19, memory_bytes=0)
     cache = GenerationCache(small)
     for seed in range(60):
         cache.put(key(seed), GeneratedImage(image=image(seed, 90)))
         cache.flush()
-    kept = [seed for seed in range(60) if cache.get_from_disk(key(seed))]
-    assert 5 < len(kept) < 50
-    assert 59 in kept
+        assert sum(entry.stat().st_size for entry in on_disk(spec)) <= 2**19
+    assert 10 < len(on_disk(spec)) < 50
+    assert cache.get_from_disk(key(59))
+
+
+def test_cache_disk_deletes_first_what_was_not_used_for_longest(spec: CacheSpec):
+    cache = filled(spec, 0, 1, 2)
+    for entry in on_disk(spec):
+        os.utime(entry, (1000, 1000))
+    assert cache.get_from_disk(key(1))
+    three = sum(entry.stat().st_size for entry in on_disk(spec))
+    filled(replace(spec, disk_bytes=three), 3)  # 2 of 4 remain, because there must be room for the next writes
+    assert [seed for seed in range(4) if cache.is_on_disk(key(seed))] == [1, 3]
+
+
+def test_cache_disk_takes_a_lower_limit(spec: CacheSpec):
+    filled(spec, *range(40))
+    before = sum(entry.stat().st_size for entry in on_disk(spec))
+    filled(replace(spec, disk_bytes=before // 2), 40)
+    assert sum(entry.stat().st_size for entry in on_disk(spec)) <= before // 2
+
+
+def stored(spec: CacheSpec, first: int) -> None:
+    """Stores images in a process of its own, half of them the same as those of another process."""
+    filled(replace(spec, memory_bytes=0), *range(first, first + 40))
+
+
+def test_cache_disk_is_shared_by_processes_that_write_and_delete(spec: CacheSpec):
+    small = replace(spec, disk_bytes=2**17)
+    with ProcessPoolExecutor(3, mp_context=get_context("fork")) as processes:
+        for done in [processes.submit(stored, small, first) for first in (0, 20, 40)]:
+            done.result(timeout=60)
+    cache = GenerationCache(spec)
+    kept = [seed for seed in range(80) if cache.is_on_disk(key(seed))]
+    assert kept and all(cache.get_from_disk(key(seed)) == generated(seed) for seed in kept)
+    assert sum(entry.stat().st_size for entry in on_disk(spec)) <= 2**17 * 19 / 16
+    assert not [entry for entry in on_disk(spec) if "." in entry.name], "no unfinished files"
+
+
+def test_cache_deletes_what_a_dead_process_left_unfinished(spec: CacheSpec):
+    filled(spec, 1)
+    (left := Path(spec.folder) / "ab" / f"{key(2)}.0123").parent.mkdir(exist_ok=True)
+    left.write_bytes(b"half")
+    os.utime(left, (1, 1))
+    filled(spec, 3)
+    assert not left.exists() and GenerationCache(spec).get_from_disk(key(1))
+
+
+def database(folder: Path, name: str, value: bytes) -> None:
+    """Writes an entry of the library diskcache that holds a pickle."""
+    columns = "key BLOB, raw INTEGER, store_time REAL, expire_time REAL, access_time REAL, access_count INTEGER"
+    with sqlite3.connect(folder / "cache.db") as tables:
+        tables.execute(f"CREATE TABLE Cache (rowid INTEGER PRIMARY KEY, {columns} DEFAULT 0, tag BLOB, size INTEGER "
+                       "DEFAULT 0, mode INTEGER DEFAULT 0, filename TEXT, value BLOB)")  # fmt: skip
+        tables.execute("INSERT INTO Cache (key, raw, mode, value) VALUES (?, 1, 4, ?)", (name, value))
+
+
+def test_cache_never_unpickles_a_planted_entry(spec: CacheSpec, tmp_path: Path):
+    trap = pickle.dumps(Running(tmp_path / "sprung"))
+    path = Path(spec.folder) / key(1)[:2] / key(1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(trap)
+    database(Path(spec.folder), key(1), trap)
+    cache = GenerationCache(spec)
+    assert cache.get_from_disk(key(1)) is None
+    assert not (tmp_path / "sprung").exists()
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    (path.parent / "elsewhere").write_bytes(pack(key(1), generated(1)))
+    path.symlink_to(path.parent / "elsewhere")
+
+
+def large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+def signed(body: bytes) -> Callable[[Path], None]:
+    return lambda path: (path.write_bytes(hashlib.sha256(FORMAT + key(1).encode() + body).digest() + body), None)[1]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        fifo,
+        link,
+        large,
+        signed(b""),
+        signed(b"[" * 100_000),
+        signed(b"1\n" + image(1).data),
+        signed(b'{"sources": 3, "recipe": "", "missing_terms": [], "verified_by": ""}\n' + image(1).data),
+        signed(b'{"sources": [], "recipe": [], "missing_terms": [], "verified_by": ""}\n' + image(1).data),
+        signed(b'{"sources": [], "recipe": "", "missing_terms": [], "verified_by": ""}\nno image'),
+    ],
+)
+def test_cache_takes_a_planted_file_for_a_miss_and_replaces_it(plant: Callable[[Path], None], spec: CacheSpec):
+    path = Path(spec.folder) / key(1)[:2] / key(1)
+    path.parent.mkdir(parents=True)
+    plant(path)
+    cache = GenerationCache(spec)
+    assert cache.get_from_disk(key(1)) is None
+    cache.put(key(1), generated(1))
+    cache.flush()
+    assert cache.get_from_disk(key(1)) == generated(1)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])

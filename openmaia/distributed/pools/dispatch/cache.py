@@ -7,24 +7,22 @@ dispatcher, a resumed run and the evaluation can use it. If the disk fails, imag
 import hashlib
 import json
 import logging
-import sqlite3
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import diskcache
-
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, decode
 from openmaia.core.services import Edit, GeneratedImage, Generation
+from openmaia.distributed.pools.dispatch.disk_cache import DiskCache
 
 MAX_PENDING_WRITES = 64
 """Largest number of images that wait to be written to disk. While it is reached, new images are kept in memory only."""
 
 FORMAT = b"openmaia generated image 4\n"
 """Version of the file format. It is part of the checksum, so that files of other versions are not read."""
-
-DISK_ERRORS = (OSError, sqlite3.Error, diskcache.Timeout)
 
 _log = logging.getLogger(__name__)
 
@@ -89,19 +87,25 @@ class GenerationCache:
         """Returns whether an image with this key is on disk. The check is quick; reading may still fail."""
         try:
             return self._disk is not None and key in self._disk
-        except DISK_ERRORS:
+        except OSError:
             return False
 
     def get_from_disk(self, key: str) -> GeneratedImage | None:
-        """Returns the image with this key, or None if it is not on disk or cannot be read."""
+        """Returns the image with this key, or None if it is not on disk or cannot be read.
+
+        A file that holds something else is deleted, so that the image can be stored again.
+        """
         if self._disk is None:
             return None
         try:
-            data = self._disk.get(key)
-        except DISK_ERRORS as error:
+            data = self._disk.read(key)
+        except OSError as error:
             _log.warning("a cached image could not be read: %s", error)
-            return None
-        return unpack(key, data) if isinstance(data, bytes) else None
+            data = b""
+        image = None if data is None else unpack(key, data)
+        if image is None:
+            self._disk.delete(key)
+        return image
 
     def put(self, key: str, image: GeneratedImage) -> None:
         """Stores an image. A thread writes it to disk later."""
@@ -119,20 +123,20 @@ class GenerationCache:
         """Waits until all images are written to disk."""
         self._writer.submit(lambda: None).result()
 
-    def _write(self, disk: diskcache.Cache, key: str, image: GeneratedImage) -> None:
+    def _write(self, disk: DiskCache, key: str, image: GeneratedImage) -> None:
         try:
             if key not in disk:
-                disk.set(key, pack(key, image))
-        except DISK_ERRORS as error:
+                disk.write(key, pack(key, image))
+        except OSError as error:
             _log.warning("an image could not be cached: %s", error)
         finally:
             self._pending.release()
 
 
-def _open(spec: CacheSpec) -> diskcache.Cache | None:
+def _open(spec: CacheSpec) -> DiskCache | None:
     try:
-        return diskcache.Cache(spec.folder, size_limit=spec.disk_bytes, eviction_policy="least-recently-used")
-    except DISK_ERRORS as error:
+        return DiskCache(Path(spec.folder), spec.disk_bytes)
+    except OSError as error:
         _log.warning("generated images are not cached on disk (%s): %s", spec.folder, error)
         return None
 
@@ -160,14 +164,25 @@ def pack(key: str, image: GeneratedImage) -> bytes:
 
 
 def unpack(key: str, data: bytes) -> GeneratedImage | None:
-    """Decodes the bytes that `pack` returned for the same key. Returns None if the checksum does not match."""
+    """Decodes the bytes that `pack` returned for the same key. Returns None for all other bytes, such as damaged ones."""
     checksum, body = data[:32], data[32:]
     if checksum != _checksum(key, body):
         return None
     line, _, encoded = body.partition(b"\n")
-    words = json.loads(line)
-    image = EncodedImage(data=encoded, sources=tuple(words["sources"]), recipe=words["recipe"])
-    return GeneratedImage(image=image, missing_terms=tuple(words["missing_terms"]), verified_by=words["verified_by"])
+    try:
+        return _image(json.loads(line), encoded)
+    except (ValueError, TypeError, LookupError, RecursionError):  # the checksum is no secret: anyone could have made it
+        return None
+
+
+def _image(words: Any, encoded: bytes) -> GeneratedImage:
+    sources, recipe = tuple(words["sources"]), words["recipe"]
+    missing, verified_by = tuple(words["missing_terms"]), words["verified_by"]
+    if not all(isinstance(text, str) for text in (*sources, recipe, *missing, verified_by)):
+        raise TypeError("expected texts")
+    decode(encoded)
+    image = EncodedImage(data=encoded, sources=sources, recipe=recipe)
+    return GeneratedImage(image=image, missing_terms=missing, verified_by=verified_by)
 
 
 def _checksum(key: str, body: bytes) -> bytes:

@@ -1,10 +1,13 @@
 """Loads classifiers of torchvision and the preprocessing of their weights.
 
-torchvision unpickles its weight files, which could run code. Therefore each file is first downloaded, compared with its
-hash, and read with weights_only=True. This fails for a file that would run code, before torchvision reads it.
+torchvision unpickles its weight files, which could run code. PyTorch is told to read them with weights_only=True instead,
+which fails for such a file.
 """
 
+import os
 import pickle
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -47,14 +50,28 @@ def any_network(name: str, pretrained: bool) -> TargetNetwork:
     if not pretrained:
         return TargetNetwork(module=_architecture(plain, weights), preprocess=preprocess)
     try:
-        weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-        module = torchvision.models.get_model(plain, weights=weights, progress=False)
+        with _weights_only():
+            module = torchvision.models.get_model(plain, weights=weights, progress=False)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
         raise UsageError(
             f"target.network={name!r}: its weights cannot be loaded from {weights.url} ({str(error)[:200]}); put that file "
             "on this machine and give it as target.weights"
         ) from error
     return TargetNetwork(module=module, preprocess=preprocess, labels=tuple(weights.meta["categories"]))
+
+
+@contextmanager
+def _weights_only() -> Generator[None]:
+    """Context manager in which PyTorch reads pickles of tensors only. torchvision has no argument for it."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 def _weights(name: str, chosen: str) -> Any:
