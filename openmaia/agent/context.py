@@ -27,7 +27,7 @@ class InvestigationOptions:
     turns: int
     """Largest number of turns."""
     minutes: float
-    """Limit of the time in services (the models) and experiments, without waiting times."""
+    """Limit of the time in services (the models) and experiments, their calls included, without waiting times."""
     wall_minutes: float
     """Limit of the elapsed time, with waiting times. 0 means no limit."""
     tokens: int
@@ -38,6 +38,8 @@ class InvestigationOptions:
     """Longest time for which the investigation waits while the server of the backbone is unavailable."""
     images_per_call: int
     """Largest number of images in one call of a tool."""
+    held_mb: int
+    """Limit of the memory of all images, masks and recorded calls of the investigation, in MiB."""
     sandbox: SandboxLimits
     """The limits of the sandbox in which the agent's code runs."""
     allow_none: bool

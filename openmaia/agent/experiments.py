@@ -30,8 +30,10 @@ REPLAYED = ("ok", "error", "memory")
 """Statuses of experiments that a replay repeats, because their variables were kept."""
 MAX_CALLS = 2_000
 """Largest number of recorded tool calls of one experiment."""
-MAX_IMAGE_BYTES = 2 << 30
-"""Largest size in bytes of all images and masks of one investigation, which stay in memory until its end."""
+MAX_SHOWN = 1_000
+"""Largest number of images that one experiment displays."""
+OVERHEAD = 1_000
+"""Approximate size in bytes of a call, an image or a text in memory, besides its content."""
 MAX_ARGUMENTS = 100_000
 """Largest number of characters of the recorded arguments (JSON) of a call that raised a ToolError, or whose tool is one
 of UNBOUNDED. Longer arguments are replaced by their SHA-256. Arguments of other calls are recorded at any length."""
@@ -72,7 +74,7 @@ class ExperimentRunner:
         self.sandbox, self.toolbox = sandbox, toolbox
         self._completed: list[Turn] = []
         self._images: dict[str, EncodedImage] = {}
-        self._image_bytes = 0
+        self._held_bytes = 0
         self._lost = False
         sandbox.start()
 
@@ -90,9 +92,9 @@ class ExperimentRunner:
         if self._lost:
             self._rebuild()
         started = time.monotonic()
-        session = ToolSession(self.toolbox, self._completed, self._image_bytes)
+        session = ToolSession(self.toolbox, self._completed, self._held_bytes)
         result = self.sandbox.run(code, session.serve, session.write)
-        self._lost, self._image_bytes = result.replaced, session.image_bytes
+        self._lost, self._held_bytes = result.replaced, session.held_bytes
         observation = session.observation(result)
         return ExperimentResult(
             status=LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
@@ -120,7 +122,7 @@ class ExperimentRunner:
             for call in turn.calls:
                 effect = self._effect(call)
                 self.toolbox.replay(effect)
-                self._image_bytes += _size(effect)
+                self._held_bytes += _size(effect, call)
         if any(turn.code for turn in turns):
             self._rebuild()
 
@@ -193,15 +195,15 @@ class ToolSession(_Session):
         turns: The completed turns of the investigation. Their time counts towards the limits of the investigation.
             None if a person makes the calls. Then the time, the number of calls and the size of the images have no
             limit.
-        image_bytes: Size of the images and masks of the completed turns, in bytes.
+        held_bytes: Size of the images, masks and texts of the calls of the completed turns in memory, in bytes.
 
     Attributes:
-        image_bytes: Size of the images and masks of the completed turns and of the calls so far, in bytes.
+        held_bytes: The same with the calls so far.
     """
 
-    def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None, image_bytes: int = 0):
+    def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None, held_bytes: int = 0):
         super().__init__()
-        self.image_bytes = image_bytes
+        self.held_bytes = held_bytes
         self.toolbox = toolbox
         self._turns, self._started = turns, time.monotonic()
         self._spent_before = toolbox.context.services.ledger.spent()
@@ -210,6 +212,9 @@ class ToolSession(_Session):
         """All images of the calls, by digest."""
         self._text_left = toolbox.context.options.sandbox.output_bytes
         self._is_told = False  # that displayed text was dropped
+        self._shown = 0
+        self._served = 0.0  # seconds by the clock that recorded calls took
+        self._own_before = toolbox.own_time.seconds
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Executes a tool call of the agent's code and returns its result.
@@ -217,66 +222,90 @@ class ToolSession(_Session):
         Raises:
             ToolError: If the arguments are invalid, or some are keyword arguments, which no tool takes.
             ServiceError: If a service failed.
-            ExperimentStopped: If the investigation has used up its time, if the experiment has made MAX_CALLS calls, or
-                if the images of the investigation take MAX_IMAGE_BYTES bytes or more.
+            ExperimentStopped: If the investigation has used up its time or its memory, if the experiment has made
+                MAX_CALLS calls or displayed MAX_SHOWN images, or if its calls have taken `sandbox.seconds` of CPU time
+                of this process.
         """
         started = time.monotonic()
         self._check_time(started)
         if name in UNRECORDED:
-            return self.toolbox.call(name, args)[0]
+            with self.toolbox.own_time.measured():
+                return self.toolbox.call(name, args)[0]
         self._check_size()
+        own, users = self.toolbox.own_time.seconds, self.toolbox.own_time.user_seconds
+        try:
+            with self.toolbox.own_time.measured():
+                return self._serve(name, args, kwargs, started)
+        finally:
+            seconds = self.toolbox.own_time.seconds - own + self.toolbox.own_time.user_seconds - users
+            self.toolbox.context.services.ledger.add("tools", 1, seconds, 0.0)
+            self._served += time.monotonic() - started
+
+    def _serve(self, name: str, args: list[Any], kwargs: dict[str, Any], started: float) -> Any:
         result, error, effect = None, None, ToolEffect()
         try:
             result, effect = self.toolbox.call(name, args, kwargs)
         except ToolError as mistake:
             error, effect = mistake.message, self.toolbox.effect
-        effect.shown = [self._bounded(part) if name == "display" else part for part in effect.shown]
-        self.image_bytes += _size(effect)
+        if name == "display":
+            effect.shown = [part for part in map(self._bounded, effect.shown) if part is not None]
         self.show(effect.shown)
-        self._record(name, args, result, error, effect, time.monotonic() - started)
+        self._record(name, args, result, error, effect, started)
         if error is not None:
             raise ToolError(error)
         return result
 
     def _check_time(self, now: float) -> None:
-        """Raises ExperimentStopped if the services, or the clock, have reached a limit of the investigation's time."""
+        """Raises ExperimentStopped if the services, the code, its calls or the clock have reached a limit of time."""
         if self._turns is None:
             return
+        options = self.toolbox.context.options
         spent = self.toolbox.context.services.ledger.since(self._spent_before).values()
-        work = sum(turn.work_seconds for turn in self._turns) + sum(usage.seconds for usage in spent)
+        code = now - self._started - self._served
+        work = sum(turn.work_seconds for turn in self._turns) + sum(usage.seconds for usage in spent) + code
         elapsed = sum(turn.seconds for turn in self._turns) + now - self._started
-        for limit in self.toolbox.context.options.time_limits(work, elapsed):
+        for limit in options.time_limits(work, elapsed):
             raise ExperimentStopped(f"the investigation has used up {limit}")
+        if self.toolbox.own_time.seconds - self._own_before >= options.sandbox.seconds:
+            raise ExperimentStopped(
+                f"the calls of the experiment took more than {options.sandbox.seconds:g} s to decode, check and encode what "
+                "they were given"
+            )
 
     def _check_size(self) -> None:
-        """Raises ExperimentStopped if the record of the experiment, or the images of the investigation, get too large."""
+        """Raises ExperimentStopped if what the experiment, or the investigation, holds in memory gets too large."""
         if self._turns is None:
             return
         if len(self.calls) >= MAX_CALLS:
             raise ExperimentStopped(f"the experiment has made {MAX_CALLS} calls of tools")
-        if self.image_bytes >= MAX_IMAGE_BYTES:
-            raise ExperimentStopped(f"the images of the investigation take {MAX_IMAGE_BYTES >> 20} MiB")
+        if self._shown >= MAX_SHOWN:
+            raise ExperimentStopped(f"the experiment has displayed {self._shown} images, {MAX_SHOWN} are enough")
+        if self.held_bytes >= (limit := self.toolbox.context.options.held_mb << 20):
+            raise ExperimentStopped(f"the images and calls of the investigation take {limit >> 20} MiB of memory")
 
-    def _bounded(self, part: Part) -> Part:
+    def _bounded(self, part: Part) -> Part | None:
         """Cuts a displayed text so that the experiment displays at most `output_bytes` bytes of text in total.
 
-        The first text that is cut gets a note about this. Images are returned unchanged.
+        The first text that is cut gets a note about this. Of the following ones, nothing is left, which is returned as
+        None. Images are returned unchanged.
         """
         if not isinstance(part, str):
             return part
         data = part.encode(errors="replace")
-        taken, limit = data[: self._text_left], self.toolbox.context.options.sandbox.output_bytes
-        self._text_left -= len(taken)
-        dropped = len(data) - len(taken)
-        if not dropped or self._is_told:
-            return taken.decode(errors="ignore")
-        self._is_told = True
+        left, limit = self._text_left, self.toolbox.context.options.sandbox.output_bytes
+        self._text_left = max(0, left - len(data) - 1)  # each text gets a line end
+        if len(data) < left:
+            return data.decode()
+        if self._is_told:
+            return None
+        self._is_told, taken = True, data[:left]
         return f"{taken.decode(errors='ignore')}\n[more than {limit} bytes of displayed text: the rest is dropped]"
 
     def _record(
-        self, name: str, args: list[Any], result: Any, error: str | None, effect: ToolEffect, seconds: float
+        self, name: str, args: list[Any], result: Any, error: str | None, effect: ToolEffect, started: float
     ) -> None:
         displayed = [part for part in effect.shown if isinstance(part, EncodedImage)]
+        self._shown += len(displayed)
         for image in [entry.original for entry in effect.entries] + displayed:
             self.images.setdefault(image.digest, image)
         arguments = _canonical(args)
@@ -294,9 +323,10 @@ class ToolSession(_Session):
                 entries=tuple(_recorded(entry) for entry in effect.entries),
                 shown=tuple(effect.shown),
                 asked=tuple(effect.asked),
-                seconds=seconds,
+                seconds=time.monotonic() - started,
             )
         )
+        self.held_bytes += _size(effect, self.calls[-1])
 
 
 class _ReplaySession(_Session):
@@ -324,11 +354,13 @@ class _ReplaySession(_Session):
         return json.loads(call.result or "null")
 
 
-def _size(effect: ToolEffect) -> int:
-    """Returns the size of the images and masks of a tool call in bytes."""
-    shown = (part for part in effect.shown if isinstance(part, EncodedImage))
-    own = sum(len(entry.original.data) + (0 if entry.mask is None else entry.mask.nbytes) for entry in effect.entries)
-    return own + sum(len(image.data) for image in shown)
+def _size(effect: ToolEffect, call: ToolCall) -> int:
+    """Returns the size of the images, masks and texts of a tool call in memory in bytes."""
+    parts = [part if isinstance(part, str) else part.data for part in effect.shown]
+    parts += [part for entry in effect.entries for part in (entry.original.data, entry.hypothesis)]
+    parts += [call.arguments, call.result or "", call.error or "", *call.asked]
+    masks = sum(entry.mask.nbytes for entry in effect.entries if entry.mask is not None)
+    return masks + sum(OVERHEAD + len(part) for part in parts)
 
 
 def _recorded(image: RegisteredImage) -> ImageEntry:

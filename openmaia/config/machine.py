@@ -99,7 +99,8 @@ class RayConfig:
     cpus_per_investigation: float = 0.25
     """CPUs that Ray reserves for an investigation."""
     memory_mb: int = 400
-    """Memory that Ray reserves for an investigation with its sandbox, in MiB."""
+    """Memory that Ray reserves for an investigation with its sandbox, in MiB. The images and calls that it holds may take
+    all but 150 MiB of it, and at least 64 MiB. More is needed if images are larger than 512 x 512."""
     exemplar_workers: int = 0
     """Number of processes that compute exemplars, each with a copy of the network. 0: if `pools.target.num_gpus`
     is above 0, as many as the GPUs can hold, at most four on each GPU; otherwise one per core, at most eight."""

@@ -109,8 +109,8 @@ class LimitsConfig:
     turns: int = 14
     """Largest number of turns."""
     minutes: float = 30.0
-    """Longest total time of service calls and experiments. Time in queues does not count, so that the limit means the
-    same on a laptop and on a busy cluster."""
+    """Longest total time of service calls and experiments, with the answering of their calls. Time in queues does not
+    count, so that the limit means the same on a laptop and on a busy cluster."""
     wall_minutes: float = 0.0
     """Longest duration by the clock, time in queues included; 0: no such limit."""
     tokens: int = 2_000_000
@@ -126,7 +126,8 @@ class SandboxConfig:
     """`sandbox`: bounds of the code that the agent writes. They may change when a run is resumed."""
 
     seconds: float = 60.0
-    """Longest duration of an experiment. Time in which it waits for services does not count."""
+    """Longest duration of an experiment. Time in which it waits for services does not count. What its calls cost the
+    process that decodes, checks and encodes their images has the same limit of its own, in CPU time."""
     cpu_seconds: int = 600
     """CPU time in seconds of all experiments of an investigation together."""
     memory_mb: int = 1024

@@ -130,7 +130,8 @@ class Turn:
     """Wall-clock time of the experiment, including its calls of tools."""
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
     """Number of requests to each model in this turn, and their computing time. The keys are "target" (the network under
-    study), "generator", "editor" and "backbone"."""
+    study), "generator", "editor" and "backbone", and "tools": the process that answers the calls of tools, with the
+    user's own tools."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occur for the first time in this turn. The keys are digests of their pixels."""
     reasoning: str = ""

@@ -10,6 +10,7 @@ this module only prevent the agent's code from breaking its own connection to th
 
 import builtins
 import contextlib
+import functools
 import importlib
 import importlib.util
 import io
@@ -83,17 +84,19 @@ def main() -> None:
     sys.meta_path.append(cast("Any", PackageFinder(initial["packages"])))
     flush = _open_text()
     state = {"open": False}
-    send = _sender(sink, initial["limit"])
-    namespace = _namespace(initial, _caller(send, receive, flush, state))
+    encode = functools.partial(frames.encode, limit=initial["limit"])
+    send = _sender(sink)
+    namespace = _namespace(initial, _caller(encode, send, receive, flush, state))
     for name in [name for name in sys.modules if name.split(".")[0] == "openmaia"]:
         del sys.modules[name]
     _prepare_interpreter()
-    send({"kind": "ready"})
-    _serve(send, receive, flush, state, namespace)
+    send(encode({"kind": "ready"}))
+    _serve(encode, send, receive, flush, state, namespace)
 
 
 def _serve(
-    send: Callable[[Frame], None],
+    encode: Callable[[Frame], list[bytes]],
+    send: Callable[[list[bytes]], None],
     receive: Callable[[], Frame],
     flush: Callable[[], None],
     state: dict[str, bool],
@@ -108,7 +111,7 @@ def _serve(
         sys.stdout, sys.stderr = out, err  # the agent may have replaced them
         flush()
         done = {"kind": "done", "number": experiment["number"], "status": status, "error": error}
-        send({**done, "threads": active_count()})
+        send(encode({**done, "threads": active_count()}))
 
 
 def _take_pipes() -> tuple[int, int]:
@@ -171,11 +174,11 @@ def _receiver(fd: int) -> Callable[[], Frame]:
     return receive
 
 
-def _sender(fd: int, limit: int) -> Callable[[Frame], None]:
-    encode, write = frames.encode, os.write
+def _sender(fd: int) -> Callable[[list[bytes]], None]:
+    write = os.write
 
-    def send(message: Frame) -> None:
-        for buffer in encode(message, limit):
+    def send(buffers: list[bytes]) -> None:
+        for buffer in buffers:
             view = memoryview(buffer)
             while view:
                 view = view[write(fd, view) :]
@@ -188,7 +191,8 @@ def _stop(code: int) -> NoReturn:
 
 
 def _caller(
-    send: Callable[[Frame], None],
+    encode: Callable[[Frame], list[bytes]],
+    send: Callable[[list[bytes]], None],
     receive: Callable[[], Frame],
     flush: Callable[[], None],
     state: Mapping[str, bool],
@@ -202,14 +206,17 @@ def _caller(
             raise RuntimeError("tools can only be called from the experiment's main thread, while it runs")
         try:
             flush()
-            send({"kind": "call", "name": name, "args": args, "kwargs": kwargs})
-            reply = receive()
-        except bad_frame as error:
-            raise ValueError(str(error)) from None  # nothing was sent
-        except (MemoryError, TypeError):
-            raise  # nothing was sent, or a whole frame was read; the next frame can be read
-        except BaseException:
-            _stop(70)  # half a frame may have been sent, so that the parent could not read the next one
+            try:
+                buffers = encode({"kind": "call", "name": name, "args": args, "kwargs": kwargs})
+            except bad_frame as error:
+                raise ValueError(str(error)) from None
+            try:
+                send(buffers)
+                reply = receive()
+            except (MemoryError, bad_frame):
+                raise  # a whole frame was read; the next frame can be read
+            except BaseException:
+                _stop(70)  # half a frame may have been sent, so that the parent could not read the next one
         finally:
             lock.release()
         if "error" in reply:

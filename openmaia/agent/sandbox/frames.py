@@ -19,6 +19,7 @@ MAGIC = b"OMF1"
 PREFIX = struct.Struct("!4sII")
 MAX_FRAME = (1 << 32) - 1
 MAX_JSON = 8 << 20  # JSON grows up to about twenty times when parsed; blobs do not
+MAX_VALUES = 1 << 19  # separators in the JSON, those in its texts included
 MAX_DEPTH = 32
 MAX_INT = 1 << 256
 BLOB = "$blob"
@@ -40,11 +41,12 @@ def encode(message: Json, limit: int) -> list[bytes]:
 
     Raises:
         TypeError: A value has a type that cannot be sent.
-        FrameError: The message is too large, too deep, or holds a number that cannot be sent.
+        FrameError: The message is too large, too deep, or holds a number or a text that cannot be sent.
     """
     blobs: list[bytes] = []
     plain = _strip(message, blobs, limit, 0)
     text = dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii")
+    check_values(text)
     blob_size = sum(map(len, blobs))
     check_sizes(len(text), blob_size, limit)
     return [PREFIX.pack(MAGIC, len(text), blob_size), text, *blobs]
@@ -61,12 +63,14 @@ def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
 
     Raises:
         TypeError: A value has a type that cannot be sent.
-        FrameError: The value is too large or too deep, or holds a number that cannot be sent.
+        FrameError: The value is too large or too deep, or holds a number or a text that cannot be sent.
     """
     if depth > MAX_DEPTH:
         raise FrameError(f"the value is nested deeper than {MAX_DEPTH} levels")
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return _whole(value)
     if isinstance(value, int):
         if not -MAX_INT < value < MAX_INT:
             raise FrameError("the integer has more than 256 bits")
@@ -86,8 +90,28 @@ def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
         items = cast("dict[Any, Any]", value)
         if not all(isinstance(key, str) for key in items) or BLOB in items:
             raise TypeError(f"keys must be strings other than {BLOB!r}")
-        return {key: _strip(item, blobs, limit, depth + 1) for key, item in items.items()}
+        return {_whole(key): _strip(item, blobs, limit, depth + 1) for key, item in items.items()}
     raise TypeError(f"cannot send a value of type {type(value).__name__}")
+
+
+def _whole(text: str) -> str:
+    """Returns a text if UTF-8 can represent it. Raises FrameError if it holds halves of characters (surrogates)."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half, place = text[error.start], error.start
+        raise FrameError(
+            f"{half!r} at position {place} of a text is half a character (a surrogate); write the character itself, as "
+            "'\\U0001f600' in place of '\\ud83d\\ude00'"
+        ) from None
+    return text
+
+
+def check_values(text: bytes) -> None:
+    """Raises FrameError if the JSON of a message has more than MAX_VALUES values. Their objects take more than the text."""
+    count = text.count(b",") + text.count(b"[") + text.count(b"{")
+    if count > MAX_VALUES:
+        raise FrameError(f"the message has {count} values, at most {MAX_VALUES} can be sent at once")
 
 
 def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
@@ -148,6 +172,7 @@ def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
         return value
 
     try:
+        check_values(text)
         result = fill(loads(text.decode("utf-8"), parse_constant=_refuse, parse_float=_finite), 0)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"malformed frame: {error}") from None
@@ -195,9 +220,7 @@ class Decoder:
         start, end = PREFIX.size + json_size, PREFIX.size + json_size + blob_size
         if len(self._buffer) < end:
             return False, None
-        with memoryview(self._buffer) as view:
-            text, blobs = bytes(view[PREFIX.size : start]), bytes(view[start:end])
-        del self._buffer[:end]
-        if self._buffer:
+        if len(self._buffer) > end:
             raise FrameError("another message before the answer to the first")
-        return True, decode(text, blobs)
+        frame, self._buffer = memoryview(self._buffer), bytearray()
+        return True, decode(bytes(frame[PREFIX.size : start]), frame[start:])

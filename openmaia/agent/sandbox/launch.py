@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from openmaia.agent.sandbox import policy
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
@@ -42,6 +42,17 @@ for name, source in {sources!a}.items():
 del source, sys.orig_argv[:]
 sys.modules["{package}.{modules[-1]}"].main()
 """
+
+
+class ProcessEnd(NamedTuple):
+    """How a sandboxed process ended."""
+
+    code: int
+    """The exit code. -1 if there is none, or if it is unknown."""
+    signal: int
+    """The number of the signal that ended it. -1 if there was none, or if it is unknown."""
+    cpu_seconds: float
+    """The CPU time that it used. 0 if it is unknown."""
 
 
 class Launched:
@@ -117,13 +128,8 @@ class Launched:
                 return json.loads(line)
         return {}
 
-    def reap(self) -> tuple[int, int]:
-        """Kills the process and the processes that it started, and closes the pipes. May be called only once.
-
-        Returns:
-            The exit code of the process, and the number of the signal that ended it. Each of the two is -1 if it does
-            not exist or is unknown.
-        """
+    def reap(self) -> ProcessEnd:
+        """Kills the process and the processes that it started, and closes the pipes. May be called only once."""
         self._socket.settimeout(END_SECONDS)
         with contextlib.suppress(OSError):  # the supervisor has ended
             self._socket.shutdown(socket.SHUT_WR)
@@ -136,7 +142,7 @@ class Launched:
         self._answers.close()
         for stream in (self._socket, *self._streams):
             stream.close()
-        return answer.get("code", -1), answer.get("signal", -1)
+        return ProcessEnd(answer.get("code", -1), answer.get("signal", -1), answer.get("cpu", 0.0))
 
 
 def can_hide_files(level: SandboxLevel) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.launch import Launched, script
+from openmaia.agent.sandbox.launch import Launched, ProcessEnd, script
 from openmaia.agent.sandbox.policy import package_homes
 
 TICK = 0.05
@@ -55,7 +56,7 @@ class Child:
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
         self._ended = False
-        self._reaped: tuple[int, int] | None = None
+        self._reaped: ProcessEnd | None = None
         self._next_watch = 0.0
         for fd in (self._process.to_child, self._process.from_child, self._process.text):
             os.set_blocking(fd, False)
@@ -224,9 +225,19 @@ class Child:
                     alive = not select.select([self._pidfd], [], [], GRACE)[0]
                 os.close(self._pidfd)
             self._reaped = self._process.reap()
-        code, number = self._reaped
-        if not alive and number == signal.SIGXCPU:
-            return Status.DIED, f"it used more than {self._limits.cpu_seconds} seconds of CPU time"
-        if not alive and number == signal.SIGKILL:
-            return Status.MEMORY, "it was killed, most likely for its use of memory"
-        return Status.DIED, f"it ended with exit code {code}" if number <= 0 else f"signal {number} ended it"
+        return _described(self._reaped, self._limits.cpu_seconds, alive)
+
+
+def _described(end: ProcessEnd, cpu_limit: int, killed_by_us: bool) -> tuple[Status, str]:
+    """Returns the status of the experiment and the reason in words why its process ended."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # the administrator's limit, which the process inherits
+    limit = cpu_limit if hard == resource.RLIM_INFINITY else min(cpu_limit, hard)
+    was_killed = end.signal == signal.SIGKILL and not killed_by_us
+    # Code that ignores SIGXCPU is killed with SIGKILL some seconds later.
+    if end.signal == signal.SIGXCPU or (was_killed and end.cpu_seconds >= limit):
+        return Status.DIED, f"it used more than {limit} seconds of CPU time"
+    if was_killed:
+        return Status.MEMORY, "it was killed from outside (SIGKILL), most likely because the machine ran out of memory"
+    if end.signal > 0:
+        return Status.DIED, f"it was ended by signal {end.signal} ({signal.strsignal(end.signal)})"
+    return Status.DIED, "it ended for an unknown reason" if end.code < 0 else f"it ended with exit code {end.code}"

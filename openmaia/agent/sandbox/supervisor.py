@@ -40,7 +40,7 @@ def main() -> None:
     2. The reply has the `pid` of the process, and `hidden`: whether the process sees only a few paths of the file
        system (see `view.py`). If the process cannot be started, the reply has only the `error`, and this script ends.
     3. When the parent dies or shuts down its end of the socket, the process is killed. The last message has the exit
-       `code` of the process and the `signal` that ended it, or -1.
+       `code` of the process, the `signal` that ended it, or -1, and the CPU time that it used: `cpu`, in seconds.
     """
     parent, begun_by = socket.socket(fileno=int(sys.argv[1])), os.getppid()
     parent.set_inheritable(False)
@@ -59,7 +59,8 @@ def main() -> None:
         while not select.select([parent], [], [], 2.0)[0] and os.getppid() == begun_by:
             pass  # a copy of the parent's end, in a process that it forked, may outlive the parent
         code, number = reap()
-        _send(parent, {"code": code, "signal": number})
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        _send(parent, {"code": code, "signal": number, "cpu": used.ru_utime + used.ru_stime})
 
 
 def _send(parent: socket.socket, message: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ Every function that checks a value returns it, and raises ToolError, which the a
 """
 
 import re
+import struct
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,8 @@ from openmaia.core.images import PNG, EncodedImage, decode
 MAX_TEXT = 2_000
 """Largest number of characters in a prompt, an instruction or a title."""
 PLACEHOLDER = re.compile(r"<[^<>]*>")
+IHDR = struct.Struct("!8xI4sII")
+"""The beginning of a PNG file: the signature, the length and type of the first chunk, the width and the height."""
 MAX_ASPECT = 8
 """Largest ratio of the sides of an image. More elongated images become huge if a network's preprocessing enlarges the
 shorter side and does not crop."""
@@ -79,10 +82,16 @@ def hypotheses(given: Any, count: int) -> list[str]:
     Raises:
         ToolError: The list does not have `count` items, or an item is not valid (see `text`).
     """
-    names: list[Any] = list_of(given) if isinstance(given, list) else [given] * count
+    if not isinstance(given, list):
+        return [_hypothesis(given)] * count
+    names = list_of(given)
     if len(names) != count:
         raise ToolError(f"hypothesis: {len(names)} names for {count} images; give one for all, or one for each")
-    return ["" if name is None else text(str(name)).strip() for name in names]
+    return [_hypothesis(name) for name in names]
+
+
+def _hypothesis(name: Any) -> str:
+    return "" if name is None else text(name).strip()
 
 
 def view(name: Any) -> str:
@@ -96,23 +105,38 @@ def view(name: Any) -> str:
     return name
 
 
-def decoded_png(data: Any) -> EncodedImage:
-    """Decodes an image that the agent's code made or changed.
+def png_pixels(data: Any) -> int:
+    """Returns the number of pixels of an image that the agent's code made or changed. Only the header is read.
 
     Raises:
         ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, or the ratio of the
             sides exceeds MAX_ASPECT.
     """
-    if not isinstance(data, bytes) or not data.startswith(PNG):
-        raise ToolError(f"expected the bytes of a PNG file, not {brief(data)}")
+    if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < IHDR.size:
+        raise ToolError(
+            f"expected the bytes of a PNG file, not {brief(data[:60] if isinstance(data, bytes) else data)}"
+        )
+    size, kind, width, height = IHDR.unpack_from(data)
+    if (size, kind) != (13, b"IHDR"):
+        raise ToolError("not a readable image: a PNG file without a header")
+    if min(width, height) < 8 or max(width, height) > 2048:
+        raise ToolError(f"an image of {width} x {height} pixels; expected 8 to 2048 on each side")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise ToolError(f"an image of {width} x {height} pixels; one side may be at most {MAX_ASPECT} times the other")
+    return width * height
+
+
+def decoded_png(data: Any) -> EncodedImage:
+    """Decodes an image that the agent's code made or changed.
+
+    Raises:
+        ToolError: See `png_pixels`. Or the pixels cannot be read.
+    """
+    pixels = png_pixels(data)
     try:
-        width, height = EncodedImage(data=data).size  # before the pixels take memory
-        if min(width, height) < 8 or max(width, height) > 2048:
-            raise ToolError(f"an image of {width} x {height} pixels; expected 8 to 2048 on each side")
-        if max(width, height) > MAX_ASPECT * min(width, height):
-            raise ToolError(
-                f"an image of {width} x {height} pixels; one side may be at most {MAX_ASPECT} times the other"
-            )
+        width, height = EncodedImage(data=data).size
+        if width * height != pixels:
+            raise ToolError("not a readable image: a PNG file with two headers")
         return EncodedImage.of(np.asarray(decode(data)))
     except ToolError:
         raise

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.agent.tools.arguments import brief, decoded_png, view
+from openmaia.agent.tools.arguments import brief, decoded_png, png_pixels, view
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, Rendering, rendered, upsample
 from openmaia.core.services import Map, UnitExemplars
@@ -84,6 +84,26 @@ class ImageRegistry:
             return entry.original
         return EncodedImage.of(rendered(entry.original.decoded(), entry.mask, self._rendering), entry.original.sources)
 
+    def check(self, argument: Any) -> int:
+        """Checks an argument of `resolve` without decoding any pixels.
+
+        Returns:
+            The number of pixels to decode for it if the agent's code made the image. 0 for a registered image.
+
+        Raises:
+            ToolError: The argument is not an image, its id is unknown, or it is no PNG of a valid size.
+        """
+        if not isinstance(argument, dict):
+            raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
+        fields = cast(dict[str, Any], argument)
+        if fields.keys() == {"png"}:
+            return png_pixels(fields["png"])
+        if not {"image"} <= fields.keys() <= {"image", "view"}:
+            raise ToolError(f"expected an image, not {brief(fields)}")
+        self.get(fields["image"])
+        view(fields.get("view", ""))
+        return 0
+
     def resolve(self, argument: Any, default: str) -> EncodedImage:
         """Returns the image that is the argument of a tool call.
 
@@ -94,13 +114,10 @@ class ImageRegistry:
         Raises:
             ToolError: The argument is not an image, its id is unknown, or the PNG is invalid.
         """
-        if not isinstance(argument, dict):
-            raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
+        self.check(argument)
         fields = cast(dict[str, Any], argument)
-        if fields.keys() == {"png"}:
+        if "png" in fields:
             return decoded_png(fields["png"])
-        if not {"image"} <= fields.keys() <= {"image", "view"}:
-            raise ToolError(f"expected an image, not {brief(fields)}")
         return self.rendered(fields["image"], view(fields.get("view", "")) or default)
 
     def hypothesis_of(self, argument: dict[str, Any]) -> str:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.tools.arguments import brief, hypotheses, list_of, text, texts, view
 from openmaia.agent.tools.image_registry import ImageRegistry, Mask, RegisteredImage, describe_activation, unit_mask
 from openmaia.agent.tools.notes import copied, not_drawn
+from openmaia.agent.tools.own_time import OwnTime
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
 from openmaia.agent.tools.user_tools import call_user_tool
@@ -22,6 +23,12 @@ ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
 
 MAX_ITEMS = 10_000
 """Largest number of texts and images in one call of `display`."""
+
+MAX_PIXELS = 32 << 20
+"""Largest number of pixels of all images in one call that the agent's code made, as 32 images of 1024 x 1024."""
+
+MAX_RESPONSES = 400_000
+"""Largest number of activations in one result of `responses`. A message could not hold many more."""
 
 
 @dataclass(slots=True)
@@ -44,9 +51,10 @@ class Toolbox:
     """Executes the tool calls of one investigation, and keeps their images and counts of repeated requests."""
 
     def __init__(self, context: InvestigationContext):
-        self.context = context
+        self.own_time = OwnTime()
+        self.context = replace(context, services=self.own_time.without(context.services))
         self.images = ImageRegistry(context.task.rendering)
-        self.subjects = Subjects(context.unit, context.services)
+        self.subjects = Subjects(context.unit, self.context.services)
         self._asked: Counter[str] = Counter()
         self._effect = ToolEffect()
         self._tools: dict[str, Callable[..., Any]] = {
@@ -108,9 +116,9 @@ class Toolbox:
         self, images: Any, layer: Any = None, index: Any = None, hypothesis: Any = None
     ) -> list[dict[str, Any]]:
         unit = self.subjects.unit(layer, index)
-        given = self._limited(images)
-        originals = [self.images.resolve(image, "original") for image in given]
+        given = self._checked(images)
         named = hypotheses(hypothesis, len(given))
+        originals = [self.images.resolve(image, "original") for image in given]
         tested = [name or self.images.hypothesis_of(image) for image, name in zip(given, named, strict=True)]
         responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
         exemplars = self.subjects.exemplars(unit)
@@ -126,7 +134,13 @@ class Toolbox:
 
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
         units = self.subjects.units(layer)
-        originals = [self.images.resolve(image, "original") for image in self._limited(images)]
+        given = self._checked(images)
+        if (count := len(given) * len(units)) > MAX_RESPONSES:
+            raise ToolError(
+                f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {MAX_RESPONSES} are "
+                "returned, so give fewer images"
+            )
+        originals = [self.images.resolve(image, "original") for image in given]
         probes = [Probe(unit=unit, image=image) for image in originals for unit in units]
         values = [response.value for response in self.context.services.target.probe(probes)]
         return [values[start : start + len(units)] for start in range(0, len(values), len(units))]
@@ -167,6 +181,7 @@ class Toolbox:
         if len(given) != len(orders):
             raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
         tested = hypotheses(hypothesis, len(given))
+        self._checked([image for image in given if not isinstance(image, str)])
         generated = iter(self._generate([text(image) for image in given if isinstance(image, str)]))
         bases = [next(generated).image if isinstance(i, str) else self.images.resolve(i, "original") for i in given]
         requests = [
@@ -183,25 +198,26 @@ class Toolbox:
         return answers
 
     def _describe_images(self, images: Any, titles: Any) -> str:
-        seen = [self.images.resolve(image, "masked") for image in self._limited(images)]
-        names = texts(list_of(titles), "describe_images")
-        if len(seen) != len(names):
-            raise ToolError(f"describe_images: {len(seen)} images but {len(names)} titles; give one for each")
+        given, named = self._checked(images), list_of(titles)
+        if len(given) != len(named):
+            raise ToolError(f"describe_images: {len(given)} images but {len(named)} titles; give one for each")
+        names = texts(named, "describe_images")
+        seen = [self.images.resolve(image, "masked") for image in given]
         replies = self._ask_viewer([(self.context.task.describe, image) for image in seen])
         return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))
 
     def _summarize_images(self, images: Any) -> str:
-        seen = [self.images.resolve(image, "masked") for image in self._limited(images)]
-        if not seen:
+        given = self._checked(images)
+        if not given:
             raise ToolError("summarize_images: an empty list; give at least one image")
+        seen = [self.images.resolve(image, "masked") for image in given]
         return self._ask_viewer([(self.context.task.summarize, *seen)])[0]
 
     def _display(self, items: Any) -> None:
         given = list_of(items)
-        self._limited([item for item in given if not isinstance(item, str)])
         if len(given) > MAX_ITEMS:
             raise ToolError(f"display: {len(given)} items in one call; at most {MAX_ITEMS} are taken")
-        # Resolved first, because that is what refuses items that are no images.
+        self._checked([item for item in given if not isinstance(item, str)])
         images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
         for item, image in zip(given, images, strict=True):
@@ -243,14 +259,11 @@ class Toolbox:
         return self.images.rendered(id, view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
-        given: list[Any] = []
-
         def resolve(image: Any) -> EncodedImage:
-            given.append(image)
-            self._limited(given)
             return self.images.resolve(image, "original")
 
-        return call_user_tool(self.context.options.user_tools, (name, args, kwargs), resolve, self._register)
+        tools, call = self.context.options.user_tools, (name, args, kwargs)
+        return call_user_tool(tools, call, self._checked, resolve, self._register, self.own_time.user_tool)
 
     # -- parts of several tools --------------------------------------------------------------------------------------
 
@@ -306,6 +319,19 @@ class Toolbox:
         entry = self.images.add(original, mask, activation, hypothesis)
         self._effect.entries.append(entry)
         return {"image": entry.id, "activation": entry.activation}
+
+    def _checked(self, images: Any) -> list[Any]:
+        """Returns images that are arguments of a call, after checking their number and each of them.
+
+        Nothing is decoded yet: a call that is refused costs little.
+        """
+        given = self._limited(images)
+        pixels = sum(map(self.images.check, given))
+        if pixels > MAX_PIXELS:
+            raise ToolError(
+                f"images of {pixels} pixels in one call; at most {MAX_PIXELS} are taken, so make them smaller"
+            )
+        return given
 
     def _limited(self, images: Any) -> list[Any]:
         given, limit = list_of(images), self.context.options.images_per_call

@@ -4,7 +4,8 @@ Arguments arrive in the form in which the sandbox sends values, and results are 
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import numpy as np
@@ -18,16 +19,20 @@ from openmaia.core.images import EncodedImage
 def call_user_tool(
     tools: Mapping[str, Callable[..., Any]],
     arguments: tuple[Any, Any, Any],
+    check: Callable[[list[Any]], object],
     resolve: Callable[[Any], EncodedImage],
     register: Callable[[EncodedImage], dict[str, Any]],
+    called: Callable[[], AbstractContextManager[None]],
 ) -> Any:
     """Calls a tool of the user and returns its result in the form that is sent to the sandbox.
 
     Args:
         tools: The functions that the user defined, by name.
         arguments: The tool's name, its positional and its keyword arguments, as the sandbox sent them.
+        check: Raises ToolError if some arguments are no images, without decoding them.
         resolve: Returns the image to which an argument refers.
         register: Registers an image and returns the reference to it that is sent to the sandbox.
+        called: Makes a context manager for the call of the user's function.
 
     Raises:
         ToolError: The name is unknown, the arguments do not fit, or the tool raised an exception.
@@ -36,16 +41,28 @@ def call_user_tool(
     tool = tools.get(name) if isinstance(name, str) else None
     if tool is None:
         raise ToolError(f"there is no tool {brief(name)}")
-    given = [_decoded(argument, resolve) for argument in list_of(args)]
-    named = {key: _decoded(argument, resolve) for key, argument in named_values(kwargs).items()}
     try:
-        inspect.signature(tool).bind(*given, **named)
+        inspect.signature(tool).bind(*list_of(args), **named_values(kwargs))
     except TypeError as error:
         raise ToolError(f"{name}: {error}"[:MAX_TEXT]) from error
+    check([image for argument in (args, *kwargs.values()) for image in _images(argument)])
+    given = [_decoded(argument, resolve) for argument in args]
+    named = {key: _decoded(argument, resolve) for key, argument in kwargs.items()}
     try:
-        return _encoded(tool(*given, **named), register)
+        with called():
+            result = tool(*given, **named)
+        return _encoded(result, register)
     except Exception as error:  # the user's code, called with the agent's arguments: the agent gets to see the error
-        raise ToolError(f"{name}: {type(error).__name__}: {error}"[:MAX_TEXT]) from error
+        raise ToolError(_whole(f"{name}: {type(error).__name__}: {error}"[:MAX_TEXT])) from error
+
+
+def _images(argument: Any) -> Iterator[Any]:
+    """Yields the parts of an argument that are no text, number or list: images, if the argument is valid."""
+    if isinstance(argument, list):
+        for part in cast(list[Any], argument):
+            yield from _images(part)
+    elif argument is not None and not isinstance(argument, (str, bool, int, float)):
+        yield argument
 
 
 def _decoded(argument: Any, resolve: Callable[[Any], EncodedImage]) -> Any:
@@ -63,9 +80,14 @@ def _encoded(value: Any, register: Callable[[EncodedImage], dict[str, Any]]) -> 
     if isinstance(value, (list, tuple)):
         return [_encoded(item, register) for item in cast(Sequence[Any], value)]
     if isinstance(value, dict):
-        return {str(key): _encoded(item, register) for key, item in cast(dict[Any, Any], value).items()}
+        return {_whole(str(key)): _encoded(item, register) for key, item in cast(dict[Any, Any], value).items()}
     if isinstance(value, np.ndarray):
         return _encoded(cast(Any, value).tolist(), register)
     if isinstance(value, np.generic):
         value = cast(Any, value).item()
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float)) else _whole(str(value))
+
+
+def _whole(text: str) -> str:
+    """Replaces halves of characters (surrogates), which neither the sandbox nor a record can hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -23,6 +23,11 @@ NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
 """Values of `task.evidence` if the agent only repeats labels of another method (`backbone.kind=labels`). No evidence is
 demanded, because these labels come without experiments."""
 
+PROCESSES_MB = 150
+"""What the processes of an investigation take of `ray.memory_mb`, in MiB. The rest may hold its images and calls."""
+MIN_HELD_MB = 64
+"""Memory in MiB that an investigation may always use for its images and calls."""
+
 TURN_SHARE = 0.25
 """Largest share of a language model's context that the output of one experiment may fill with text."""
 
@@ -72,6 +77,7 @@ def options(config: Config) -> InvestigationOptions:
         reply_tokens=config.limits.reply_tokens,
         outage_minutes=config.backbone.outage_minutes,
         images_per_call=config.limits.images_per_call,
+        held_mb=max(MIN_HELD_MB, config.ray.memory_mb - PROCESSES_MB),
         sees_images=config.backbone.sees == "images",
         sandbox=SandboxLimits(
             seconds=box.seconds,

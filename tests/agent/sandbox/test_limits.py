@@ -1,5 +1,8 @@
 """Too much of something, forged messages, and deaths: the parent notices, and the next experiment runs."""
 
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -173,6 +176,25 @@ def test_cpu_limit_kills_and_names_the_cause(fresh):
     assert agent.text("print(1)") == "1"
 
 
+def test_cpu_limit_is_named_also_if_its_signal_is_ignored(fresh):
+    agent: Agent = fresh(cpu_seconds=1)
+    code = "import resource, signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
+    code += "resource.setrlimit(resource.RLIMIT_CPU, (1, 2))  # SIGKILL comes sooner than it would\n"
+    outcome, _ = agent.run(code + "while True: pass")
+    assert outcome.status == "died" and "more than 1 seconds of CPU time" in outcome.error
+    assert "memory" not in outcome.error
+
+
+def test_kill_from_outside_is_named(fresh):
+    agent: Agent = fresh()
+    agent.text("")
+    child = agent.sandbox._child
+    assert child is not None
+    threading.Timer(0.5, os.kill, (child.pid, signal.SIGKILL)).start()
+    outcome, _ = agent.run("while True: pass")
+    assert outcome.status == "memory" and "killed from outside (SIGKILL)" in outcome.error
+
+
 def test_os_exit_is_a_death(agent: Agent):
     outcome, text = agent.run("import os; print('last words'); os._exit(3)")
     assert outcome.status == "died" and "exit code 3" in outcome.error and outcome.replaced and text == "last words\n"
@@ -180,7 +202,7 @@ def test_os_exit_is_a_death(agent: Agent):
 
 def test_crash_in_c_is_a_death(agent: Agent):
     outcome, _ = agent.run("import ctypes; ctypes.string_at(0)")
-    assert outcome.status == "died" and outcome.replaced
+    assert outcome.status == "died" and "signal 11 (Segmentation fault)" in outcome.error and outcome.replaced
 
 
 def test_lingering_threads_replace_the_process(agent: Agent):
