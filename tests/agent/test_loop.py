@@ -558,6 +558,37 @@ def test_user_tool_may_return_numpy_and_what_json_lacks_is_an_error_of_its_call(
     assert record.stop is Stop.ANSWER
 
 
+def test_half_a_character_of_a_user_tool_is_a_question_mark(run: Investigate):
+    calls = "print(tools.statistics('half'))\ntools.statistics('half of an error')"
+    record = run(code(calls), ANSWER, overrides=("tools=[tests.helpers.networks:statistics]",))
+    assert said(record, 0).startswith("{'?': '?'}\n") and "ValueError: ?" in said(record, 0)
+    assert record.stop is Stop.ANSWER
+
+
+HALVES = [
+    "tools.text2image(['\\ud83d\\ude00'])",
+    "tools.display('\\ud83d')",
+    "tools.describe_images(drawn, ['\\udc00'])",
+    "tools.edit_images(drawn, ['\\udc00'])",
+    "system.call_neuron(drawn, hypothesis='\\ud800')",
+    "tools.log_experiment([1], drawn, ['\\ud800'])",
+    "tools.statistics(**{'\\ud800': 1})",
+]
+
+
+def test_half_a_character_is_an_error_of_the_code_and_loses_nothing(run: Investigate):
+    tried = [f"try: {call}\nexcept ValueError as error: print(error)\n" for call in HALVES]
+    record = run(
+        code("kept = 5; drawn = tools.text2image(['a red circle'])\n" + "".join(tried)),
+        code("print(kept, '\\ud83d')"),
+        ANSWER,
+        overrides=("tools=[tests.helpers.networks:statistics]",),
+    )
+    assert said(record, 0).count("half a character") == len(HALVES)
+    assert [call.name for call in record.turns[0].calls] == ["text2image"]
+    assert said(record, 1) == "5 \\ud83d\n"
+
+
 def test_two_tools_of_one_name_are_refused():
     for names in (["tests.helpers.networks:brightest"] * 2, ["os.path:join", "posixpath:join"]):
         with pytest.raises(UsageError, match="another tool named"):

@@ -1,7 +1,10 @@
 """The toolbox behind the agent's calls: which rendering is used, what the agent is told, and hostile arguments."""
 
 import io
+import struct
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 from PIL import Image
 
 from openmaia.agent.context import InvestigationContext
+from openmaia.agent.experiments import ToolSession
+from openmaia.agent.sandbox import ExperimentStopped
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.api_text import api_text
@@ -460,7 +465,8 @@ HOSTILE: list[Any] = [
     [{"png": png(Image.new("RGB", (2048, 8)))}], [{"image": "image-1", "view": ""}] * 21, [""] * 21, ["a"] * 5000,
     [" "], ["x" * 3000], [b"bytes"], [True], [float("nan")], [{"png": WHOLE, "image": ["image-1"]}],
     [{"image": "image-1", "view": "", "x": 1}], [{"png": png(Image.new("1", (9000, 9000)))}], [{"png": gif()}],
-    [{"png": WHOLE[:33] + b"\0" * 300}], [{"png": WHOLE[:60] + b"\xff" * 60 + WHOLE[120:]}],
+    [{"png": WHOLE[:33] + WHOLE[8:16] + struct.pack("!II", 8000, 8000) + WHOLE[24:]}], [{"png": WHOLE[:12]}],
+    [{"png": WHOLE[:8] + WHOLE[33:]}], [{"png": WHOLE[:33] + b"\0" * 300}], [{"png": WHOLE[:60] + b"\xff" * 60 + WHOLE[120:]}],
     {"x" * 9000: 1}, [{"image": "image-1"}] * 20_000, [""] * 20_000,
 ]  # fmt: skip
 
@@ -554,6 +560,77 @@ def test_lists_of_different_lengths_are_refused(desk: Desk):
         desk.tools.edit_images(["a star", "a cross"], ["make it red"])
     with pytest.raises(ToolError, match="1 images but 2 titles"):
         desk.tools.describe_images(desk.tools.text2image(["a star"]), ["a", "b"])
+
+
+def test_edit_with_an_invalid_image_draws_nothing(toolbox: Toolbox):
+    with pytest.raises(ToolError, match="expected the bytes of a PNG file"):
+        toolbox.call("edit_images", [["a star", {"png": b""}], ["make it red"] * 2])
+    assert toolbox.effect.asked == []
+
+
+HUGE = {"png": png(Image.new("RGB", (2048, 2048)))}
+REFUSED: dict[str, tuple[str, list[Any]]] = {
+    "hypothesis of the last image": ("call_neuron", [[HUGE] * 7, None, None, ["H1"] * 6 + ["x" * 3000]]),
+    "structure as a hypothesis": ("call_neuron", [[HUGE] * 7, None, None, {"a": ["b" * 100] * 50_000}]),
+    "last image": ("call_neuron", [[HUGE] * 7 + [{"png": WHOLE[:20]}]]),
+    "pixels of all images": ("call_neuron", [[HUGE] * 9]),
+    "layer": ("responses", [[HUGE] * 7, "nowhere"]),
+    "instruction": ("edit_images", [[HUGE] * 7, ["make it red"] * 6 + [" "]]),
+    "number of titles": ("describe_images", [[HUGE] * 7, ["a"] * 6]),
+    "title": ("describe_images", [[HUGE] * 7, ["a"] * 6 + ["x" * 3000]]),
+    "last image of a summary": ("summarize_images", [[HUGE] * 7 + [{"image": "image-99", "view": ""}]]),
+    "last image that is shown": ("display", [["a"] * 9000 + [HUGE] * 7 + [{"png": b"x"}]]),
+    "arguments of a user's tool": ("user_tool", ["brightness", [HUGE] * 7, {}]),
+    "last image of a user's tool": ("user_tool", ["brightest", [[HUGE] * 7 + [{"image": "image-99"}]], {}]),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_refused_call_decodes_nothing(toolbox: Toolbox, wrong: str):
+    tool, args = REFUSED[wrong]
+    begun = time.thread_time()
+    with pytest.raises(ToolError):
+        toolbox.call(tool, args)
+    assert time.thread_time() - begun < 0.05
+
+
+def test_responses_of_more_units_than_a_message_holds_are_refused(toolbox: Toolbox):
+    toolbox.subjects.layers["wide"] = 100_000
+    with pytest.raises(ToolError, match="5 images and 100000 units are 500000 activations"):
+        toolbox.call("responses", [[{"png": WHOLE}] * 5, "wide"])
+
+
+# -- what a session of calls holds ---------------------------------------------------------------------------------------
+
+
+TINY = {"png": png(Image.new("RGB", (8, 8)))}
+HELD: dict[str, tuple[str, list[Any], int]] = {
+    "small images": ("call_neuron", [[TINY] * 20], 20_000),
+    "hypotheses": ("call_neuron", [[TINY] * 20, None, None, ["H" * 2000] * 20], 60_000),
+    "prompts": ("text2image", [["a star" + " " * 1900] * 20], 40_000),
+    "shown images": ("display", [[TINY] * 20], 20_000),
+    "refused arguments": ("text2image", ["x" * 90_000], 90_000),
+}
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_memory_of_calls_is_counted_and_bounded(toolbox: Toolbox, what: str):
+    tool, args, least = HELD[what]
+    limit = toolbox.context.options.held_mb << 20
+    session = ToolSession(toolbox, [], held_bytes=limit - least)
+    with suppress(ToolError):
+        session.serve(tool, args, {})
+    with pytest.raises(ExperimentStopped, match="MiB of memory"):
+        session.serve("text2image", [["a star"]], {})
+
+
+@pytest.mark.parametrize("text", ["", "é", "a\n"])
+def test_displayed_texts_are_bounded_with_their_line_ends(toolbox: Toolbox, text: str):
+    session, limit = ToolSession(toolbox, []), toolbox.context.options.sandbox.output_bytes
+    for _ in range(10):
+        session.serve("display", [[text] * 10_000], {})
+    assert sum(len(part.encode()) for part in session.parts if isinstance(part, str)) < limit + 200
+    assert sum(len(call.shown) for call in session.calls) <= limit + 1
 
 
 def test_invalid_call_reaches_no_service(toolbox: Toolbox, viewer: Viewer):

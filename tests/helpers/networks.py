@@ -148,6 +148,10 @@ def small_classifier() -> TargetNetwork:
 
 
 def statistics(what: str) -> dict[str, Any]:
-    """Numbers as NumPy has them, or a value that JSON does not have."""
+    """Numbers as NumPy has them, or a value that JSON or UTF-8 does not have."""
+    if what == "half":
+        return {"\ud83d": "\ud83d"}
+    if what == "half of an error":
+        raise ValueError("\ud83d")
     usual = {"mean": np.float32(0.5), "counts": np.array([1, 2]), "found": np.bool_(True)}
     return {"nan": {"mean": float("nan")}, "blob": {"$blob": 1}}.get(what, usual)

@@ -6,7 +6,17 @@ import struct
 
 import pytest
 
-from openmaia.agent.sandbox.frames import MAGIC, MAX_DEPTH, PREFIX, Decoder, FrameError, Json, decode, encode
+from openmaia.agent.sandbox.frames import (
+    MAGIC,
+    MAX_DEPTH,
+    MAX_VALUES,
+    PREFIX,
+    Decoder,
+    FrameError,
+    Json,
+    decode,
+    encode,
+)
 
 LIMIT = 1 << 20
 
@@ -34,6 +44,20 @@ def test_frame_may_arrive_byte_by_byte():
 def test_sender_refuses_unsendable_values(value: Json):
     with pytest.raises(FrameError):
         encode(value, LIMIT)
+
+
+@pytest.mark.parametrize("value", ["a\ud83d", ["\udc00\ud800"], {"\ud800": 1}])
+def test_half_characters_are_named(value: Json):
+    with pytest.raises(FrameError, match="is half a character"):
+        encode(value, LIMIT)
+
+
+def test_number_of_values_is_bounded_before_they_are_made():
+    many = "[" + "[]," * MAX_VALUES + "0]"
+    with pytest.raises(FrameError, match="values"):
+        decode(many.encode(), b"")
+    with pytest.raises(FrameError, match="values"):
+        encode([0 for _ in range(MAX_VALUES + 1)], 8 << 20)
 
 
 def test_dictionary_cannot_pose_as_a_blob():
