@@ -34,6 +34,9 @@ SLOW = {"RAY_raylet_start_wait_time_s": "60"}
 STARTS = 3
 """Number of failed starts of Ray in a row after which the node ends."""
 
+OWN = "r"
+"""Name of Ray's own folder. It is short, because paths of sockets may have 107 bytes at most."""
+
 LAST = 15
 """Number of lines that are printed from the end of each of Ray's logs after Ray has ended by itself."""
 
@@ -126,14 +129,15 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     """Runs Ray on this node and returns its exit code when it ends.
 
     Args:
-        folder: The folder for all files of Ray and its workers.
+        folder: The folder for all files of Ray and its workers. Only this user can open it. Ray's own folder is inside,
+            because Ray lets everybody write there.
         host: The IP address of this node.
         base: The first of PORTS ports for Ray's services.
         options: Options of `ray start`.
     """
     scratch = folder / "tmp"
-    scratch.mkdir(parents=True)
-    folder.chmod(0o700)
+    folder.mkdir(mode=0o700)  # refuses a folder that another user has put there
+    scratch.mkdir()
     ports = {
         "node-manager-port": base + 1,
         "object-manager-port": base + 2,
@@ -145,14 +149,18 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
         "max-worker-port": 0,
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", f"--node-ip-address={host}", *options]
-    command += [f"--temp-dir={folder}", "--disable-usage-stats", *(f"--{name}={port}" for name, port in ports.items())]
+    command += [
+        f"--temp-dir={folder / OWN}",
+        "--disable-usage-stats",
+        *(f"--{name}={port}" for name, port in ports.items()),
+    ]
     more = [*share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
     _say(f"{host}: {' '.join([*options, *more])}")
     return subprocess.call(command + more, env=SLOW | os.environ | {"TMPDIR": str(scratch)})
 
 
 def _was_up(folder: Path) -> bool:
-    return (folder / "ray_current_cluster").exists()
+    return (folder / OWN / "ray_current_cluster").exists()
 
 
 def _answers(address: str) -> bool:
@@ -168,7 +176,7 @@ def _answers(address: str) -> bool:
 
 
 def _folder() -> Path:
-    """Returns the folder of Ray's files. Its path is short, because paths of sockets may have 107 bytes at most."""
+    """Returns the folder of Ray's files. Its path is short, as OWN is."""
     own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{socket.gethostname().split('.')[0][-16:]}"
     return Path(os.environ.get("OPENMAIA_TMP", "/tmp")) / f"oma-{own}"
 
@@ -179,7 +187,7 @@ def _number() -> int:
 
 def _tell(folder: Path) -> None:
     """Prints the last LAST lines of the logs of the raylet and the GCS server. The logs are removed afterwards."""
-    for log in sorted(folder.glob("session_latest/logs/*")):
+    for log in sorted(folder.glob(f"{OWN}/session_latest/logs/*")):
         if log.name.startswith(("raylet.", "gcs_server.")):
             lines = log.read_text(errors="replace").splitlines()[-LAST:]
             print("\n".join([f"---- {log.name}", *lines]), flush=True)

@@ -1,17 +1,25 @@
 """Connects to an existing Ray cluster, or starts one on this machine for the current run."""
 
 import logging
+import os
 import re
 import signal
 import socket
+import stat
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import ray
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+
+LONGEST_BASE = 30
+"""Largest length of the path of a folder for temporary files. The paths of Ray's sockets, which have 107 bytes at most,
+begin with it."""
 
 
 @contextmanager
@@ -22,16 +30,18 @@ def cluster(config: Config) -> Generator[None]:
     cluster at that address. If the process is connected already, it stays connected, also at the end.
 
     Raises:
-        UsageError: If no cluster answers at `ray.address`.
+        UsageError: If no cluster answers at `ray.address`, or the folder for Ray's files belongs to another user.
     """
     if ray.is_initialized():
         yield  # a job or a test has connected before
         return
     own = config.ray.address == "local"
     _check_reachable(config.ray.address)
+    # Ray lets everybody write into its folder, where the sockets of its processes are. Nobody else may reach this one.
+    folder = str(private_folder() / "r") if own else None
     try:
         with _signal_handlers_kept():
-            ray.init(
+            context: Any = ray.init(
                 address=config.ray.address,
                 num_cpus=(config.ray.num_cpus or None) if own else None,
                 include_dashboard=False if own else None,
@@ -39,7 +49,10 @@ def cluster(config: Config) -> Generator[None]:
                 logging_level=logging.ERROR,
                 log_to_driver=False,
                 runtime_env=None if own else {"env_vars": {"RAY_USAGE_STATS_ENABLED": "0"}},
+                _temp_dir=folder,
             )
+            if own:
+                os.chmod(context.address_info["session_dir"], 0o700)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         lines = str(error).strip().splitlines()
         raise _unreachable(config.ray.address, lines[0] if lines else type(error).__name__) from error
@@ -47,6 +60,30 @@ def cluster(config: Config) -> Generator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def private_folder() -> Path:
+    """Returns a folder for the files of a Ray of this user, which no other user can open. It is created if necessary.
+
+    It is in the folder that RAY_TMPDIR names, or TMPDIR if its path is short enough for sockets, or in /tmp.
+
+    Raises:
+        UsageError: Another user has made it.
+    """
+    temporary = os.environ.get("TMPDIR", "")
+    short = temporary if len(temporary) <= LONGEST_BASE else ""
+    folder = Path(os.environ.get("RAY_TMPDIR") or short or "/tmp").absolute() / f"ray-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise UsageError(
+                f"{folder} is not a folder of yours, so that somebody else could reach the processes of this run; set "
+                "RAY_TMPDIR to a folder of your own with a short path"
+            ) from None
+        folder.chmod(0o700)
+    return folder
 
 
 @contextmanager
