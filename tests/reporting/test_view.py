@@ -1,9 +1,13 @@
 """`openmaia view`: pages on demand from this machine only, a followed run, and nothing written."""
 
 import dataclasses
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -91,3 +95,65 @@ def test_page_names_similar_descriptions(client: TestClient):
     page = client.get("/units/net/layer4/0-0.html").text
     (name,) = [attributes["data-near"] for tag, attributes in Page(page).elements if tag == "body"]
     assert "units/net/layer4/1-0.html" in client.get(f"/data/{name}").text
+
+
+TOKEN = "secret-t0ken"
+BROWSER = {"accept": "text/html,*/*"}
+
+
+@pytest.fixture
+def guarded(made: Run) -> Iterator[TestClient]:
+    with TestClient(application([made], token=TOKEN), base_url="http://127.0.0.1") as opened:
+        yield opened
+
+
+def test_nothing_is_shown_without_the_token(guarded: TestClient):
+    paths = ["/", "/data/table.js", "/units/net/layer4/0-0.html", "/assets/index.js", "/nowhere"]
+    queries = ["", "?token=", "?token=other", "?token=%ff%00", "?TOKEN=secret-t0ken"]
+    for address in [path + query for path in paths for query in queries]:
+        answer = guarded.get(address, headers=BROWSER)
+        assert answer.status_code == 403 and "This address needs a token" in answer.text and not answer.cookies
+        assert "tested" not in answer.text and TOKEN not in answer.text
+
+
+def test_browser_gets_a_cookie_and_an_address_without_the_token(guarded: TestClient):
+    answer = guarded.get(f"/run.html?a=%26&token={TOKEN}", headers=BROWSER, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/run.html?a=%26")
+    assert {"httponly", "samesite=lax"} <= set(answer.headers["set-cookie"].lower().split("; "))
+    assert guarded.get("/run.html").status_code == 200
+    assert guarded.get("/units/net/layer4/0-0.html").status_code == 200
+    guarded.cookies.clear()
+    guarded.cookies.set("openmaia-token", TOKEN)
+    assert guarded.get("/run.html").status_code == 403
+
+
+def test_program_gives_the_token_with_each_address(guarded: TestClient):
+    assert guarded.get(f"/data/table.js?token={TOKEN}").status_code == 200
+    assert guarded.get("/data/table.js").status_code == 403
+
+
+def test_token_leads_to_no_other_host(guarded: TestClient):
+    for path in ("//attacker.example/", "///attacker.example", "/%2fattacker.example"):
+        address = f"http://127.0.0.1{path}?token={TOKEN}"
+        answer = guarded.get(address, headers=BROWSER, follow_redirects=False)
+        assert answer.status_code == 303 and answer.headers["location"].startswith("/attacker.example")
+
+
+def test_token_does_not_replace_the_check_of_the_host(guarded: TestClient):
+    assert guarded.get(f"/?token={TOKEN}", headers={"host": "attacker.example"}).status_code == 400
+
+
+@pytest.mark.slow
+def test_command_prints_an_address_with_a_token_that_opens_it(made: Run):
+    command = [sys.executable, "-m", "openmaia.cli.main", "view", made.files.root, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.fullmatch(
+                r"view: (http://127\.0\.0\.1:\d+/)(\?token=[\w-]{20,}) .*\n", process.stdout.readline()
+            )
+            assert found is not None
+            assert httpx2.get(found[1]).status_code == 403
+            assert httpx2.get(found[1] + found[2]).status_code == 200
+        finally:
+            process.terminate()

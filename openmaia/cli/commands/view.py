@@ -16,8 +16,12 @@ def view(
 ) -> None:
     """Shows runs in the browser by a server on this machine. It follows running sweeps and writes nothing.
 
+    Other users of the machine can reach the port. So the address that is printed holds a token, without which nothing is
+    shown.
+
     Example: openmaia view runs/demo
     """
+    import secrets
     import socket
 
     import uvicorn
@@ -26,7 +30,8 @@ def view(
     from openmaia.reporting.browser.serve import application
     from openmaia.runs.run import Run
 
-    served = application([Run.open(path) for path in runs], text_embedding(embedding))
+    token = secrets.token_urlsafe(24)
+    served = application([Run.open(path) for path in runs], text_embedding(embedding), token)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -35,5 +40,5 @@ def view(
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}); give another one (--port 0 takes a free one)"
             ) from error
-        print(f"view: http://127.0.0.1:{listener.getsockname()[1]}/ (Ctrl-C ends it)", flush=True)
+        print(f"view: http://127.0.0.1:{listener.getsockname()[1]}/?token={token} (Ctrl-C ends it)", flush=True)
         uvicorn.Server(uvicorn.Config(served, log_level="warning", access_log=False, ws="none")).run(sockets=[listener])

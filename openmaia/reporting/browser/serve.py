@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from openmaia.core.errors import OpenMaiaError
 from openmaia.models.text_embedding import TextEmbedding
+from openmaia.reporting.browser.access import TokenAccess
 from openmaia.reporting.browser.agents import chart_files
 from openmaia.reporting.browser.data import call, data_files
 from openmaia.reporting.browser.pages import ASSETS, assets
@@ -37,6 +38,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -133,12 +135,13 @@ def _state_hash(found: Sequence[RunCounts]) -> str:
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 
 
-def application(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Starlette:
+def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: str = "") -> Starlette:
     """Returns the ASGI application that serves the report of runs. It only reads.
 
     Args:
         runs: The runs.
         embed: Embeds descriptions to find similar ones. None compares them by their words.
+        token: The token that requests must have, see `TokenAccess`. Empty if everybody who reaches the server may read.
 
     Raises:
         ValueError: There are no runs.
@@ -157,4 +160,6 @@ def application(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Star
         return Response(data, 200, HEADERS, kind)
 
     routes = [Route("/{path:path}", answer, methods=["GET"])]
-    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))])
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))]
+    middleware += [Middleware(TokenAccess, token=token, headers=HEADERS)] if token else []
+    return Starlette(routes=routes, middleware=middleware)
