@@ -4,10 +4,11 @@ import copy
 import json
 import os
 import shutil
+import stat
 import tempfile
 import urllib.parse
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ class Files:
 
     def __init__(self, root: str):
         self.root = root
+        self._within: str | None = None
         if "://" in root:
             try:
                 self._fs, self._base = fs.FileSystem.from_uri(_with_options(root))
@@ -116,6 +118,16 @@ class Files:
         """Returns the full path of a file (of the root if `name` is empty), for messages and for other programs."""
         return f"{self._base}/{name}" if name else self._base
 
+    def confined(self) -> "Files":
+        """Returns a `Files` object with this root that uses no file outside of it.
+
+        A link within a run directory, which somebody else may have made, could lead to any file of this user. The root
+        itself may be a link. The methods of the result raise StoreError for such a file.
+        """
+        moved = self._moved(self.root, self._base)
+        moved._within = None if self.local is None else os.path.realpath(self._base)
+        return moved
+
     def inside(self, name: str) -> "Files":
         """Returns a `Files` object whose root is a folder below this root. The folder need not exist."""
         return self._moved(joined(self.root, name), self.path(name))
@@ -125,7 +137,28 @@ class Files:
         address, options = _split(self.root)
         folder, *names = address.rstrip("/").rsplit("/", levels)
         base = self._base.rsplit("/", levels)[0]
-        return self._moved(folder + options if len(names) == levels else base, base)
+        moved = self._moved(folder + options if len(names) == levels else base, base)
+        moved._within = None
+        return moved if self._within is None else moved.confined()
+
+    def _place(self, name: str) -> str:
+        """Returns the full path of a file that is read. Raises StoreError if it is not below the root (see `confined`)."""
+        return self._below(self.path(name), self.path(name))
+
+    def _target(self, name: str) -> str:
+        """Returns the full path of a file that is replaced, moved or deleted, like `_place`. It may be a link itself."""
+        path = self.path(name)
+        return self._below(path, os.path.dirname(path))
+
+    def _below(self, path: str, followed: str) -> str:
+        if self._within is None:
+            return path
+        real = os.path.realpath(followed)
+        if real != self._within and not real.startswith(f"{self._within.rstrip('/')}/"):
+            raise StoreError(
+                f"{path} leads out of {self._within} by a link (to {real}), and is not used; put the files themselves there"
+            )
+        return path
 
     def _moved(self, root: str, base: str) -> "Files":
         moved = copy.copy(self)
@@ -163,7 +196,7 @@ class Files:
         Raises:
             StoreError: The file could not be written.
         """
-        target = self.path(name)
+        target = self._target(name)
         try:
             if self.local is None:
                 # A stream of pyarrow publishes the object even if the block fails, so that it is opened at the end.
@@ -191,7 +224,7 @@ class Files:
     def read(self, name: str) -> bytes | None:
         """Returns the content of a file, or None if it does not exist. Raises StoreError if it cannot be read."""
         try:
-            with self._fs.open_input_stream(self.path(name)) as stream:
+            with self._fs.open_input_stream(self._place(name)) as stream:
                 return stream.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -223,12 +256,12 @@ class Files:
             raise StoreError(f"{path} could not be read: {error}") from error
 
     def open(self, name: str) -> pa.NativeFile:
-        """Opens a file for random access. Raises OSError if it cannot be opened."""
-        return self._fs.open_input_file(self.path(name))
+        """Opens a file for random access. Raises OSError if it cannot be opened, StoreError if a link leads out."""
+        return self._fs.open_input_file(self._place(name))
 
     def mapped(self, name: str) -> pa.NativeFile:
         """Opens a file for random access, like the method `open`. A local file is memory-mapped."""
-        return self.open(name) if self.local is None else pa.memory_map(self.path(name))
+        return self.open(name) if self.local is None else pa.memory_map(self._place(name))
 
     def names(self, folder: str) -> list[str]:
         """Returns the sorted names of all files below a folder, relative to the root. Hidden files are left out.
@@ -243,10 +276,12 @@ class Files:
         Hidden files, such as files that are still being written, are left out. Empty if the folder does not exist.
         Raises StoreError if a folder cannot be read.
         """
-        selector = fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True)
         with self._reading(self.path(folder)):
-            infos = self._fs.get_file_info(selector)
-        sizes = {info.path: info.size or 0 for info in infos if info.type == fs.FileType.File}
+            if self._within is None:
+                infos = self._fs.get_file_info(fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True))
+                sizes = {info.path: info.size or 0 for info in infos if info.type == fs.FileType.File}
+            else:
+                sizes = dict(_walk(self._place(folder)))
         start = len(self._base.rstrip("/")) + 1
         return {path[start:]: sizes[path] for path in sorted(sizes) if not path.rsplit("/", 1)[-1].startswith(".")}
 
@@ -256,27 +291,27 @@ class Files:
         Raises StoreError if the folder cannot be read.
         """
         with self._reading(self.path(name)):
-            infos = self._fs.get_file_info(fs.FileSelector(self.path(name), allow_not_found=True))
+            infos = self._fs.get_file_info(fs.FileSelector(self._place(name), allow_not_found=True))
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
         """Returns whether there is a file with this name. Raises StoreError if its folder cannot be read."""
         with self._reading(self.path(name)):
-            return self._fs.get_file_info(self.path(name)).type == fs.FileType.File
+            return self._fs.get_file_info(self._place(name)).type == fs.FileType.File
 
     def move(self, name: str, to: str) -> None:
         """Moves a file to another name below the root. Raises StoreError if it cannot be moved."""
         try:
             if self.local is not None:
-                Path(self.path(to)).parent.mkdir(parents=True, exist_ok=True)
-            self._fs.move(self.path(name), self.path(to))
+                Path(self._target(to)).parent.mkdir(parents=True, exist_ok=True)
+            self._fs.move(self._target(name), self._target(to))
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self.path(name)} could not be moved to {self.path(to)}: {error}") from error
 
     def delete(self, name: str) -> None:
         """Deletes a file. Does nothing if it does not exist. Raises StoreError if it cannot be deleted."""
         try:
-            self._fs.delete_file(self.path(name))
+            self._fs.delete_file(self._target(name))
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowException) as error:
@@ -288,8 +323,29 @@ class Files:
         Raises StoreError if it cannot be deleted.
         """
         try:
-            self._fs.delete_dir(self.path(name))
+            self._fs.delete_dir(self._place(name))
         except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self.path(name)} could not be deleted: {error}") from error
+
+
+def _walk(folder: str) -> Iterator[tuple[str, int]]:
+    """Yields the path and the size in bytes of each file below a local folder. Raises StoreError for a linked folder.
+
+    pyarrow would follow the link, also to a folder above, without end.
+    """
+
+    def passed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # another process has deleted it
+            raise error
+
+    for place, folders, names in os.walk(folder, onerror=passed):
+        for name in folders:
+            if os.path.islink(path := f"{place}/{name}"):
+                raise StoreError(f"{path} is a link to a folder, and is not used; put the folder itself there")
+        for name in names:
+            with suppress(FileNotFoundError):
+                status = os.stat(path := f"{place}/{name}")
+                if stat.S_ISREG(status.st_mode):
+                    yield path, status.st_size

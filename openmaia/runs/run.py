@@ -44,7 +44,7 @@ class Run(RunResults):
     @classmethod
     def of(cls, config: Config) -> "Run":
         """Returns the run of a config, whose directory is `config.name` in `config.paths.runs`. It need not exist."""
-        return cls(Files(config.paths.runs).inside(config.name))
+        return cls(Files(config.paths.runs).inside(config.name).confined())
 
     @classmethod
     def create(cls, config: Config) -> "Run":
@@ -83,7 +83,7 @@ class Run(RunResults):
         Raises:
             UsageError: The folder is not a run directory.
         """
-        files = Files(path)
+        files = Files(path).confined()
         if files.read("config.yaml") is None:
             raise UsageError(f"{path} is not a run directory: it has no config.yaml; give for example runs/demo")
         folder = files.path("").rsplit("/", 2)[1:-1]

@@ -12,6 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from openmaia.config.loading import load
+from openmaia.core.errors import StoreError
+from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.serve import application
 from openmaia.runs.run import Run
 from tests.reporting.making import HOSTILE, Page, record, run
@@ -95,6 +97,25 @@ def test_page_names_similar_descriptions(client: TestClient):
     page = client.get("/units/net/layer4/0-0.html").text
     (name,) = [attributes["data-near"] for tag, attributes in Page(page).elements if tag == "body"]
     assert "units/net/layer4/1-0.html" in client.get(f"/data/{name}").text
+
+
+@pytest.mark.parametrize("place", ["report", "report/applications", "report/applications/passwords.html"])
+def test_report_and_view_follow_no_link_out_of_the_run(made: Run, tmp_path: Path, place: str):
+    (outside := tmp_path / "outside").mkdir()
+    (secret := outside / "passwords.html").write_text("hunter2")
+    assert made.files.local
+    link = made.files.local / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(secret if place.endswith(".html") else outside)
+    if not place.endswith(".html"):
+        with pytest.raises(StoreError, match="link"):
+            write_report([made])
+    try:
+        with TestClient(application([made]), base_url="http://127.0.0.1") as client:
+            assert "hunter2" not in client.get("/applications/passwords.html").text
+    except StoreError as error:
+        assert "link" in error.message
+    assert list(outside.iterdir()) == [secret]
 
 
 TOKEN = "secret-t0ken"

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -167,3 +168,64 @@ def test_hostile_name_becomes_one_component():
         component = safe(name)
         assert "/" not in component and not component.startswith(".") and component.isprintable()
         assert unsafe(component) == name
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Files:
+    """A run directory with links to a folder and a file outside of it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("secret")
+    root = tmp_path / "run"
+    (root / "records").mkdir(parents=True)
+    (root / "report").symlink_to(outside)
+    (root / "records/link").symlink_to(outside / "file")
+    return Files(str(root)).confined()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda files: files.read("report/file"),
+        lambda files: files.read("records/link"),
+        lambda files: files.read("../outside/file"),
+        lambda files: files.open("report/file"),
+        lambda files: files.mapped("records/link"),
+        lambda files: files.exists("report/file"),
+        lambda files: files.names("report"),
+        lambda files: files.names(""),
+        lambda files: files.folders("report"),
+        lambda files: files.write("report/index.html", b"x"),
+        lambda files: files.write("report/new/index.html", b"x"),
+        lambda files: files.delete("report/file"),
+        lambda files: files.delete_folder("report"),
+        lambda files: files.move("report/file", "here"),
+        lambda files: files.move("records/link", "report/there"),
+        lambda files: files.inside("report").write("index.html", b"x"),
+        lambda files: files.inside("records").above(1).read("report/file"),
+    ],
+)
+def test_link_does_not_lead_out_of_a_run_directory(linked: Files, tmp_path: Path, use: Callable[[Files], object]):
+    with pytest.raises(StoreError, match="link"):
+        use(linked)
+    assert [each.name for each in (tmp_path / "outside").iterdir()] == ["file"]
+
+
+def test_file_replaces_a_link_and_not_what_it_leads_to(linked: Files, tmp_path: Path):
+    linked.write("records/link", b"own")
+    assert linked.read("records/link") == b"own" and (tmp_path / "outside/file").read_text() == "secret"
+
+
+def test_links_in_circles_end(linked: Files, tmp_path: Path):
+    for name in ("a", "b", "c"):
+        (tmp_path / "run/records" / name).symlink_to("..")
+    with pytest.raises(StoreError, match="link to a folder"):
+        linked.names("records")
+
+
+def test_run_directory_may_be_a_link_itself(tmp_path: Path):
+    (tmp_path / "elsewhere/records").mkdir(parents=True)
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    files = Files(str(tmp_path / "run")).confined()
+    files.write("records/a", b"1")
+    assert files.names("") == ["records/a"] and files.inside("records").read("a") == b"1"

@@ -121,7 +121,7 @@ class _Study:
         self._config, self._root, self._seed, self._services = config, root, seed, services
         self._settings, self._trainer = config.spurious, services.trainer
         self._cache = user_path(config.paths.cache) / "spurious"
-        self._results = Files(config.paths.runs).inside(f"{config.name}/seed-{seed}")
+        self._results = Files(config.paths.runs).inside(f"{config.name}/seed-{seed}").confined()
 
     def train(self, images: Sequence[LabelledImage]) -> Path:
         """Trains the classifier, or takes it from the cache, whose key covers images, settings and seed.

@@ -195,7 +195,7 @@ def spurious(config: ConfigSources) -> None:
         )
         results = [conduct(settings, root, seed, services) for seed in range(study.seeds)]
         rows = table(results, study.units)
-    files = Files(settings.paths.runs).inside(settings.name)
+    files = Files(settings.paths.runs).inside(settings.name).confined()
     page = write(files, settings, rows, results, backbones.backbone_name(settings))
     show_spurious(rows)
     print(f"report: {page}")

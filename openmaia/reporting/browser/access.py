@@ -37,15 +37,16 @@ class TokenAccess:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, see the ASGI specification."""
-        if scope["type"] == "lifespan":
-            return await self._app(scope, receive, send)
-        request = Request(scope)
+        answer = self._answer(Request(scope)) if scope["type"] == "http" else self._app
+        await answer(scope, receive, send)
+
+    def _answer(self, request: Request) -> ASGIApp:
         if self._is_token(request.query_params.get("token", "")):
             is_browser = "text/html" in request.headers.get("accept", "")
-            return await (self._without_token(request) if is_browser else self._app)(scope, receive, send)
+            return self._without_token(request) if is_browser else self._app
         if self._is_token(request.cookies.get(self._cookie, "")):
-            return await self._app(scope, receive, send)
-        await Response(PAGE, 403, self._headers, "text/html")(scope, receive, send)
+            return self._app
+        return Response(PAGE, 403, self._headers, "text/html")
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
