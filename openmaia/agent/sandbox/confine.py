@@ -40,7 +40,7 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
         resource.RLIMIT_FSIZE: (scratch_mb << 20, scratch_mb << 20),
         resource.RLIMIT_DATA: (memory_mb << 20, memory_mb << 20),
         resource.RLIMIT_AS: ((memory_mb + SHARED_SLACK_MB) << 20, (memory_mb + SHARED_SLACK_MB) << 20),
-        resource.RLIMIT_CPU: (cpu_seconds, cpu_seconds + 5),  # SIGXCPU tells the cause, SIGKILL cannot be caught
+        resource.RLIMIT_CPU: (cpu_seconds, cpu_seconds + 1),  # SIGXCPU tells the cause, SIGKILL cannot be caught
     }
     for what, (soft, hard) in limits.items():
         try:

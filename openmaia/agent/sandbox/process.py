@@ -233,7 +233,7 @@ def _described(end: ProcessEnd, cpu_limit: int, killed_by_us: bool) -> tuple[Sta
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # the administrator's limit, which the process inherits
     limit = cpu_limit if hard == resource.RLIM_INFINITY else min(cpu_limit, hard)
     was_killed = end.signal == signal.SIGKILL and not killed_by_us
-    # Code that ignores SIGXCPU is killed with SIGKILL some seconds later.
+    # Code that ignores SIGXCPU is killed with SIGKILL a second later.
     if end.signal == signal.SIGXCPU or (was_killed and end.cpu_seconds >= limit):
         return Status.DIED, f"it used more than {limit} seconds of CPU time"
     if was_killed:
