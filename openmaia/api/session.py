@@ -64,6 +64,7 @@ def _network(inputs: Inputs) -> "TargetNetwork | None":
     config = inputs.config
     if inputs.model is not None:
         network = borrowed.with_preprocess(inputs.model, inputs.preprocess, targets.given_preprocess(config))
+        network = targets.declared(config, network)
         _record_preprocess(config, network.preprocess)
         return network
     if config.target.kind != "network":
@@ -71,6 +72,7 @@ def _network(inputs: Inputs) -> "TargetNetwork | None":
     if inputs.preprocess is None:
         return targets.network(config, config.target.weights)
     network = borrowed.load_with(config.target.network, config.target.weights, inputs.preprocess)
+    network = targets.declared(config, network)
     _record_preprocess(config, network.preprocess)
     return network
 
@@ -117,7 +119,7 @@ def _name_exemplars(
     digests = [item.digest for item in exemplar_images(config, dataset)]
     parts = (
         digest_of(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
-        sorted(config.target.directions.items()), digests,
+        sorted(config.target.directions.items()), digests, str(network.output), sorted(network.entries.items()),
     )  # fmt: skip
     config.exemplars.dataset = f"{config.pictures.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 

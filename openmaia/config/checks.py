@@ -18,6 +18,7 @@ _PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",
 _CHOICES = {
     "target.kind": ("network", "synthetic", "closed_form"),
     "target.preprocess": ("weights", "published", "python"),
+    "target.output": ("", "softmax", "sigmoid", "probabilities", "values"),
     "target.units": ("repo", "paper"),
     "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),

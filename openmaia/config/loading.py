@@ -34,6 +34,7 @@ FREE = (
     *(f"{section}.vllm.arguments" for section in ("backbone", "viewer", "evaluate.writer")),
     *(f"{section}.api.arguments" for section in ("generator", "editor", "evaluate.generator")),
     "target.directions",
+    "target.entries",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )
 """Config keys whose value is a mapping with keys that the user chooses."""

@@ -45,7 +45,14 @@ class TargetConfig:
     """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only. `FILE#KEY`
     selects one of several sets of weights in it, such as `model_ema`."""
     layers: list[str] = field(default_factory=list[str])
-    """Names of modules of the network. `output` is its final output, read as class probabilities."""
+    """Names of modules of the network. `output` is its final output."""
+    output: str = ""
+    """What the final output is. `softmax`: logits of classes, whose activations are probabilities; `sigmoid`: a logit
+    for each output, likewise; `probabilities` or `values` (a regression, an embedding): the activations themselves.
+    Empty: found out from the last module and the outputs for some images, and said."""
+    entries: dict[str, str] = field(default_factory=dict[str, str])
+    """The entry to read, by layer, if a layer's output is a tuple, a mapping or an object of several tensors, such as
+    `{output: logits}`. Usually it is found without it."""
     preprocess: str = "weights"
     """`weights`: the network's own preprocessing; `published`: that of the published MAIA code, which does not crop. A
     module of yours that declares none needs `size`, `mean` and `std`, because activations depend on the preprocessing.

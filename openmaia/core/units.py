@@ -73,6 +73,9 @@ class TargetInfo:
     mask_threshold: float | None = None
     """Activation above which a position of the activation map belongs to a unit's mask, the region where the unit
     responds. It is the same for all units. None: each unit has its own threshold, a quantile of its activations."""
+    understood: tuple[str, ...] = ()
+    """What was found out about the layers and what a user cannot see otherwise, such as that a layer has no maps: one
+    sentence each."""
     classes: tuple[str, ...] = ()
     """Names of the classes, which are the units of the layer OUTPUT, by index. They need not be unique. Empty if
     unknown."""

@@ -102,6 +102,8 @@ class Sweep:
             self.preprocessing = info.preprocessing
             if info.preprocessing:
                 self.view.say(f"preprocessing of {info.name}: {info.preprocessing}")
+            for sentence in info.understood:
+                self.view.say(f"{info.name}, {sentence}")
             layers = self.plan(info)
             self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
         self.total = self.run.planned()

@@ -115,6 +115,8 @@ def prepare(
     unit = one_unit(spec, info, task.scope)
     if info.preprocessing:
         say(f"preprocessing of {info.name}: {info.preprocessing}")
+    for sentence in info.understood:
+        say(f"{info.name}, {sentence}")
     dataset = dataset or datasets.image_dataset(config, say)
     layers = list(info.layers) if unit.scope is Scope.NETWORK else [unit.layer]
     store = exemplars.make(config, layers, say, progress, target, dataset)

@@ -114,4 +114,7 @@ def compute_exemplars(
     from openmaia.distributed.exemplars import team
 
     with cluster(config), team(config, ConfigAssembly(), say) as workers:
-        return workers.compute(list(workers.info().layers), progress)
+        info = workers.info()
+        for sentence in info.understood:
+            say(f"{info.name}, {sentence}")
+        return workers.compute(list(info.layers), progress)

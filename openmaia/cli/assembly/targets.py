@@ -1,6 +1,7 @@
 """Builds the target of a config. Functions import large libraries only when they need them."""
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, overload
 
 from openmaia.cli.assembly.errors import session_object_error, unknown_value
 from openmaia.config.schema import Config
@@ -72,7 +73,21 @@ def network(config: Config, weights: str) -> "TargetNetwork":
         raise session_object_error(
             "target.network", "target.network=package.module:function, a function that returns the network"
         )
-    return load(config.target.network, weights, _preset(config), given_preprocess(config))
+    return declared(config, load(config.target.network, weights, _preset(config), given_preprocess(config)))
+
+
+@overload
+def declared(config: Config, network: "TargetNetwork") -> "TargetNetwork": ...
+@overload
+def declared(config: Config, network: "TargetNetwork | None") -> "TargetNetwork | None": ...
+def declared(config: Config, network: "TargetNetwork | None") -> "TargetNetwork | None":
+    """Returns a network with what a config says about its outputs (`target.output`, `target.entries`)."""
+    from openmaia.models.targets.meaning import OutputMeaning
+
+    if network is None:
+        return None
+    meaning = OutputMeaning(config.target.output) if config.target.output else network.output
+    return replace(network, output=meaning, entries={**network.entries, **config.target.entries})
 
 
 def given_preprocess(config: Config) -> "GivenPreprocess":

@@ -85,7 +85,9 @@ def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
     from openmaia.models.targets.survey import survey
 
     _check_network(config)
-    found = survey(skeleton(config.target.network) or targets.network(config, config.target.weights))
+    found = survey(
+        targets.declared(config, skeleton(config.target.network)) or targets.network(config, config.target.weights)
+    )
     return dict(found.units), dict(found.unusable)
 
 
@@ -101,7 +103,7 @@ def _network_outline(config: Config) -> TargetInfo | None:
 
     target = config.target
     _check_network(config)
-    network = skeleton(target.network)
+    network = targets.declared(config, skeleton(target.network))
     if network is None or target.directions:
         return None
     known = layer_names(network)
@@ -113,7 +115,7 @@ def _network_outline(config: Config) -> TargetInfo | None:
     found = survey(network, target.layers)
     for reason in found.unusable.values():
         raise UsageError(reason)
-    is_named = network.classifies and found.units.get(OUTPUT) == len(network.labels)
+    is_named = found.units.get(OUTPUT) == len(network.labels)
     return TargetInfo(
         name=target.name,
         layers={layer: found.units[layer] for layer in target.layers if not layer.endswith(SUFFIX)},

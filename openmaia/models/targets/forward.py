@@ -3,6 +3,9 @@
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -11,15 +14,20 @@ from torch import nn
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.core.units import OUTPUT
 from openmaia.models.device import service_errors
+from openmaia.models.targets import places
 from openmaia.models.targets.maps import (
     UNIT_AXES,
     AxisOrder,
     OutputLayout,
     OutputShape,
     ShapeEvidence,
-    first_tensor,
+    grows,
     layout,
+    layouts_by_shape,
 )
+from openmaia.models.targets.meaning import LastModules
+from openmaia.models.targets.outputs import Entry, find_entry, parts, take
+from openmaia.models.targets.preprocess import Preprocessing
 from openmaia.models.targets.wrappers import uncompiled, why_uncalled
 
 SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
@@ -28,11 +36,15 @@ SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
 INPUT_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """Types that the input of a network may have."""
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
 
 class Forward:
     """Runs a network and returns the outputs of selected layers."""
 
-    def __init__(self, module: nn.Module, layers: Mapping[str, str], device: torch.device):
+    def __init__(
+        self, module: nn.Module, layers: Mapping[str, str], device: torch.device, asked: Mapping[str, str] = NOTHING
+    ):
         """Prepares forward passes.
 
         Args:
@@ -40,8 +52,12 @@ class Forward:
             layers: Names of modules in the network, by the names that the user gives to the layers. OUTPUT stands for
                 the output of the network.
             device: The device of the network.
+            asked: The entries of compound outputs that the user chose, by layer (see `outputs.py`).
         """
         self._module, self._layers, self._device = module, layers, device
+        self._asked, self._entries = asked, dict[str, Entry]()
+        self._compound: dict[str, bool] = {}
+        self._unreadable: UsageError | None = None
         self._modules = dict(module.named_modules())
         self._dtype = torch.float32
 
@@ -59,7 +75,7 @@ class Forward:
             ServiceError: The batch needs more memory than the GPU has.
             HostDead: The GPU no longer answers.
         """
-        outputs: dict[str, torch.Tensor] = {}
+        outputs: dict[str, Any] = {}
         with service_errors("the target network"):
             self._pass(batch, outputs, Counter())
         return outputs
@@ -88,7 +104,8 @@ class Forward:
                 raise UsageError(f"layer {layer!r} cannot be scaled: its output is a {type(output).__name__}")
             # The output is copied because it may share its memory with what other modules read.
             values = output.clone()
-            view = values.flatten(1) if kind is AxisOrder.VECTOR else values.movedim(UNIT_AXES[kind], 1)
+            images_first = values.movedim(self._entries[layer].axis, 0)
+            view = images_first.flatten(1) if kind is AxisOrder.VECTOR else images_first.movedim(UNIT_AXES[kind], 1)
             view[:, index] *= factor
             return values
 
@@ -98,30 +115,72 @@ class Forward:
                 output = self._module(batch.to(self._device, self._dtype))
             finally:
                 hook.remove()
-        return first_tensor(output, len(batch), OUTPUT).detach().to("cpu", torch.float32)
+        return self._output(output, len(batch))
 
-    def examine(
-        self, size: tuple[int, int], channels: int = 3
-    ) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
-        """Determines which axes of the layers' outputs are units and which are positions (their layouts).
-
-        For this it runs the network on inputs of three sizes: `size`, twice its height, and twice its width. It also
-        finds out in which type the network takes its input.
-
-        Args:
-            size: Height and width of the inputs for which the network is made.
-            channels: Number of channels of the input.
+    def last_modules(
+        self, batches: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor]]]:
+        """Runs the network on inputs of one image each.
 
         Returns:
-            The output shapes of the layers for one image of this size, without the batch axis; their layouts; and the
-            error with which the network refuses other sizes, "" if it accepts them.
+            Its output for all of them, and what `LastModules` keeps, float32 of shape (images, …) on the CPU.
+        """
+        outputs: list[torch.Tensor] = []
+        found: list[list[tuple[nn.Module, torch.Tensor]]] = []
+        for batch in batches:
+            last = LastModules()
+            hooks = [each.register_forward_hook(last) for each in self._modules.values() if _is_leaf(each)]
+            try:
+                with service_errors("the target network"), torch.inference_mode(), uncompiled():
+                    outputs.append(self._output(self._module(batch.to(self._device, self._dtype)), 1))
+            finally:
+                for hook in hooks:
+                    hook.remove()
+            found.append(list(last.found))
+        joined = [
+            (same[0][0], torch.cat([output for _, output in same]))
+            for same in zip(*found, strict=False)
+            if len({(module, output.shape) for module, output in same}) == 1
+        ]
+        return torch.cat(outputs), joined
+
+    def understood(self, layer: str) -> list[str]:
+        """Returns sentences about how a layer's output is read, if it is not a tensor with the images on its first axis."""
+        entry = self._entries[layer]
+        said = [f"{layer}: read from the entry {entry.name!r} of its output"] if self._compound.get(layer) else []
+        return said + ([f"{layer}: the images are on axis {entry.axis} of its output"] if entry.axis else [])
+
+    def _output(self, output: Any, images: int) -> torch.Tensor:
+        """Returns the network's output for a batch, also if OUTPUT is no layer of this object."""
+        if OUTPUT not in self._entries:
+            raise self._unreadable or UsageError("the output of the network is not known before `examine`")
+        return self._taken(output, images, OUTPUT)
+
+    def _taken(self, output: Any, images: int, layer: str) -> torch.Tensor:
+        # A copy, because a later layer may modify it in place.
+        return take(output, self._entries[layer], images, layer).detach().to("cpu", torch.float32, copy=True)
+
+    def examine(self, preprocess: Preprocessing) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
+        """Determines which axes of the layers' outputs are images, units and positions, and where the positions are.
+
+        For this it runs the network on a blank image, on two others, on inputs of twice the height and twice the width,
+        and on images that are changed in parts (see `places.py`). Other methods need this one to be called first.
+
+        Args:
+            preprocess: Gives the size and the channels of the inputs for which the network is made, and converts images
+                to such inputs.
+
+        Returns:
+            The output shapes of the layers for one image of this size, without the axis of the images; their layouts;
+            and the error with which the network refuses other sizes, "" if it accepts them.
 
         Raises:
-            UsageError: The network does not accept an input of `size`, or a layer has no units, is not called exactly
+            UsageError: The network does not accept an input of this size, or a layer has no units, is not called exactly
                 once in a pass, or gives another output each time.
         """
+        size, channels = preprocess.size, preprocess.channels
         height, width = size
-        outputs: dict[str, torch.Tensor] = {}
+        outputs: dict[str, Any] = {}
         calls: Counter[str] = Counter()
         noise = torch.rand(1, channels, height, width, generator=torch.Generator().manual_seed(0), device="cpu")
 
@@ -134,33 +193,87 @@ class Forward:
         try_types(self._module, attempt, (1, channels, height, width))
         for layer, name in self._layers.items():
             check_called_once(layer, calls[layer], name, self._modules)
-        again: dict[str, torch.Tensor] = {}
+        inputs = partial(places.blended, preprocess.tensor, size)
+        two = self._two_images(inputs(0)[:2])
+        self._entries = self._found_entries(outputs, two)
+        first = {layer: self._taken(outputs[layer], 1, layer) for layer in self._layers}
+        again: dict[str, Any] = {}
         self._pass(noise, again, Counter())
-        _check_repeated(outputs, again)
-        usual = {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}
+        _check_repeated(first, again)
+        usual = {layer: tuple(values.shape[1:]) for layer, values in first.items()}
         taller, refusal = self._shapes((2 * height, width), channels)
         wider, second_refusal = self._shapes((height, 2 * width), channels)
-        layouts = {
-            layer: layout(
-                ShapeEvidence(
-                    layer=layer,
-                    module=self._modules.get(self._layers[layer], self._module),
-                    size=size,
-                    usual=usual[layer],
-                    taller=taller.get(layer),
-                    wider=wider.get(layer),
-                )
+        evidence = {
+            layer: ShapeEvidence(
+                layer=layer,
+                module=self._modules.get(self._layers[layer], self._module),
+                size=size,
+                usual=usual[layer],
+                taller=taller.get(layer),
+                wider=wider.get(layer),
             )
             for layer in self._layers
         }
-        return usual, layouts, refusal or second_refusal
+        return usual, self._layouts(evidence, inputs, two), refusal or second_refusal
+
+    def _two_images(self, images: torch.Tensor) -> dict[str, Any]:
+        """Returns the outputs for two images; none for a network that takes one at a time."""
+        outputs: dict[str, Any] = {}
+        with suppress(*SIZE_ERRORS), service_errors("the target network"):
+            self._pass(images, outputs, Counter())
+            return outputs
+        return {}
+
+    def _found_entries(self, one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for layer in {**self._layers, OUTPUT: OUTPUT}:
+            try:
+                self._compound[layer] = len(parts(one[layer])) > 1
+                entries[layer] = find_entry(layer, one[layer], two.get(layer), self._asked.get(layer, ""))
+            except UsageError as error:
+                if layer in self._layers:
+                    raise
+                self._unreadable = error
+        return entries
+
+    def _layouts(
+        self,
+        evidence: Mapping[str, ShapeEvidence],
+        inputs: Callable[[int], torch.Tensor],
+        two: Mapping[str, Any],
+    ) -> dict[str, OutputLayout]:
+        inferred: dict[str, OutputLayout | None] = {}
+        errors: dict[str, UsageError] = {}
+        for layer, shapes in evidence.items():
+            try:
+                inferred[layer] = layout(shapes)
+            except UsageError as error:
+                # The shape alone does not tell. Where the output changes as the image does may.
+                if not layouts_by_shape(shapes) or grows(shapes):
+                    raise
+                inferred[layer], errors[layer] = None, error
+
+        def run(batch: torch.Tensor) -> dict[str, torch.Tensor]:
+            outputs: dict[str, Any] = {}
+            self._pass(batch, outputs, Counter())
+            return {layer: values[0] for layer, values in outputs.items()}
+
+        with service_errors("the target network"):
+            both = {layer: self._taken(two[layer], 2, layer) for layer in inferred if two}
+            known = [{layer: values[n] for layer, values in both.items()} for n in range(2)] if two else []
+            found = places.verified(evidence, inferred, run, inputs, known)
+        layouts = {layer: each for layer, each in found.items() if each is not None}
+        for layer, error in errors.items():
+            if layer not in layouts:
+                raise error
+        return layouts
 
     def _shapes(self, size: tuple[int, int], channels: int) -> tuple[dict[str, OutputShape], str]:
         """Runs one image of a given size. Returns the layers' output shapes, and the error message if the pass fails.
 
         If the pass fails, for example in a classifier of fixed size, the shapes of the layers before it are returned.
         """
-        outputs: dict[str, torch.Tensor] = {}
+        outputs: dict[str, Any] = {}
         refusal = ""
         try:
             self._pass(torch.zeros(1, channels, *size), outputs, Counter())
@@ -168,12 +281,16 @@ class Forward:
             refusal = f"{type(error).__name__}: {str(error)[:200]}"
         return {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}, refusal
 
-    def _pass(self, batch: torch.Tensor, outputs: dict[str, torch.Tensor], calls: Counter[str]) -> None:
+    def _pass(self, batch: torch.Tensor, outputs: dict[str, Any], calls: Counter[str]) -> None:
+        """Runs the network, and adds the output of each layer: all tensors in it, until it is known which to read."""
+
         def catch(layer: str, output: Any) -> None:
             calls[layer] += 1
-            values = first_tensor(output, len(batch), layer)
-            # The output is copied because a later layer may modify it in place.
-            outputs[layer] = values.detach().to("cpu", torch.float32, copy=True)
+            outputs[layer] = (
+                {name: each.detach().clone() for name, each in parts(output).items()}
+                if layer not in self._entries
+                else self._taken(output, len(batch), layer)
+            )
 
         hooks = [
             self._modules[name].register_forward_hook(lambda _m, _i, output, layer=layer: catch(layer, output))
@@ -189,6 +306,13 @@ class Forward:
         for layer, name in self._layers.items():
             if name == OUTPUT:
                 catch(layer, output)
+        if not self._entries:
+            outputs[OUTPUT] = parts(output)
+
+
+def _is_leaf(module: nn.Module) -> bool:
+    """Returns whether a module has no others in it and can be hooked, which a part of a TorchScript module cannot."""
+    return not any(module.children()) and not isinstance(module, torch.jit.ScriptModule)
 
 
 def equal_sizes(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:

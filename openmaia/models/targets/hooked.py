@@ -15,7 +15,9 @@ from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device
 from openmaia.models.targets.directions import SUFFIX, read_directions
 from openmaia.models.targets.forward import Forward, equal_sizes
-from openmaia.models.targets.maps import spatial
+from openmaia.models.targets.maps import AxisOrder, OutputLayout, spatial
+from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
+from openmaia.models.targets.places import noise
 from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.state import check_state, network_state, weights_digest
@@ -30,6 +32,16 @@ CACHE_BYTES = 384 * 2**20
 
 GPU_BATCH = 32
 """Default number of images per forward pass on a GPU."""
+
+SAMPLES = 4
+"""Number of noise images for which the output of a network is looked at, besides a black and a white one."""
+
+READ_AS = {
+    OutputMeaning.SOFTMAX: "the logits of a softmax over {} classes",
+    OutputMeaning.SIGMOID: "{} logits, each of a sigmoid",
+    OutputMeaning.PROBABILITIES: "probabilities (of {})",
+    OutputMeaning.VALUES: "values as they are ({})",
+}
 
 NO_DIRECTIONS: Mapping[str, str] = MappingProxyType({})
 
@@ -82,6 +94,7 @@ class NetworkTarget:
         )
         self._cache = LRUCache[str, tuple[Responses, ViewBox]](CACHE_BYTES, getsizeof=lambda entry: _bytes(entry[0]))
         self._scalable: dict[str, bool] = {}
+        self._undeclared: OutputMeaning | None = None
         used_device = torch.device(device) if device else default_device()
         self._batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
         check_state(network.module)
@@ -90,14 +103,17 @@ class NetworkTarget:
         # Convolutions in TF32 keep three digits, so that results would depend on the batch.
         torch.backends.cudnn.allow_tf32 = False
         self._forward = Forward(
-            move_to_device(inner.eval(), used_device, f"target.network ({name})"), names, used_device
+            move_to_device(inner.eval(), used_device, f"target.network ({name})"), names, used_device, network.entries
         )
-        shapes, self._layouts, refusal = self._forward.examine(network.preprocess.size, network.preprocess.channels)
+        shapes, self._layouts, refusal = self._forward.examine(network.preprocess)
         _check_sizes(name, network, refusal)
         counts = {layer: self._unit_count(layer, shapes[layer]) for layer in names}
         read = [read_directions(layer, path, counts[layer]) for layer, path in directions.items()]
         self._directions = {each.name: each for each in read}
-        self._info = self._target_info(counts)
+        self._meaning, meaning_said = OutputMeaning.VALUES, ""
+        if OUTPUT in names:
+            self._meaning, meaning_said = self._output_meaning(self._layouts[OUTPUT])
+        self._info = self._target_info(counts, meaning_said)
 
     def info(self) -> TargetInfo:
         """Returns the description of the target: its layers, their numbers of units, and a digest of the weights."""
@@ -117,11 +133,11 @@ class NetworkTarget:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the network's classes. Empty if the network is no classifier, or if the names are unknown.
+        """The names of the network's classes. Empty if they are unknown.
 
         They do not depend on the layers that were selected for the study.
         """
-        return self._network.labels if self._network.classifies else ()
+        return self._network.labels
 
     def can_intervene(self, layer: str) -> bool:
         """Returns whether the units of a layer can be scaled during a forward pass.
@@ -131,14 +147,14 @@ class NetworkTarget:
         directions.py).
         """
         is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
-        if not self._network.classifies or not is_module:
+        if not is_module:
             return False
         if layer not in self._scalable:
             preprocess = self._network.preprocess
             blank = torch.zeros(1, preprocess.channels, *preprocess.size)
             try:
-                logits = self._forward.scaled(blank, layer, self._layouts[layer], 0, 1.0)
-                self._scalable[layer] = logits.ndim == 2
+                output = self._forward.scaled(blank, layer, self._layouts[layer], 0, 1.0)
+                self._scalable[layer] = output.ndim == 2 and self._class_logarithms(output[0]) is not None
             except UsageError:
                 self._scalable[layer] = False
         return self._scalable[layer]
@@ -168,12 +184,16 @@ class NetworkTarget:
                 raise UsageError(f"{each.unit}: the layer has the units 0 to {self._info.layers[layer] - 1}")
             view, _ = self._network.preprocess.view(each.image.pixels)
             batch = self._network.preprocess.tensor(view)[None]
-            logits = self._forward.scaled(batch, layer, self._layouts[layer], each.unit.index, each.factor).double()
-            answers.append(torch.log_softmax(logits[0], dim=0).numpy())
+            output = self._forward.scaled(batch, layer, self._layouts[layer], each.unit.index, each.factor)
+            logarithms = self._class_logarithms(output[0])
+            assert logarithms is not None  # as can_intervene has found
+            answers.append(logarithms.numpy())
         return answers
 
     def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
         """Returns, for each image, the image as the network receives it and the responses of all layers by layer name.
+
+        The response of a layer whose positions have no known places has the maxima of the units, shape (units,).
 
         The layers include those whose units are directions in an activation space (see directions.py). The responses
         are not cached, because this method is used for passes over whole datasets.
@@ -181,7 +201,15 @@ class NetworkTarget:
         views = [self._network.preprocess.view(pixels)[0] for pixels in images]
         answers = self._run([self._network.preprocess.tensor(view) for view in views])
         return [
-            (view, responses | {name: each.all(responses[each.layer]) for name, each in self._directions.items()})
+            (
+                view,
+                {
+                    name: response.max(axis=1) if response.ndim == 2 else response
+                    for name, response in (
+                        responses | {name: each.all(responses[each.layer]) for name, each in self._directions.items()}
+                    ).items()
+                },
+            )
             for view, responses in zip(views, answers, strict=True)
         ]
 
@@ -214,11 +242,37 @@ class NetworkTarget:
         responses = {
             layer: spatial(values[row], self._layouts[layer], size, layer) for layer, values in outputs.items()
         }
-        logits = responses.get(OUTPUT)
-        if logits is None or logits.ndim != 1 or not self._network.classifies:
+        if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
-        return responses | {OUTPUT: _softmax(logits), LOGITS: logits}
+        return responses | {OUTPUT: activations(self._meaning, responses[OUTPUT]), LOGITS: responses[OUTPUT]}
+
+    def _output_meaning(self, layout: OutputLayout) -> tuple[OutputMeaning, str]:
+        """Returns what the output of the network means, and a sentence about it if it was found out."""
+        declared, preprocess = self._network.output, self._network.preprocess
+        if layout.kind is not AxisOrder.VECTOR:
+            # Values at positions, such as those of a segmentation, are read as they are.
+            return OutputMeaning.VALUES, ""
+        images = [noise(preprocess.size, seed) for seed in range(SAMPLES)]
+        images += [np.full((*preprocess.size, 3), level, np.uint8) for level in (0, 255)]
+        outputs, last = self._forward.last_modules([preprocess.tensor(image)[None] for image in images])
+        outputs = outputs.flatten(1)
+        if declared is not None and not (declared is OutputMeaning.SOFTMAX and outputs.shape[1] == 1):
+            check(declared, outputs)
+            return declared, ""
+        meaning, why = understand(outputs, last)
+        read = READ_AS[meaning].format(outputs.shape[1])
+        return meaning, f"output: read as {read}, because {why}; target.output changes it"
+
+    def _class_logarithms(self, output: torch.Tensor) -> torch.Tensor | None:
+        """Returns the log-probabilities of the classes for an output of shape (units,), None if it is no classifier."""
+        if OUTPUT in self._layouts:
+            return class_logarithms(self._meaning, output)
+        if self._network.output is not None:
+            return class_logarithms(self._network.output, output)
+        if self._undeclared is None:
+            self._undeclared, _ = self._output_meaning(OutputLayout(kind=AxisOrder.VECTOR))
+        return class_logarithms(self._undeclared, output)
 
     def _activation(self, unit: Unit, responses: Responses, box: ViewBox) -> UnitActivation:
         if directions := self._directions.get(unit.layer):
@@ -227,8 +281,8 @@ class NetworkTarget:
             response = responses[unit.layer][unit.index]
         if unit.layer == OUTPUT and LOGITS in responses:
             return UnitActivation(value=rounded(response), raw=rounded(responses[LOGITS][unit.index]), box=box)
-        if response.ndim == 0:
-            return UnitActivation(value=rounded(response), box=box)
+        if response.ndim < 2:
+            return UnitActivation(value=rounded(response.max()), box=box)
         small: Map = np.ascontiguousarray(response)
         return UnitActivation(value=rounded(small.max()), map=small, box=box)
 
@@ -239,10 +293,17 @@ class NetworkTarget:
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
         return spatial(torch.zeros(shape), self._layouts[layer], self._network.preprocess.size, layer).shape[0]
 
-    def _target_info(self, counts: Mapping[str, int]) -> TargetInfo:
+    def _target_info(self, counts: Mapping[str, int], meaning_said: str) -> TargetInfo:
         network, directions = self._network, self._directions
         state = [*network_state(network.module), *(item for each in directions.values() for item in each.state())]
-        named_classes = network.classifies and counts.get(OUTPUT) == len(network.labels)
+        named_classes = counts.get(OUTPUT) == len(network.labels)
+        understood = [line for layer in counts for line in self._forward.understood(layer)]
+        understood += [
+            f"{layer}: its positions do not follow those of the image, so that it has no maps; an activation is the maximum "
+            "over all positions"
+            for layer in counts
+            if not self._layouts[layer].placed
+        ]
         return TargetInfo(
             name=self._name,
             layers={layer: counts[layer] for layer in self._layers}
@@ -250,6 +311,7 @@ class NetworkTarget:
             digest=weights_digest(state),
             input_size=network.preprocess.size,
             preprocessing=network.preprocess.description,
+            understood=(*understood, *([meaning_said] if meaning_said else [])),
             classes=network.labels if named_classes else (),
         )
 
@@ -290,8 +352,3 @@ def _check_sizes(name: str, network: TargetNetwork, refusal: str) -> None:
 
 def _bytes(responses: Responses) -> int:
     return sum(response.nbytes for response in responses.values())
-
-
-def _softmax(logits: Response) -> Response:
-    shifted = np.exp(logits - logits.max())
-    return shifted / shifted.sum()

@@ -1,9 +1,8 @@
 """Determines which axes of a layer's output are units and which are positions, and arranges the positions in space."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, cast
 
 import numpy as np
 import torch
@@ -49,6 +48,10 @@ class OutputLayout:
     prefix: int | None = None
     """For tokens: the number of leading tokens (class token and registers) before the tokens of the image patches. None
     if it has to be derived from the number of tokens."""
+    suffix: int = 0
+    """For tokens: the number of tokens that are no image patches behind those of the patches."""
+    placed: bool = True
+    """Whether it is known where in the image the positions are. Otherwise the layer has no maps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,39 +73,6 @@ class ShapeEvidence:
     """The shape of the output for an input of twice the height. None if the network refuses it."""
     wider: OutputShape | None = None
     """The shape of the output for an input of twice the width. None if the network refuses it."""
-
-
-def first_tensor(output: Any, images: int, layer: str) -> torch.Tensor:
-    """Returns a layer's output, or the first tensor of an output that is a tuple, a list or a mapping.
-
-    Args:
-        output: The output of a module.
-        images: Number of images in the batch.
-        layer: Name of the layer, for messages.
-
-    Returns:
-        A tensor of shape (images, …) with one to three further axes.
-
-    Raises:
-        UsageError: There is no such tensor, or it does not consist of floats.
-    """
-    if isinstance(output, (tuple, list, Mapping)):
-        parts = cast(Iterable[Any], output.values() if isinstance(output, Mapping) else output)
-        output = next((part for part in parts if isinstance(part, torch.Tensor)), output)
-    if isinstance(output, torch.Tensor) and output.is_quantized:
-        output = output.dequantize()
-    if (
-        isinstance(output, torch.Tensor)
-        and output.ndim in (2, 3, 4)
-        and output.shape[0] == images
-        and output.is_floating_point()
-    ):
-        return output
-    shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-    raise UsageError(
-        f"layer {layer!r} has no units: its output is {shape}; expected a map ({images}, C, h, w), tokens "
-        f"({images}, T, C) or a vector ({images}, C)"
-    )
 
 
 def layout(evidence: ShapeEvidence) -> OutputLayout:
@@ -148,12 +118,15 @@ def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], l
         layer: Name of the layer, for messages.
 
     Returns:
-        The response, shape (units, h, w), or (units,) for a layer without positions.
+        The response, shape (units, h, w); (units,) for a layer without positions; (units, positions) if it is not known
+        where the positions are.
 
     Raises:
         UsageError: The tokens do not tile the input.
     """
     values = values.detach().float().cpu()
+    if not layout.placed:
+        return np.array(units_first(layout, [values])[0].flatten(1).numpy(), order="C")
     match layout.kind:
         case AxisOrder.VECTOR:
             values = values.reshape(-1)
@@ -163,9 +136,31 @@ def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], l
             values = values.permute(2, 0, 1)
         case AxisOrder.TOKENS | AxisOrder.TOKENS_LAST:
             tokens = values if layout.kind is AxisOrder.TOKENS else values.T
-            prefix, height, width = _grid(tokens.shape[0], layout.prefix, size, layer)
-            values = tokens[prefix:].T.reshape(-1, height, width)
+            prefix, height, width = grid(tokens.shape[0] - layout.suffix, layout.prefix, size, layer)
+            values = tokens[prefix : prefix + height * width].T.reshape(-1, height, width)
     return np.array(values.numpy(), order="C")
+
+
+def units_first(layout: OutputLayout, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Returns a layer's outputs for one image each with the axis of the units first; not for the kind VECTOR."""
+    axis = UNIT_AXES[layout.kind] - 1
+    return [each.movedim(axis, 0) for each in values]
+
+
+def grows(evidence: ShapeEvidence) -> bool:
+    """Returns whether axes of a layer's output grow with the input, which tells the positions from the units."""
+    growing = _growing_axes(evidence)
+    return growing is not None and any(growing)
+
+
+def layouts_by_shape(evidence: ShapeEvidence) -> list[OutputLayout]:
+    """Returns all layouts with positions that a layer's output may have by the lengths of its axes."""
+    usual, fixed = evidence.usual, _growing_axes(evidence) is not None
+    if len(usual) == 3:
+        rows = {AxisOrder.MAP: usual[1:], AxisOrder.MAP_LAST: usual[:2]}
+        return [OutputLayout(kind=kind) for kind, (h, w) in rows.items() if _proportioned(h, w, evidence.size, fixed)]
+    tokens = {AxisOrder.TOKENS: usual[0], AxisOrder.TOKENS_LAST: usual[-1]}
+    return [OutputLayout(kind=kind) for kind, n in tokens.items() if _tiling(n, PREFIXES, evidence.size)]
 
 
 def _growing_axes(evidence: ShapeEvidence) -> tuple[OutputShape, OutputShape] | None:
@@ -196,7 +191,7 @@ def _layout_by_shape(evidence: ShapeEvidence, fixed: bool) -> OutputLayout:
     if fixed:
         raise _unclear(evidence, "it has several positions, and they do not follow those of the input")
     # Numbers of units are often squares too. Tokens on the last axis are therefore accepted only if they grow.
-    _grid(evidence.usual[0], None, evidence.size, evidence.layer)
+    grid(evidence.usual[0], None, evidence.size, evidence.layer)
     return OutputLayout(kind=AxisOrder.TOKENS)
 
 
@@ -239,7 +234,7 @@ def _prefix(evidence: ShapeEvidence, axis: int) -> int | None:
     return None
 
 
-def _grid(tokens: int, prefix: int | None, size: tuple[int, int], layer: str) -> tuple[int, int, int]:
+def grid(tokens: int, prefix: int | None, size: tuple[int, int], layer: str) -> tuple[int, int, int]:
     """Returns how many leading tokens, rows and columns the `tokens` tokens of a layer consist of.
 
     If `prefix` is None, the numbers of leading tokens in PREFIXES are tried. Raises UsageError if the other tokens do

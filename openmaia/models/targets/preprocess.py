@@ -11,6 +11,7 @@ from PIL import Image
 
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels
+from openmaia.models.targets.meaning import OutputMeaning
 
 PreprocessPreset = Literal["weights", "published"]
 """A named choice of preprocessing: that of the network's weights, or that of the published MAIA code."""
@@ -280,9 +281,13 @@ class TargetNetwork:
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other names of layers, such as those in publications: `{"layer1": "stages.0"}` lets users write `layer1` for the
     module `stages.0`."""
-    classifies: bool = True
-    """Whether the output of the network consists of class logits. If so, the activation of a unit of the layer `output`
-    is the probability of its class, by the softmax of the logits."""
+    output: OutputMeaning | None = None
+    """What the output of the network means. The activations of the layer `output` are probabilities for `SOFTMAX` and
+    `SIGMOID`, and its values otherwise. None: it is found out when the network is loaded, from the last module and the
+    outputs for some images."""
+    entries: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The entry to read, by layer, where a layer's output is a tuple, a mapping or an object of several tensors, such as
+    `{"output": "logits"}`. Those of nested ones are joined with dots. Usually the entry is found without it."""
     published: Preprocess | None = None
     """The preprocessing of the published MAIA code for this network. `target.preprocess=published` in a config selects
     it. None: images are scaled without a crop, and normalised with the mean and standard deviation of ImageNet."""

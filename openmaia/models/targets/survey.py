@@ -10,7 +10,8 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.units import OUTPUT
 from openmaia.models.targets.forward import SIZE_ERRORS, check_called_once, try_types
-from openmaia.models.targets.maps import OutputShape, ShapeEvidence, first_tensor, layout, spatial
+from openmaia.models.targets.maps import OutputShape, ShapeEvidence, layout, spatial
+from openmaia.models.targets.outputs import Entry, find_entry, take
 from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.wrappers import check_hookable, uncompiled, unwrapped
 
@@ -28,23 +29,18 @@ class LayerSurvey:
 
 @dataclass(slots=True)
 class _Pass:
-    """What one forward pass with one image shows about the modules of a network, by module name.
+    """The outputs of the modules of a network in one forward pass, and the numbers of their calls, by module name."""
 
-    This is the shape of the output without the batch axis, or the reason why the output has no units, and the number of
-    calls of the module.
-    """
-
-    shapes: dict[str, OutputShape]
-    refusals: dict[str, str]
+    outputs: dict[str, Any]
     calls: Counter[str]
 
 
 def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
     """Returns the layers of a network with their numbers of units, and the modules that cannot be used as layers.
 
-    For this it runs the network on inputs of three sizes. One input has the size that the network's preprocessing
-    yields, one has twice this height, and one has twice this width. The network may be on PyTorch's meta device, where
-    tensors have shapes but no values.
+    For this it runs the network on one and on two images of the size that its preprocessing yields, and on inputs of
+    twice this height and of twice this width. The network may be on PyTorch's meta device, where tensors have shapes but
+    no values. It is therefore not found out where in the image the positions of a layer are.
 
     Args:
         network: The network.
@@ -57,18 +53,19 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
     inner, _ = unwrapped(network.module)
     modules = dict(inner.named_modules())
     names = {layer: name for layer, name in layer_names(network).items() if not layers or layer in layers}
-    usual, taller, wider = (_Pass({}, {}, Counter()) for _ in range(3))
-    accepted = torch.float32
+    usual, two, taller, wider = (_Pass({}, Counter()) for _ in range(4))
+    channels, accepted = network.preprocess.channels, torch.float32
 
     def attempt(dtype: torch.dtype) -> None:
         nonlocal usual, accepted
-        usual, accepted = _Pass({}, {}, Counter()), dtype
-        _run(inner, names.values(), (height, width), network.preprocess.channels, dtype, usual)
+        usual, accepted = _Pass({}, Counter()), dtype
+        _run(inner, names.values(), (1, channels, height, width), dtype, usual)
 
-    try_types(inner, attempt, (1, network.preprocess.channels, height, width))
-    for size, found in (((2 * height, width), taller), ((height, 2 * width), wider)):
+    try_types(inner, attempt, (1, channels, height, width))
+    more = ((2, height, width), two), ((1, 2 * height, width), taller), ((1, height, 2 * width), wider)
+    for (images, *size), found in more:
         try:
-            _run(inner, names.values(), size, network.preprocess.channels, accepted, found)
+            _run(inner, names.values(), (images, channels, *size), accepted, found)
         except SIZE_ERRORS:
             continue  # as a classifier of fixed size; the layers before its end have shapes
     units: dict[str, int] = {}
@@ -78,18 +75,20 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
             if module_name != OUTPUT:
                 check_hookable(layer, module_name, modules)
             check_called_once(layer, usual.calls[module_name], module_name, modules)
-            if module_name in usual.refusals:
-                raise UsageError(usual.refusals[module_name])
+            entry = find_entry(
+                layer, usual.outputs[module_name], two.outputs.get(module_name), network.entries.get(layer, "")
+            )
+            shape = _shape(usual, module_name, entry)
+            assert shape is not None  # as find_entry has found it
             evidence = ShapeEvidence(
                 layer=layer,
                 module=modules.get(module_name, inner),
                 size=(height, width),
-                usual=usual.shapes[module_name],
-                taller=taller.shapes.get(module_name),
-                wider=wider.shapes.get(module_name),
+                usual=shape,
+                taller=_shape(taller, module_name, entry),
+                wider=_shape(wider, module_name, entry),
             )
-            output = torch.zeros(usual.shapes[module_name])
-            units[layer] = spatial(output, layout(evidence), (height, width), layer).shape[0]
+            units[layer] = spatial(torch.zeros(shape), layout(evidence), (height, width), layer).shape[0]
         except UsageError as error:
             unusable[layer] = error.message
     return LayerSurvey(units=units, unusable=unusable)
@@ -105,20 +104,20 @@ def layer_names(network: TargetNetwork) -> dict[str, str]:
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 
 
+def _shape(found: _Pass, name: str, entry: Entry) -> OutputShape | None:
+    """Returns the shape of a module's output for one image, without the axis of the images; None if there is none."""
+    try:
+        return tuple(take(found.outputs.get(name), entry, 1, name).shape[1:])
+    except UsageError:
+        return None
+
+
 def _run(
-    module: torch.nn.Module,
-    names: Collection[str],
-    size: tuple[int, int],
-    channels: int,
-    dtype: torch.dtype,
-    found: _Pass,
+    module: torch.nn.Module, names: Collection[str], shape: tuple[int, ...], dtype: torch.dtype, found: _Pass
 ) -> None:
     def catch(name: str, output: Any) -> None:
         found.calls[name] += 1
-        try:
-            found.shapes[name] = tuple(first_tensor(output, 1, name).shape[1:])
-        except UsageError as error:
-            found.refusals[name] = error.message
+        found.outputs[name] = output
 
     hooks = [
         each.register_forward_hook(lambda _m, _i, output, name=name: catch(name, output))
@@ -128,7 +127,7 @@ def _run(
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     try:
         with torch.inference_mode(), uncompiled():
-            catch(OUTPUT, module(torch.zeros(1, channels, *size, device=device, dtype=dtype)))
+            catch(OUTPUT, module(torch.zeros(shape, device=device, dtype=dtype)))
     finally:
         for hook in hooks:
             hook.remove()

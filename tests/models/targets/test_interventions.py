@@ -12,6 +12,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.services import Intervention
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from tests.helpers.samples import noise
 
@@ -55,8 +56,8 @@ class Tokens(nn.Module):
         return self.head(self.block(torch.cat([tokens.mean(1, keepdim=True), tokens], dim=1)).mean(1))
 
 
-def target(module: nn.Module, *layers: str, classifies: bool = True) -> NetworkTarget:
-    network = TargetNetwork(module=module.eval(), preprocess=PREPROCESS, classifies=classifies, labels=tuple("abcd"))
+def target(module: nn.Module, *layers: str, output: OutputMeaning | None = None) -> NetworkTarget:
+    network = TargetNetwork(module=module.eval(), preprocess=PREPROCESS, output=output, labels=tuple("abcd"))
     return NetworkTarget("net", network, layers)
 
 
@@ -110,15 +111,15 @@ def test_network_is_unchanged_afterwards_and_by_a_factor_of_one():
 
 
 @pytest.mark.parametrize(
-    ("layer", "classifies", "message"),
+    ("layer", "output", "message"),
     [
-        (OUTPUT, True, "units of output cannot be scaled"),
-        ("conv", False, "units of conv cannot be scaled"),
-        ("both", True, "units of both cannot be scaled"),
+        (OUTPUT, None, "units of output cannot be scaled"),
+        ("conv", OutputMeaning.VALUES, "units of conv cannot be scaled"),
+        ("both", None, "units of both cannot be scaled"),
     ],
 )
-def test_what_cannot_be_scaled_is_said(layer: str, classifies: bool, message: str):
-    reader = target(Classifier(), layer, classifies=classifies)
+def test_what_cannot_be_scaled_is_said(layer: str, output: OutputMeaning | None, message: str):
+    reader = target(Classifier(), layer, output=output)
     assert not reader.can_intervene(layer)
     with pytest.raises(UsageError, match=message):
         scaled(reader, layer, 1, 0.0)

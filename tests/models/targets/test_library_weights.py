@@ -14,6 +14,7 @@ from torch import nn
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.networks.from_hub import any_network
 from openmaia.models.targets.networks.from_timm import any_network as from_timm
@@ -126,7 +127,7 @@ def test_missing_pooler_is_allowed_missing_head_is_not(tmp_path: Path):
     model: Any = hub_folder(tmp_path)
     model.vit.save_pretrained(tmp_path)
     network = load(f"hf:{tmp_path}")
-    assert not network.classifies
+    assert network.output is OutputMeaning.VALUES
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["ViTForImageClassification"]}))
     with pytest.raises(UsageError, match="has no weights for classifier"):

@@ -1,18 +1,26 @@
 """Which axes of a layer's output are units and which are positions, for shapes and for real architectures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import timm
 import torch
 import torchvision
+from PIL import Image
 from torch import nn
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.forward import Forward, equal_sizes
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, ShapeEvidence, layout, spatial
+from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 from openmaia.models.targets.responses import Response
 
 torch.set_num_threads(1)
+
+PREPROCESS = Preprocess(
+    size=(32, 32), crop=1.0, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD
+)
 
 
 def judged(
@@ -32,7 +40,7 @@ def read(
 ) -> tuple[Response, AxisOrder, torch.Tensor]:
     """What is read of a layer for one input, the kind that was found, and the input."""
     forward = Forward(module.eval(), {layer: layer}, torch.device("cpu"))
-    _, layouts, _ = forward.examine(size)
+    _, layouts, _ = forward.examine(replace(PREPROCESS, size=size))
     batch = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(seed))
     return spatial(forward(batch)[layer][0], layouts[layer], size, layer), layouts[layer].kind, batch
 

@@ -14,8 +14,9 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import Unit
 from openmaia.models.targets.hooked import NetworkTarget
-from openmaia.models.targets.maps import ShapeEvidence, first_tensor, layout
+from openmaia.models.targets.maps import ShapeEvidence, layout
 from openmaia.models.targets.networks import load
+from openmaia.models.targets.outputs import find_entry, take
 from openmaia.models.targets.preprocess import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -180,7 +181,7 @@ def test_tokens_that_do_not_tile_are_refused():
 )
 def test_output_without_units_is_refused(output: object):
     with pytest.raises(UsageError) as caught:
-        first_tensor(output, 1, "gate")
+        find_entry("gate", output, None)
     assert "'gate' has no units" in caught.value.message
 
 
@@ -188,7 +189,8 @@ def test_output_without_units_is_refused(output: object):
     "wrap", [lambda x: (x, None), lambda x: [x], lambda x: {"hidden": x}], ids=["tuple", "list", "dict"]
 )
 def test_compound_output_gives_its_first_tensor(wrap):
-    assert first_tensor(wrap(torch.ones(1, 3, 2, 2)), 1, "x").shape == (1, 3, 2, 2)
+    output = wrap(torch.ones(1, 3, 2, 2))
+    assert take(output, find_entry("x", output, None), 1, "x").shape == (1, 3, 2, 2)
 
 
 # -- batches and layers --------------------------------------------------------------------------------------------------

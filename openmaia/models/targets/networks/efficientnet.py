@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from openmaia.core.errors import UsageError
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 
 EFFICIENTNETS = {
@@ -52,7 +53,8 @@ def efficientnet(name: str, pretrained: bool) -> TargetNetwork:
     preprocess = Preprocess(
         size=(size, size), crop=0.875, resample=Image.Resampling.BICUBIC, mean=TPU_MEAN, std=TPU_STD
     )
-    return TargetNetwork(module=module, preprocess=preprocess, labels=imagenet_labels() if pretrained else ())
+    labels = imagenet_labels() if pretrained else ()
+    return TargetNetwork(module=module, preprocess=preprocess, labels=labels, output=OutputMeaning.SOFTMAX)
 
 
 def imagenet_labels() -> tuple[str, ...]:

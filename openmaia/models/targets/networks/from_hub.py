@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForImageClassification
 
 from openmaia.core.errors import UsageError
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
 
 LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
@@ -58,8 +59,15 @@ def any_network(model: str, pretrained: bool) -> TargetNetwork:
         module=module,
         preprocess=_preprocess(model, processor),
         labels=tuple(labels[index] for index in sorted(labels)) if pretrained and classifies else (),
-        classifies=classifies,
+        output=_meaning(config) if classifies else OutputMeaning.VALUES,
     )
+
+
+def _meaning(config: Any) -> OutputMeaning:
+    """Returns what the output of a classifier means, by the problem that its config names or by its number of labels."""
+    problem = config.problem_type or ("regression" if config.num_labels == 1 else "")
+    meanings = {"regression": OutputMeaning.VALUES, "multi_label_classification": OutputMeaning.SIGMOID}
+    return meanings.get(problem, OutputMeaning.SOFTMAX)
 
 
 def _pretrained(kind: Any, model: str) -> tuple[torch.nn.Module, list[str]]:

@@ -18,6 +18,7 @@ from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
 from timm.data.transforms_factory import create_transform
 
 from openmaia.core.errors import UsageError
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
 
 RESAMPLING = {
@@ -58,7 +59,8 @@ def any_network(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
         ) from error
     classes = int(getattr(module, "num_classes", 0))
     labels = _labels(module, classes) if pretrained else ()
-    return TargetNetwork(module=module, preprocess=_preprocess(name, module), labels=labels, classifies=classes > 0)
+    meaning = OutputMeaning.SOFTMAX if classes else OutputMeaning.VALUES
+    return TargetNetwork(module=module, preprocess=_preprocess(name, module), labels=labels, output=meaning)
 
 
 def dino_vits8(pretrained: bool) -> TargetNetwork:
@@ -89,7 +91,7 @@ def clip_rn50(pretrained: bool) -> TargetNetwork:
     network = any_network("resnet50_clip.openai", pretrained)
     preprocess = replace(_preprocess("resnet50_clip.openai", network.module), crop=1.0)
     aliases = {f"layer{stage + 1}": f"stages.{stage}" for stage in range(4)}
-    return replace(network, preprocess=preprocess, published=preprocess, aliases=aliases, classifies=False)
+    return replace(network, preprocess=preprocess, published=preprocess, aliases=aliases, output=OutputMeaning.VALUES)
 
 
 def _preprocess(name: str, module: torch.nn.Module) -> Preprocess:

@@ -16,6 +16,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode
 
 from openmaia.core.errors import UsageError
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
 
 PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
@@ -48,7 +49,7 @@ def any_network(name: str, pretrained: bool) -> TargetNetwork:
     weights = _weights(plain, chosen or PUBLISHED_WEIGHTS.get(plain, "DEFAULT"))
     preprocess = _preprocess(name, weights.transforms())
     if not pretrained:
-        return TargetNetwork(module=_architecture(plain, weights), preprocess=preprocess)
+        return TargetNetwork(module=_architecture(plain, weights), preprocess=preprocess, output=OutputMeaning.SOFTMAX)
     try:
         with _weights_only():
             module = torchvision.models.get_model(plain, weights=weights, progress=False)
@@ -57,7 +58,8 @@ def any_network(name: str, pretrained: bool) -> TargetNetwork:
             f"target.network={name!r}: its weights cannot be loaded from {weights.url} ({str(error)[:200]}); put that file "
             "on this machine and give it as target.weights"
         ) from error
-    return TargetNetwork(module=module, preprocess=preprocess, labels=tuple(weights.meta["categories"]))
+    labels = tuple(weights.meta["categories"])
+    return TargetNetwork(module=module, preprocess=preprocess, labels=labels, output=OutputMeaning.SOFTMAX)
 
 
 @contextmanager

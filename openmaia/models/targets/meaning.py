@@ -1,0 +1,179 @@
+"""What the output of a network means: class logits, probabilities, or other values."""
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from openmaia.core.errors import UsageError
+from openmaia.models.targets.responses import Response
+
+
+class OutputMeaning(StrEnum):
+    """How the numbers in the output of a network are read."""
+
+    SOFTMAX = "softmax"
+    """Logits of classes that exclude each other, or their log-probabilities. Activations are the probabilities."""
+    SIGMOID = "sigmoid"
+    """One logit for each output. Activations are the probabilities."""
+    PROBABILITIES = "probabilities"
+    """Probabilities, which are the activations."""
+    VALUES = "values"
+    """Other numbers, which are the activations: of a regression, or an embedding."""
+
+
+PASSING = (
+    *(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.Flatten, nn.Unflatten),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AvgPool1d, nn.AvgPool2d),
+)
+"""Modules behind which an output still means what it meant before."""
+
+NN = "torch.nn.modules"
+
+LOGITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Bilinear)
+"""Modules whose output may be the logits of classes. A network that ends with another module is no classifier."""
+
+TOLERANCE = 1e-3
+"""Largest difference of the sum of a row from 1 if the row consists of probabilities. Half precision has 3 digits."""
+
+
+def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tensor]]) -> tuple[OutputMeaning, str]:
+    """Finds out what the output of a network means.
+
+    Args:
+        outputs: The outputs for some different images, shape (images, units).
+        last: The last modules without children that were called, apart from those in PASSING, and their outputs for the
+            same images. The last one is first.
+
+    Returns:
+        The meaning, and the reason in words.
+
+    Raises:
+        UsageError: Neither the values nor the last module tell it.
+    """
+    units, values = outputs.shape[1], outputs.double()
+    if units > 1 and _sum_to_one(values):
+        return OutputMeaning.PROBABILITIES, "they sum to 1"
+    if units > 1 and _sum_to_one(values.exp()):
+        return OutputMeaning.SOFTMAX, "they are log-probabilities"
+    module, logits = _source(values, last)
+    kind = type(module).__name__
+    if isinstance(module, (nn.Sigmoid, nn.Hardsigmoid)) or (logits is not None and _equal(logits.sigmoid(), values)):
+        return OutputMeaning.PROBABILITIES, "they come from a sigmoid"
+    if units == 1:
+        return OutputMeaning.VALUES, "a single output may be a logit as well as the value of a regression"
+    if bool(((values >= 0) & (values <= 1)).all()):
+        return OutputMeaning.VALUES, "they lie between 0 and 1, and do not sum to 1"
+    if bool(((values.norm(dim=1) - 1).abs() < TOLERANCE).all()):
+        return OutputMeaning.VALUES, "they are vectors of length 1"
+    if not isinstance(module, LOGITS) and any(each.__module__.startswith(NN) for each in type(module).__mro__[:-2]):
+        return OutputMeaning.VALUES, f"the network ends with {kind}"
+    if isinstance(module, LOGITS) and logits is not None and _proportional(logits, values):
+        return OutputMeaning.SOFTMAX, f"the network ends with {kind}"
+    raise UsageError(
+        f"it is not clear what the {units} outputs of the network are: they lie between {float(values.min()):.3g} and "
+        f"{float(values.max()):.3g}"
+        + (
+            f", and are not simply those of its last module, {kind}"
+            if module
+            else ", and no module shows where they come from, as in a TorchScript program"
+        )
+        + ". Set target.output to softmax or sigmoid (for logits), probabilities, or values (in Python "
+        "target={'output': …})"
+    )
+
+
+def _source(
+    values: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tensor]]
+) -> tuple[nn.Module | None, torch.Tensor | None]:
+    """Returns the module whose output a network's output is, else the last one, with its output as `_per_image` gives it.
+
+    The last module may belong to an auxiliary output.
+    """
+    outputs = [(module, _per_image(output.double(), values)) for module, output in last]
+    for module, logits in outputs:
+        if logits is not None and (_proportional(logits, values) or _equal(logits.sigmoid(), values)):
+            return module, logits
+    return outputs[0] if outputs else (None, None)
+
+
+def check(meaning: OutputMeaning, outputs: torch.Tensor) -> None:
+    """Raises UsageError if a network's outputs, of shape (images, units), cannot mean what the user says."""
+    low, high = float(outputs.min()), float(outputs.max())
+    why = ""
+    if meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID) and outputs.shape[1] > 1 and _sum_to_one(outputs):
+        why = "the outputs are probabilities already, as they sum to 1; expected probabilities"
+    elif meaning is OutputMeaning.PROBABILITIES and (low < -TOLERANCE or high > 1 + TOLERANCE):
+        why = f"the outputs lie between {low:.3g} and {high:.3g}; expected softmax or sigmoid (logits), or values"
+    if why:
+        raise UsageError(f"target.output={meaning}: {why}")
+
+
+def activations(meaning: OutputMeaning, output: Response) -> Response:
+    """Returns the activations of the units for a network's output, both of shape (units,)."""
+    match meaning:
+        case OutputMeaning.SOFTMAX:
+            shifted = np.exp(output - output.max())
+            return shifted / shifted.sum()
+        case OutputMeaning.SIGMOID:
+            # In double precision, in which no logit of single precision overflows to a warning before it is 0.
+            return (1 / (1 + np.exp(-np.clip(output.astype(np.float64), -700, 700)))).astype(np.float32)
+        case _:
+            return output
+
+
+def class_logarithms(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor | None:
+    """Returns the log-probabilities of classes that exclude each other for a network's output of shape (units,).
+
+    None if the output means something else.
+    """
+    if meaning is OutputMeaning.SOFTMAX and output.numel() > 1:
+        return torch.log_softmax(output.double(), dim=0)
+    if meaning is OutputMeaning.PROBABILITIES and output.numel() > 1 and _sum_to_one(output[None]):
+        return output.double().clamp_min(1e-30).log()
+    return None
+
+
+class LastModules:
+    """Forward hook that keeps the last modules without children that were called, and their outputs, the last first."""
+
+    def __init__(self) -> None:
+        self.found: deque[tuple[nn.Module, torch.Tensor]] = deque(maxlen=8)
+
+    def __call__(self, module: nn.Module, _inputs: Any, output: Any) -> None:
+        """Called by PyTorch with a module, its inputs and its output."""
+        if isinstance(output, torch.Tensor) and not isinstance(module, PASSING):
+            self.found.appendleft((module, output.detach().to("cpu", torch.float32, copy=True)))
+
+
+def _sum_to_one(values: torch.Tensor) -> bool:
+    rows = values.double()
+    return bool((rows >= -TOLERANCE).all() and ((rows.sum(dim=1) - 1).abs() < TOLERANCE).all())
+
+
+def _per_image(before: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:
+    """Returns the last module's output in the shape of the network's; a mean over positions where it has some."""
+    images, units = values.shape
+    if before.ndim == 0 or before.shape[0] != images:
+        return None
+    if before.numel() == values.numel():
+        return before.reshape(images, units)
+    if before.ndim > 2 and before.shape[1] == units:
+        return before.flatten(2).mean(2)
+    if before.ndim > 2 and before.shape[-1] == units:
+        return before.reshape(images, -1, units).mean(1)
+    return None
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(other.abs().max())))
+
+
+def _proportional(logits: torch.Tensor, values: torch.Tensor) -> bool:
+    """Returns whether the outputs are the logits, or the logits divided by a temperature."""
+    scale = float((logits * values).sum() / logits.square().sum().clamp_min(1e-30))
+    return scale > 0 and _equal(scale * logits, values)
