@@ -6,13 +6,13 @@ config names.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from openmaia.config.loading import FREE, is_file, load, restore, to_dict
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, PicturesConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone
 from openmaia.runs.files import safe
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     NetworkSource = Model | Config | str | Path | Sequence[str]
     """A module, the name of a network such as `torchvision:resnet18`, or a config: an object, a file, or files and
     overrides."""
+
+_GIVEN = {"pictures.kind": "python"}
+"""The config values for images that the caller passed."""
 
 SETTINGS = (".yaml", ".yml")
 """Suffixes of config files."""
@@ -43,7 +46,7 @@ class Inputs:
     """The units, such as `layer4=122`, in the syntax of the config key `units`; empty for those of the config."""
     model: "Model | None" = None
     preprocess: "Transform | Preprocess | None" = None
-    images: "IndexedImages | None" = None
+    images: "IndexedImages | Iterable[Any] | None" = None
     backbone: Backbone | None = None
     is_cached_by_content: bool = False
     """Whether the folder of the exemplars is named by a hash of what they depend on (network, images), and not by the
@@ -54,7 +57,7 @@ def configure(
     model: Any,
     spec: str,
     *,
-    images: "str | Path | Mapping[str, Any] | IndexedImages | None" = None,
+    images: "str | Path | Mapping[str, Any] | IndexedImages | Iterable[Any] | None" = None,
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     backbone: "str | Mapping[str, Any] | Backbone | None" = None,
     overrides: Mapping[str, Any],
@@ -67,7 +70,8 @@ def configure(
         model: A `torch.nn.Module`, the name of a network, or a config: a `Config` object, the path of a file, or a list
             of files and `key=value` overrides.
         spec: The units, in the syntax of the config key `units`. If it is empty, the config names the units.
-        images: A folder, a mapping with keys of the config section `pictures`, or a list or dataset of images.
+        images: A folder, a mapping with keys of the config section `pictures`, or images in a list, a table, an iterator
+            or a dataset (see `openmaia.datasets.memory.MemoryImages`).
         preprocess: A function from a Pillow image to a tensor, or a mapping with `mean`, `std`, `size` and `crop`, keys
             of the config section `target`.
         backbone: A kind such as `scripted`, `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
@@ -91,7 +95,7 @@ def configure(
         spec=spec,
         model=None if is_config or isinstance(model, str) else cast(Any, model),
         preprocess=None if isinstance(preprocess, Mapping) else preprocess,
-        images=None if images is None or isinstance(images, str | Path | Mapping) else images,
+        images=None if _image_settings(images) != _GIVEN else images,
         backbone=None if backbone is None or isinstance(backbone, str | Mapping) else backbone,
         is_cached_by_content=not is_config
         or images is not None
@@ -136,14 +140,14 @@ def _image_settings(images: object) -> dict[str, Any]:
             return {}
         case str() | Path():
             return {"pictures.kind": "folder", "pictures.folder": str(images)}
-        case Mapping():
+        case Mapping() if any(field.name in images for field in fields(PicturesConfig)):
             return {"pictures": images}
-        case _ if hasattr(images, "__len__") and hasattr(images, "__getitem__"):
-            return {"pictures.kind": "python"}
+        case _ if hasattr(images, "__iter__") or (hasattr(images, "__len__") and hasattr(images, "__getitem__")):
+            return _GIVEN
         case _:
             raise UsageError(
-                f"images is a {type(images).__name__}; expected a folder, a list of files, images or arrays, a dataset with "
-                "len() and indices, or the keys of the section pictures"
+                f"images is a {type(images).__name__}; expected a folder, a list or table of files, images or arrays, a dataset "
+                "with len() and indices, or the keys of the section pictures"
             )
 
 

@@ -1,6 +1,6 @@
 """`openmaia.investigate`, which investigates one unit in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ def investigate(
     layer: str,
     unit: int | str | None = None,
     *,
-    images: "str | Path | Mapping[str, Any] | IndexedImages | None" = None,
+    images: "str | Path | Mapping[str, Any] | IndexedImages | Iterable[Any] | None" = None,
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     backbone: "str | Mapping[str, Any] | Backbone | None" = None,
     evaluate: bool | Mapping[str, Any] = True,

@@ -4,7 +4,7 @@ The calls are recorded in the same format as those of an agent.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def open(
     layer: str,
     unit: int | str | None = None,
     *,
-    images: "str | Path | Mapping[str, Any] | IndexedImages | None" = None,
+    images: "str | Path | Mapping[str, Any] | IndexedImages | Iterable[Any] | None" = None,
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     **overrides: Any,
 ) -> "tuple[api.System, NotebookTools]":

@@ -46,8 +46,7 @@ def opened(
             stack.enter_context(borrowed.evaluating(inputs.model, say))
         network = _network(inputs)
         target = targets.target(config) if network is None else _target(config, network)
-        items = inputs.images
-        dataset = datasets.image_dataset(config, say) if items is None else ImageDataset.of(MemoryImages(items), None)
+        dataset = datasets.image_dataset(config, say) if inputs.images is None else _dataset(inputs.images, say)
         if network is not None and inputs.is_cached_by_content:
             _name_exemplars(config, network, dataset, say, stack)
         name = _backbone_name(config, inputs.backbone)
@@ -55,6 +54,13 @@ def opened(
             say(f"backbone: {name}")
         single = prepare(config, inputs.spec, say, progress, target=target, dataset=dataset, backbone=inputs.backbone)
         yield replace(single, options=replace(single.options, backbone=name))
+
+
+def _dataset(images: object, say: Callable[[str], None]) -> ImageDataset:
+    dataset = ImageDataset.of(MemoryImages(images), None)
+    for remark in dataset.remarks:
+        say(remark)
+    return dataset
 
 
 def _network(inputs: Inputs) -> "TargetNetwork | None":

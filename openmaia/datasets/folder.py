@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openmaia.core.errors import UsageError
+from openmaia.datasets import metadata
 from openmaia.datasets.index import FILE as INDEX_FILE
-from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage, check_bytes, has_image_suffix
+from openmaia.datasets.reading import (
+    MAX_BYTES, SkipReason, UnusableImage, UnusableSource, check_bytes, has_image_suffix,
+)  # fmt: skip
 
 _METADATA_FILES = frozenset({INDEX_FILE, "split.json"})
 """Files without images that datasets keep beside their images. They are not counted as skipped images."""
+
+SAVED = ("dataset_dict.json", "state.json")
+"""Files in a folder that Hugging Face's `save_to_disk` wrote, of several splits or of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,8 @@ class ImageFolder:
     @property
     def expected(self) -> str:
         """What a usable folder contains, in words, for error messages."""
+        if any((self.folder / name).is_file() for name in SAVED):
+            return f"image files; Dataset.save_to_disk wrote this folder: set pictures.kind=hf pictures.dataset={self.folder}"
         return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"
 
     def stamp(self) -> str:
@@ -82,8 +90,11 @@ class ImageFolder:
         lines = "\n".join(_stamps(self.folder, files))
         return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
-    def sources(self) -> Iterable[FileSource | SkipReason]:
-        """Returns the files, sorted by path, then `SkipReason.OUTSIDE` for each link to a target outside the folder.
+    def sources(self) -> Iterable[FileSource | UnusableSource]:
+        """Returns the files, sorted by path, then those that cannot be used.
+
+        These are links to targets outside the folder, which are not followed, and images that a metadata file lists and
+        that do not exist. Links of a hub's cache to the `blobs` of the same repository are files of the folder.
 
         Files that are not images are included, because the content is only checked by `FileSource.read`. Hidden files
         and metadata such as index.json are left out.
@@ -92,10 +103,16 @@ class ImageFolder:
             UsageError: The folder does not exist, or it or a subfolder cannot be read.
         """
         files, outside = self._listing()
-        return [*map(FileSource, files), *[SkipReason.OUTSIDE] * outside]
+        names = {os.fspath(path): path for path in files}
+        missing = metadata.missing({*names, *map(os.fspath, outside)}, lambda path: _content(names.get(path)))
+        return [
+            *(FileSource(path) for path in files if path.name not in metadata.NAMES),
+            *(UnusableSource(str(path), SkipReason.OUTSIDE) for path in outside),
+            *(UnusableSource(path, SkipReason.MISSING) for path in missing),
+        ]
 
-    def _listing(self) -> tuple[list[Path], int]:
-        """Returns the files sorted by path and the number of links to targets outside the folder.
+    def _listing(self) -> tuple[list[Path], list[Path]]:
+        """Returns the files and the links to targets outside the folder, both sorted by path.
 
         Raises:
             UsageError: The folder does not exist, or it or a subfolder cannot be read.
@@ -103,22 +120,39 @@ class ImageFolder:
         if not self.folder.is_dir():
             problem = "is a file" if self.folder.exists() else "does not exist"
             raise UsageError(f"{self.folder} {problem}; expected a folder of images; name an existing folder")
-        real = self.folder.resolve()
+        roots = _roots(self.folder.resolve())
         files: list[Path] = []
-        outside = 0
+        outside: list[Path] = []
         for path, is_link in _walk(self.folder):
-            if is_link and not _is_inside(path, real):
-                outside += 1
+            if is_link and not _is_inside(path, roots):
+                outside.append(path)
             elif not path.is_dir():
                 files.append(path)
-        return sorted(files, key=os.fsencode), outside
+        return sorted(files, key=os.fsencode), sorted(outside, key=os.fsencode)
 
 
-def _is_inside(link: Path, folder: Path) -> bool:
+def _content(path: Path | None) -> bytes | None:
     try:
-        return link.resolve().is_relative_to(folder)
+        return path.read_bytes() if path and path.is_file() and path.stat().st_size <= MAX_BYTES else None
+    except OSError:
+        return None
+
+
+def _roots(folder: Path) -> list[Path]:
+    """Returns the folders to which links may lead: this one and, in the cache of a hub, the files of its repository.
+
+    The cache keeps files in REPOSITORY/blobs, and names them by links in REPOSITORY/snapshots/REVISION.
+    """
+    revisions = (each for each in (folder, *folder.parents) if each.parent.name == "snapshots")
+    return [folder, *(revision.parents[1] / "blobs" for revision in revisions)]
+
+
+def _is_inside(link: Path, roots: Iterable[Path]) -> bool:
+    try:
+        target = link.resolve()
     except (OSError, RuntimeError):  # a link that leads to itself, which counts as a file that cannot be read
         return True
+    return any(target.is_relative_to(root) for root in roots)
 
 
 def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
@@ -149,6 +183,8 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
     for folder, folders, names in os.walk(root, onerror=fail, followlinks=False):
         parent = Path(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
+        if {"blobs", "snapshots"} <= set(folders):  # a hub's cache, whose snapshots name the blobs by links
+            folders.remove("blobs")
         for name in names + folders:
             path = parent / name
             is_link = path.is_symlink()

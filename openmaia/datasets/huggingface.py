@@ -4,23 +4,32 @@ The library `datasets` downloads the files, converts them to memory-mapped Arrow
 and returns the encoded image of each row. The module `reading` decodes the images and limits their size.
 """
 
-import glob
 import hashlib
 import importlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.datasets.folder import FileSource
-from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage, check_bytes
+from openmaia.datasets import metadata, remote, shards
+from openmaia.datasets.folder import SAVED, FileSource, ImageFolder
+from openmaia.datasets.reading import SkipReason, UnusableImage, UnusableSource, check_bytes, has_image_suffix
+from openmaia.datasets.remote import RemoteFile, is_folder, is_url
+from openmaia.datasets.scanning import ImageSource
 
-_SUFFIXES = {"imagefolder": "", "webdataset": ".tar", "parquet": ".parquet"}
-"""Dataset builders for files that are not on the hub, with the suffix of the files that each reads."""
+_SUFFIXES = {"imagefolder": (), "webdataset": shards.ARCHIVES, "parquet": (".parquet", ".parq")}
+"""Formats of files that are not on the hub, with the suffixes of the files in a folder that each reads."""
+
+_FOLDERS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+"""Names of the folders in an image folder that hold its splits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +72,25 @@ class HuggingFaceImages:
     def stamp(self) -> str:
         """Returns a digest that changes if the dataset changes.
 
-        It is computed from the number of rows and from the paths, sizes and modification times of the cached Arrow
-        files.
+        It is computed from the number of rows and from the paths, sizes and modification times of the files.
 
         Raises:
             UsageError: The dataset cannot be loaded.
         """
-        table = _open(self).table
-        files = [Path(file["filename"]) for file in table.cache_files]
-        lines = [f"{path}\t{path.stat().st_size}\t{path.stat().st_mtime_ns}" for path in files]
-        return hashlib.sha256("\n".join([str(len(table)), *lines]).encode()).hexdigest()
+        if _is_image_folder(self) and not self.first_rows:
+            lines = _stamps(self, (getattr(each, "url", each.name) for each in _files(self)))
+        else:
+            table = _open(self).table
+            files = [Path(file["filename"]) for file in table.cache_files]
+            lines = [f"{path}\t{path.stat().st_size}\t{path.stat().st_mtime_ns}" for path in files]
+            lines.insert(0, str(len(table)))
+        return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
-    def sources(self) -> Iterator["RowSource"]:
-        """Returns an iterator over the images of all rows. Raises UsageError if the dataset cannot be loaded."""
-        return (RowSource(self, row) for row in range(len(_open(self).table)))
+    def sources(self) -> Iterable[ImageSource]:
+        """Returns the images of all rows. Raises UsageError if the dataset cannot be loaded."""
+        if _is_image_folder(self) and not self.first_rows:
+            return _files(self)
+        return [RowSource(self, row) for row in range(len(_open(self).table))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +114,12 @@ class RowSource:
         """
         opened = _open(self.images)
         try:
-            cell = opened.table[self.row][opened.column]
+            row = opened.table[self.row]
         except Exception as error:
             raise UnusableImage(f"{self.name} cannot be read: {error}", reason=SkipReason.UNREADABLE) from error
-        return _content(cell, self.name, opened.has_paths)
+        if reason := row.get(_SKIPPED):
+            raise UnusableImage(f"{row[_NAME]}: {reason}", reason=SkipReason(reason))
+        return _content(row[opened.column], self.name, opened.has_paths)
 
 
 class _Rows(NamedTuple):
@@ -115,68 +131,158 @@ class _Rows(NamedTuple):
     file."""
 
 
+_SKIPPED, _NAME = "openmaia_skipped", "openmaia_name"
+"""Columns of a table that OpenMAIA made: why a row has no image, and the name of the row in its source."""
+
+
 @lru_cache(maxsize=8)
 def _open(images: HuggingFaceImages) -> _Rows:
     """Opens a dataset for reading by row. Raises UsageError if it cannot be loaded."""
-    if not images.first_rows:
+    place = images.data if images.dataset in _SUFFIXES else images.dataset
+    if not images.first_rows and (images.dataset != "webdataset" or _is_saved(place)):
         return _load(images)
     datasets = _library()
     try:
         # The cache key is the hash of the arguments, so that a second call reads the rows from the cache.
-        features = datasets.Features({"image": datasets.Image(decode=False)})
+        text = datasets.Value("string")
+        features = datasets.Features({"image": datasets.Image(decode=False), _SKIPPED: text, _NAME: text})
         arguments = {"images": images, "files": _local_files(images)}
-        table = datasets.Dataset.from_generator(_stream, features=features, gen_kwargs=arguments)
+        table = datasets.Dataset.from_generator(_rows, features=features, gen_kwargs=arguments)
     except datasets.exceptions.DatasetGenerationError as error:
+        raise _unreadable(images, error) from error
+    except UsageError as error:
         raise _unreadable(images, error) from error
     return _Rows(table, "image", has_paths=False)
 
 
+def _is_image_folder(images: HuggingFaceImages) -> bool:
+    """Returns whether the files of an image folder are read one by one. Those in archives are read by the library."""
+    if images.dataset not in _SUFFIXES and (is_url(images.dataset) or not user_path(images.dataset).is_dir()):
+        return False
+    if images.dataset in ("webdataset", "parquet") or (images.dataset == "imagefolder" and not images.data):
+        return False
+    if images.dataset != "imagefolder" and images.data:
+        return False
+    place = images.data or images.dataset
+    if _is_saved(place):
+        return False
+    names = [name.lower() for name in _found(images, place)]
+    if images.dataset == "imagefolder":
+        return not any(name.endswith((*shards.ARCHIVES, ".zip")) for name in names)
+    others = (*shards.ARCHIVES, ".parquet", ".arrow", ".zip", ".json", ".csv", ".md", ".py", ".jsonl", ".txt")
+    return any(map(has_image_suffix, names)) and all(
+        PurePosixPath(name).name in metadata.NAMES or not name.endswith(others) for name in names
+    )
+
+
+def _found(images: HuggingFaceImages, place: str) -> list[str]:
+    try:
+        return remote.find(place, _SUFFIXES.get(images.dataset, ()))
+    except UsageError as error:
+        raise UsageError(f"{images.root} {error.message}") from None
+
+
+def _files(images: HuggingFaceImages) -> tuple[ImageSource, ...]:
+    """Returns the files of an image folder. Raises UsageError if there are none, or if a split has to be chosen."""
+    place = images.data or images.dataset
+    if not is_url(place) and user_path(place).is_dir():
+        found = list(ImageFolder(user_path(place).absolute()).sources())
+    else:
+        names = _found(images, place)
+        missing = metadata.missing(names, remote.read) if is_folder(place) else []
+        found = [
+            *(RemoteFile(name) if is_url(name) else FileSource(Path(name)) for name in names if _is_no_metadata(name)),
+            *(UnusableSource(name, SkipReason.MISSING) for name in missing),
+        ]
+    root = place if is_url(place) else str(user_path(place).absolute())
+    by_split: dict[str, list[ImageSource]] = {}
+    for source in found:
+        by_split.setdefault(_split_of(source.name.removeprefix(remote.shown(root))), []).append(source)
+    names = [name for name in by_split if name]
+    if images.split and images.split not in (names or ["train"]):
+        raise UsageError(
+            f"{images.root} cannot be loaded: Unknown split \"{images.split}\"; it has {', '.join(names) or 'no folders of splits'}"
+        )
+    if len(names) > 1 and not images.split:
+        raise UsageError(f"{images.root} has the splits {', '.join(names)}; choose one with pictures.split")
+    return tuple(by_split[images.split] if images.split and names else found)
+
+
+def _is_no_metadata(name: str) -> bool:
+    return PurePosixPath(name).name not in metadata.NAMES
+
+
+def _split_of(path: str) -> str:
+    """Returns the split whose folder is the first one of a path in an image folder. Empty if there is none."""
+    parts = PurePosixPath(path.lstrip("/")).parts
+    return next((split for split, names in _FOLDERS.items() if len(parts) > 1 and parts[0].lower() in names), "")
+
+
 def _local_files(images: HuggingFaceImages) -> str:
-    """Returns a hash of the paths, sizes and times of the local files of a dataset, if it has any.
+    """Returns a hash of the paths, sizes and times of the files of a dataset that are not on the hub.
 
     Raises:
         UsageError: The files cannot be listed.
     """
-    lines = hashlib.sha256()
-    for place in [images.data] if images.dataset in _SUFFIXES else [images.dataset, images.data]:
-        path = user_path(place).absolute()
-        if not place or "://" in place:
-            continue
-        found = path.rglob("*") if path.is_dir() else map(Path, glob.iglob(str(path), recursive=True))
+    place = images.data if images.dataset in _SUFFIXES else images.dataset
+    if not place or not (images.dataset in _SUFFIXES or is_url(place) or user_path(place).exists()):
+        return ""
+    names = _found(replace(images, dataset="imagefolder") if _is_saved(place) else images, place)
+    lines = "\n".join(_stamps(images, names))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _stamps(images: HuggingFaceImages, places: Iterable[str]) -> list[str]:
+    lines: list[str] = []
+    for place in places:
         try:
-            for file in sorted(each for each in found if each.is_file()):
-                status = file.stat()
-                lines.update(f"{file}\t{status.st_size}\t{status.st_mtime_ns}\n".encode())
-        except OSError as error:
-            raise UsageError(f"{images.root} cannot be listed: {error}") from error
-    return lines.hexdigest()
+            lines += remote.stamps([place])
+        except OSError:
+            lines.append(place)  # such as a link that leads nowhere, which counts as an image that cannot be read
+    return lines
 
 
-def _stream(images: HuggingFaceImages, files: str) -> Iterator[dict[str, Any]]:
-    """Yields the first rows with their encoded images. An unusable image gets empty bytes and is skipped later.
+def _rows(images: HuggingFaceImages, files: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows with their encoded images. An unusable image has a reason in their place.
 
     `files` (see `_local_files`) is a part of the cache key only.
     """
-    rows = _load(images)
-    first: Iterator[Any] = islice(rows.table, images.first_rows)
-    for number, row in enumerate(first):
+    for name, read in islice(_readers(images), images.first_rows or None):
         try:
-            data = _content(row[rows.column], f"{images.root} row {number}", rows.has_paths)
-        except UnusableImage:
-            data = b""
-        yield {"image": {"bytes": data, "path": None}}
+            data, skipped = read(), ""
+        except UnusableImage as error:
+            data, skipped = b"", error.reason.value
+        yield {"image": {"bytes": data, "path": None}, _SKIPPED: skipped, _NAME: name}
+
+
+def _readers(images: HuggingFaceImages) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yields the name of each row, and a function that returns its image or raises UnusableImage."""
+    if _is_image_folder(images):
+        yield from ((source.name, source.read) for source in _files(images))
+        return
+    if images.dataset == "webdataset" and not _is_saved(images.data):
+        for place in _found(images, images.data):
+            for member in shards.images(place, images.column):
+                yield f"{PurePosixPath(remote.shown(place)).name}/{member.name}", partial(_of_member, member)
+        return
+    rows = _load(images)
+    for number, row in enumerate(cast(Iterable[dict[str, Any]], rows.table)):
+        name = f"{images.root} row {number}"
+        yield name, partial(_content, row[rows.column], name, rows.has_paths)
+
+
+def _of_member(member: shards.Member) -> bytes:
+    if member.skipped:
+        raise UnusableImage(f"{member.name}: {member.skipped}", reason=member.skipped)
+    return member.data
 
 
 def _load(images: HuggingFaceImages) -> _Rows:
     """Loads or streams a dataset without decoding its images. Raises UsageError if it cannot be loaded."""
     datasets = _library()
     try:
-        arguments = {"revision": images.revision or None, **_data(images)}
-        split = images.split or _only_split(images, arguments)
-        streaming = images.first_rows > 0
-        table: Any = datasets.load_dataset(
-            images.dataset, images.subset or None, split=split, streaming=streaming, **arguments
-        )
+        place = images.data if images.dataset in _SUFFIXES else images.dataset
+        table: Any = _saved(images, place) if _is_saved(place) else _loaded(images)
         column = _image_column(table.features or {}, images)
         table = table.select_columns([column]).cast_column(column, datasets.Image(decode=False))
     except UsageError:
@@ -187,17 +293,59 @@ def _load(images: HuggingFaceImages) -> _Rows:
     return _Rows(table, column, has_paths=table.info.builder_name == "imagefolder")
 
 
-def _data(images: HuggingFaceImages) -> dict[str, str]:
+def _loaded(images: HuggingFaceImages) -> Any:
+    arguments = {"revision": images.revision or None, **_data(images)}
+    split = images.split or _only_split(images, arguments)
+    streaming = images.first_rows > 0
+    return _library().load_dataset(images.dataset, images.subset or None, split=split, streaming=streaming, **arguments)
+
+
+def _is_saved(place: str) -> bool:
+    """Returns whether Hugging Face's `save_to_disk` wrote this folder."""
+    if not place or (is_url(place) and place.startswith(("http:", "https:"))):
+        return False
+    return any(remote.read(f"{place.rstrip('/')}/{name}") is not None for name in SAVED)
+
+
+def _saved(images: HuggingFaceImages, place: str) -> Any:
+    """Opens a folder that `save_to_disk` wrote. Raises UsageError if a split has to be chosen."""
+    saved = _library().load_from_disk(place if is_url(place) else str(user_path(place)))
+    if not hasattr(saved, "keys"):
+        own = str(saved.split or images.split)
+        if images.split not in ("", own):
+            raise UsageError(f"{images.root}: this is the split {own}; leave pictures.split out")
+        return saved
+    names = list(saved.keys())
+    if images.split not in names and (images.split or len(names) != 1):
+        raise UsageError(f"{images.root} has the splits {', '.join(names)}; choose one with pictures.split")
+    return saved[images.split or names[0]]
+
+
+def _data(images: HuggingFaceImages) -> dict[str, Any]:
     """Returns the arguments of `datasets.load_dataset` that name files."""
-    suffix = _SUFFIXES.get(images.dataset)
+    suffixes = _SUFFIXES.get(images.dataset)
+    if suffixes is None:
+        _check_folder(images)
     if not images.data:
-        if suffix is not None:
+        if suffixes is not None:
             raise UsageError(f"pictures.dataset={images.dataset} needs pictures.data, a path or URL of the files")
         return {}
-    data = images.data if "://" in images.data else str(user_path(images.data))
-    if not Path(data).is_dir() and ("*" in data or PurePosixPath(data).suffix):
-        return {"data_files": data}
-    return {"data_dir": data} if suffix is None else {"data_files": f"{data.rstrip('/')}/**/*{suffix}"}
+    if suffixes is not None:
+        more = {"drop_metadata": True, "drop_labels": True} if images.dataset == "imagefolder" else {}
+        return {"data_files": list(map(remote.escaped, _found(images, images.data))), **more}
+    data = images.data if is_url(images.data) else str(user_path(images.data))
+    is_files = not Path(data).is_dir() and ("*" in data or PurePosixPath(data).suffix)
+    return {"data_files" if is_files else "data_dir": data}
+
+
+def _check_folder(images: HuggingFaceImages) -> None:
+    """Raises UsageError for a folder that the library would take for a pattern."""
+    folder = user_path(images.dataset)
+    if remote.MAGIC & set(str(folder.absolute())) and folder.is_dir():
+        raise UsageError(
+            f"{images.root} cannot be loaded: its path has one of the characters {' '.join(sorted(remote.MAGIC))}; set "
+            f"pictures.dataset=parquet (or webdataset) pictures.data={images.dataset}, or rename the folder"
+        )
 
 
 def _only_split(images: HuggingFaceImages, arguments: dict[str, Any]) -> str:
@@ -247,20 +395,11 @@ def _content(cell: Any, name: str, has_paths: bool) -> bytes:
     cell = cell or {"bytes": None, "path": None}
     path: Any = cell["path"]
     if cell["bytes"] is None and path and has_paths:
-        return _remote(path) if "://" in path else FileSource(Path(path)).read()
+        return (RemoteFile(path) if is_url(path) else FileSource(Path(path))).read()
+    if cell["bytes"] is None and path:
+        raise UnusableImage(f"{name} has a path ({path}) and no image", reason=SkipReason.PATH)
     data: bytes = cell["bytes"] or b""
     check_bytes(name, len(data))
-    return data
-
-
-def _remote(url: str) -> bytes:
-    fsspec: Any = importlib.import_module("fsspec")
-    try:
-        with fsspec.open(url, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except Exception as error:
-        raise UnusableImage(f"{url} cannot be read: {error}", reason=SkipReason.UNREADABLE) from error
-    check_bytes(url, len(data))
     return data
 
 
@@ -272,9 +411,12 @@ def _library() -> Any:
 def _unreadable(images: HuggingFaceImages, error: Exception) -> UsageError:
     cause = error.__cause__ or error
     if isinstance(cause, UsageError):
-        return cause
+        is_named = images.root in cause.message
+        return cause if is_named else UsageError(f"{images.root} cannot be loaded: {cause.message}")
     message = " ".join(str(cause).split())[:600] or type(cause).__name__
     remedy = f"; pip install {cause.name}" if isinstance(cause, ImportError) else ""
+    if "same prefix or the same types" in message:  # the library reads the shards of a hub's dataset
+        remedy = f"; set pictures.dataset=webdataset pictures.data=hf://datasets/{images.dataset}"
     return UsageError(
         f"{images.root} cannot be loaded: {message}{remedy}; expected a dataset of the Hugging Face hub, or imagefolder, "
         "webdataset or parquet with files in pictures.data"

@@ -2,13 +2,19 @@
 
 import hashlib
 import io
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from openmaia.core.images import FORMATS, MAX_PIXELS, digest, flatten, has_unknown_range
+from openmaia.core.images import FORMATS, MAX_PIXELS, digest, flatten
+from openmaia.datasets import depth
+from openmaia.datasets.depth import Samples
+from openmaia.datasets.quiet import silence
 
 MAX_BYTES = 256 << 20
 """Largest encoded image that is read, in bytes."""
@@ -29,9 +35,13 @@ class SkipReason(StrEnum):
     CORRUPT = "corrupt"
     TOO_LARGE = "too large"
     TOO_SMALL = "too small"
-    UNKNOWN_RANGE = "of 32 bits per pixel"
+    NOT_FINITE = "with values that are no numbers"
     OUTSIDE = "link out of the folder"
     UNREADABLE = "unreadable"
+    MISSING = "listed and missing"
+    NO_IMAGE = "without an image"
+    PATH = "path in the place of an image"
+    BETWEEN = "left out between near-duplicates"
 
 
 class UnusableImage(ValueError):
@@ -42,27 +52,51 @@ class UnusableImage(ValueError):
         self.reason = reason
 
 
-def read(data: bytes, name: str) -> tuple[Image.Image, str]:
+@dataclass(frozen=True, slots=True)
+class UnusableSource:
+    """An image of which is known, before it is read, that it cannot be used."""
+
+    name: str
+    """Name of the image, for messages."""
+    reason: SkipReason
+
+    def read(self) -> bytes:
+        """Raises UnusableImage."""
+        raise UnusableImage(f"{self.name}: {self.reason}", reason=self.reason)
+
+
+class Decoded(NamedTuple):
+    """A decoded image."""
+
+    image: Image.Image
+    """The upright image, in RGB, or in RGBA if it has transparency."""
+    digest: str
+    """SHA-256 in hexadecimal. That of a PNG covers its pixels, because encoders differ; that of other formats covers the
+    encoded data, because decoders of lossy formats differ between versions."""
+    samples: Samples | None
+    """The extreme values of an image whose range only its dataset tells (see `depth`). None for all others."""
+    has_frames: bool
+    """Whether the file has several frames or pages, of which this is the first."""
+
+
+def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
     """Decodes an image.
 
     Args:
         data: The encoded image.
         name: Name of the image, for messages. Data of an unknown format count as a damaged image if the name has the
             suffix of an image, and as no image otherwise.
-
-    Returns:
-        The upright image, in RGB, or in RGBA if it has transparency, and its SHA-256 in hexadecimal. The hash of a PNG
-        covers its pixels, because encoders differ; that of other formats covers the encoded data, because decoders of
-        lossy formats differ between versions.
+        scales: The ranges of samples of more than 8 bits in the dataset, see `depth.scale`.
 
     Raises:
         UnusableImage: The image cannot be used. No other exception is raised for any data.
     """
+    silence()
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         _check_header(name, image)
-        is_png = image.format == "PNG"
-        upright = _decode(image)
+        is_png, has_frames = image.format == "PNG", bool(getattr(image, "is_animated", False))
+        upright, samples = _decode(image, name, scales)
     except UnusableImage:
         raise
     except UnidentifiedImageError as error:
@@ -73,7 +107,8 @@ def read(data: bytes, name: str) -> tuple[Image.Image, str]:
     except Exception as error:
         # Pillow's decoders raise anything from struct.error to ZeroDivisionError on damaged files.
         raise UnusableImage(f"{name} is corrupt: {type(error).__name__}: {error}") from error
-    return upright, digest(np.asarray(upright)) if is_png else hashlib.sha256(data).hexdigest()
+    hashed = digest(np.asarray(upright)) if is_png else hashlib.sha256(data).hexdigest()
+    return Decoded(upright, hashed, samples, has_frames)
 
 
 def has_image_suffix(name: str) -> bool:
@@ -101,14 +136,24 @@ def _check_header(name: str, image: Image.Image) -> None:
     if min(width, height) < MIN_SIDE:
         message = f"{name} has {width} x {height} pixels; at least {MIN_SIDE} pixels per side are needed"
         raise UnusableImage(message, reason=SkipReason.TOO_SMALL)
-    if has_unknown_range(image):
-        message = f"{name} has 32 bits per pixel, whose range is unknown; save it with 8 or 16 bits"
-        raise UnusableImage(message, reason=SkipReason.UNKNOWN_RANGE)
 
 
-def _decode(image: Image.Image) -> Image.Image:
-    """Decodes the first frame and applies the EXIF orientation."""
+def _decode(image: Image.Image, name: str, scales: Iterable[Samples]) -> tuple[Image.Image, Samples | None]:
+    """Decodes the first frame to RGB or RGBA, and returns it with the extreme values that its dataset has to scale."""
+    deep = depth.deep_values(image)
+    if deep is None:
+        return upright(image), None
+    if not np.isfinite(deep.values).all():
+        raise UnusableImage(f"{name} has values that are no numbers", reason=SkipReason.NOT_FINITE)
+    scaled = depth.eight_bits(deep.values, *depth.white_point(deep, scales))
+    if orientation := image.getexif().get(ExifTags.Base.Orientation):
+        scaled.getexif()[ExifTags.Base.Orientation] = orientation
+    return upright(scaled), None if deep.declared else deep.samples
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Applies the EXIF orientation, and converts to RGB, or to RGBA if the image has transparency."""
     image.load()
-    transparent = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-    ImageOps.exif_transpose(image, in_place=True)  # in place, because a copy has no format, by which PGM is known
-    return image.convert("RGBA") if transparent and not image.mode.startswith("I") else flatten(image)
+    transparent = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
+    turned = ImageOps.exif_transpose(image)
+    return turned.convert("RGBA") if transparent else flatten(turned)

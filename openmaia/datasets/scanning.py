@@ -6,12 +6,14 @@ Images that cannot be used are counted by reason.
 import os
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from openmaia.datasets.reading import SkipReason, UnusableImage, read
+from openmaia.datasets import depth
+from openmaia.datasets.depth import Samples
+from openmaia.datasets.reading import UnusableImage, read
 from openmaia.datasets.split import Fingerprint, fingerprint
 
 _AHEAD = 2
@@ -42,24 +44,47 @@ class ScannedImage:
     digest: str
     """SHA-256 of the image; see `reading.read`."""
     fingerprint: Fingerprint
+    samples: Samples | None
+    """See `reading.Decoded`."""
+    has_frames: bool
 
 
-def scan(sources: Iterable[ImageSource | SkipReason]) -> tuple[dict[int, ScannedImage], dict[str, int]]:
-    """Decodes every image once, in parallel.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What was found in a collection of images."""
 
-    Args:
-        sources: The images, or reasons why they are skipped.
+    images: dict[int, ScannedImage]
+    """The usable images by their position among the sources."""
+    skipped: dict[str, int]
+    """Number of skipped images by reason."""
+    examples: dict[str, str]
+    """For each reason the message about the first image that was skipped for it."""
+    scales: tuple[Samples, ...]
+    """Ranges of the samples of more than 8 bits; see `depth.scale`."""
 
-    Returns:
-        The usable images by their position among the sources, and the number of skipped images by reason.
-    """
+
+def scan(sources: Sequence[ImageSource]) -> Scan:
+    """Decodes every image once, in parallel. Images of more than 8 bits are decoded again once their range is known."""
     with warnings.catch_warnings():
         # Pillow warns of large images and odd metadata. The filter is set here because it applies to all threads.
         warnings.simplefilter("ignore")
-        results = dict(enumerate(_results(sources)))
-    skipped = Counter(result.value for result in results.values() if isinstance(result, SkipReason))
-    images = {position: result for position, result in results.items() if isinstance(result, ScannedImage)}
-    return images, dict(sorted(skipped.items()))
+        results = dict(enumerate(_results(sources, ())))
+        deep = {
+            position: result.samples
+            for position, result in results.items()
+            if isinstance(result, ScannedImage) and result.samples
+        }
+        scales = depth.scale(deep.values())
+        results |= dict(zip(deep, _results([sources[position] for position in deep], scales), strict=True))
+    images: dict[int, ScannedImage] = {}
+    skipped, examples = Counter[str](), dict[str, str]()
+    for position, result in results.items():
+        if isinstance(result, UnusableImage):
+            skipped[result.reason.value] += 1
+            examples.setdefault(result.reason.value, str(result)[:300])
+        else:
+            images[position] = result
+    return Scan(images=images, skipped=dict(sorted(skipped.items())), examples=examples, scales=scales)
 
 
 def describe(skipped: dict[str, int]) -> str:
@@ -67,24 +92,29 @@ def describe(skipped: dict[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
 
 
-def _results(sources: Iterable[ImageSource | SkipReason]) -> Iterator[ScannedImage | SkipReason]:
+def _results(
+    sources: Iterable[ImageSource], scales: tuple[Samples, ...]
+) -> Iterator[ScannedImage | UnusableImage]:
     """Yields the results in the order of the sources. Sources are consumed only as fast as they are decoded."""
     threads = min(16, os.cpu_count() or 1)
-    waiting: deque[Future[ScannedImage | SkipReason]] = deque()
+    waiting: deque[Future[ScannedImage | UnusableImage]] = deque()
     with ThreadPoolExecutor(threads) as pool:  # decoding and hashing release the GIL
         for source in sources:
-            waiting.append(pool.submit(_examine, source))
+            waiting.append(pool.submit(_examine, source, scales))
             if len(waiting) > _AHEAD * threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _examine(source: ImageSource | SkipReason) -> ScannedImage | SkipReason:
-    if isinstance(source, SkipReason):
-        return source
+def _examine(source: ImageSource, scales: tuple[Samples, ...]) -> ScannedImage | UnusableImage:
     try:
-        image, digest = read(source.read(), source.name)
+        decoded = read(source.read(), source.name, scales)
     except UnusableImage as error:
-        return error.reason
-    return ScannedImage(digest=digest, fingerprint=fingerprint(image))
+        return error.with_traceback(None)
+    return ScannedImage(
+        digest=decoded.digest,
+        fingerprint=fingerprint(decoded.image),
+        samples=decoded.samples,
+        has_frames=decoded.has_frames,
+    )

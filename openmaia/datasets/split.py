@@ -1,16 +1,20 @@
 """Divides images into an explore split, on which hypotheses are formed, and a test split, on which they are tested.
 
-The split of an image depends on its content only, not on names, order or unrelated images. Near-duplicates (resized,
-re-encoded or mirrored copies) belong to the same split, because a test on a copy of an explored image would prove
-nothing.
+The split of an image depends on its content only, not on names or order. Near-duplicates (resized, re-encoded or
+mirrored copies) belong to the same split, because a test on a copy of an explored image would prove nothing.
 
 The split of a group of near-duplicates is derived from a hash of its smallest digest. A new image therefore changes the
-split of other images only if it joins their group and has the smallest digest, or if it connects two groups. Crops,
-rotations and recoloured copies are not recognised as near-duplicates.
+split of other images only if it joins their group and has the smallest digest, or if it connects two groups, or if the
+rules below apply. Crops, rotations and recoloured copies are not recognised as near-duplicates.
+
+- A group with more than LARGEST_SHARE of the images is a chain, such as the slices of a volume or the frames of a film:
+  each image resembles the next one, and the first does not resemble the last. It is cut into blocks. Images between two
+  blocks are left out, so that no image resembles one of the other split.
+- If both splits cannot have SMALLEST_SHARE of the images otherwise, groups move to the smaller one.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +35,20 @@ FLAT_COLOUR_DISTANCE = 1.5
 """Like COLOUR_DISTANCE, for flat images, which have nearly one grey value. They all have the perceptual hash 0, so that
 only their colours differ. A larger distance would join a series of similar shades into one group."""
 
+LARGEST_SHARE = 0.25
+"""Largest share of the images that a group of near-duplicates may have before it is divided."""
+
+SMALLEST_SHARE = 0.25
+"""Share of the images below which groups are moved to a split."""
+
+LEVELS = 6
+"""Number of levels of a chain for each block. The levels are images at equal distance from an end of the chain; at most
+one of them is left out for each block."""
+
+STRICTER = 0.5
+"""Factor of the largest distances between near-duplicates, for a group that cannot be divided. It holds images that are
+all alike, such as X-rays, of which only closer copies have to stay together."""
+
 _SALT = b"openmaia split 7036\n"
 """Salt of the hash that assigns splits. Of 30,000 candidates, it divides the kinds of objects in the packaged cut-outs
 most evenly. It was chosen before any experiment. Another salt would change all splits."""
@@ -38,8 +56,12 @@ most evenly. It was chosen before any experiment. Another salt would change all 
 _FLAT = 2.0
 """Standard deviation of grey values below which an image counts as flat."""
 
+_SPLITS: tuple[Split, Split] = ("explore", "test")
 _SIDE, _FREQUENCIES, _THUMBNAIL = 32, 8, 8
 _BLOCK, _PAIRS = 256, 65_536
+
+Places = npt.NDArray[np.intp]
+"""Positions of fingerprints, shape (images,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +94,74 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
         fingerprints: The fingerprint of each image, by digest.
 
     Returns:
-        The split of each image, by digest.
+        The split of each image, by digest. Images that are left out between two blocks of a chain are missing.
     """
-    digests = sorted(fingerprints)
-    leaders = _group(len(digests), _near_duplicates([fingerprints[digest] for digest in digests]))
-    return {digest: _split_of(digests[leader]) for digest, leader in zip(digests, leaders, strict=True)}
+    by_print: dict[Fingerprint, list[str]] = {}
+    for digest in sorted(fingerprints):
+        by_print.setdefault(fingerprints[digest], []).append(digest)
+    digests = list(by_print.values())
+    prints = _Prints(list(by_print))
+    sizes = np.array([len(each) for each in digests])
+    groups: list[tuple[list[str], Split]] = []
+    for group in _groups(prints, np.arange(len(digests)), 1.0):
+        is_large = len(group) > 1 and sizes[group].sum() > LARGEST_SHARE * len(fingerprints)
+        blocks = _blocks(prints, group) if is_large else []
+        parts = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
+        first = _SPLITS.index(_split_of(digests[group.min()][0]))
+        for number, part in enumerate(parts):
+            members = [digest for place in part for digest in digests[place]]
+            groups.append((members, _SPLITS[(first + number) % 2] if blocks else _split_of(min(members))))
+    return {digest: split for members, split in _balanced(groups) for digest in members}
+
+
+def _blocks(prints: "_Prints", group: Places) -> list[Places]:
+    """Cuts a chain into blocks of images that do not resemble those of other blocks.
+
+    Returns:
+        The blocks in the order of the chain. Empty if the group is no chain, so that most images would be left out.
+    """
+    levels = prints.levels(int(group[0]), group, 1.0)
+    levels = prints.levels(int(levels[-1].min()), group, 1.0)
+    count = max(2, min(len(levels) // LEVELS, len(group)))
+    cuts = [round(number * len(levels) / count) for number in range(1, count)]
+    blocks: list[list[Places]] = [[]]
+    for number, level in enumerate(levels):
+        if number not in cuts:
+            blocks[-1].append(level)
+            continue
+        # Levels resemble the two beside them only. The images that the next level does not resemble need no gap.
+        following = levels[number + 1] if number + 1 < len(levels) else level[:0]
+        blocks[-1].append(level[~prints.resemble(level, following, 1.0)])
+        blocks.append([])
+    found = [np.concatenate(block) for block in blocks if block]
+    kept = [sum(map(len, found[half::2])) for half in (0, 1)]
+    return found if min(kept) >= len(group) * SMALLEST_SHARE else []
+
+
+def _balanced(groups: list[tuple[list[str], Split]]) -> list[tuple[list[str], Split]]:
+    """Moves groups to the smaller split until it has SMALLEST_SHARE of the images, as far as that is possible."""
+    count = {split: sum(len(members) for members, own in groups if own == split) for split in _SPLITS}
+    balanced: list[tuple[list[str], Split]] = []
+    for members, split in sorted(groups, key=lambda group: _hash(min(group[0]))):
+        small, large = sorted(_SPLITS, key=lambda each: count[each])
+        is_moved = (
+            split == large
+            and count[small] < SMALLEST_SHARE * sum(count.values())
+            and count[large] - len(members) > count[small]
+        )
+        if is_moved:
+            count[small] += len(members)
+            count[large] -= len(members)
+        balanced.append((members, small if is_moved else split))
+    return balanced
+
+
+def _hash(digest: str) -> bytes:
+    return hashlib.sha256(_SALT + digest.encode()).digest()
 
 
 def _split_of(digest: str) -> Split:
-    return "explore" if hashlib.sha256(_SALT + digest.encode()).digest()[0] % 2 == 0 else "test"
+    return _SPLITS[_hash(digest)[0] % 2]
 
 
 def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
@@ -97,41 +178,52 @@ def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
     return int.from_bytes(np.packbits(low > np.median(low)).tobytes())
 
 
-def _near_duplicates(prints: list[Fingerprint]) -> Iterator[tuple[int, int]]:
-    """Yields the positions of pairs of near-duplicates. All pairs are compared; 10,000 images take about a second."""
-    first: dict[Fingerprint, int] = {}
-    for position, mark in enumerate(prints):
-        yield first.setdefault(mark, position), position
-    distinct = list(first)
-    positions = list(first.values())
-    hashes = np.array([mark.hash for mark in distinct], np.uint64)
-    mirrored = np.array([mark.mirrored for mark in distinct], np.uint64)
-    thumbnails = np.frombuffer(b"".join(mark.thumbnail for mark in distinct), np.uint8)
-    thumbnails = thumbnails.reshape(-1, _THUMBNAIL, _THUMBNAIL, 3).astype(np.int16)
-    limits = np.where(hashes == 0, FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
-    for start in range(0, len(distinct), _BLOCK):
-        rows = hashes[start : start + _BLOCK]
-        for others, theirs in ((hashes, thumbnails), (mirrored, thumbnails[:, :, ::-1])):
-            left, right = np.nonzero(np.bitwise_count(rows[:, None] ^ others[None, :]) <= HASH_DISTANCE)
-            left += start
-            for offset in range(0, len(left), _PAIRS):
-                a, b = left[offset : offset + _PAIRS], right[offset : offset + _PAIRS]
-                difference = np.abs(thumbnails[a] - theirs[b]).mean(axis=(1, 2, 3))
-                close = difference <= np.minimum(limits[a], limits[b])
-                yield from ((positions[i], positions[j]) for i, j in zip(a[close], b[close], strict=True))
+class _Prints:
+    """Different fingerprints, and which of them are those of near-duplicates. Images are given by their positions."""
+
+    def __init__(self, prints: Sequence[Fingerprint]):
+        self._hashes = np.array([mark.hash for mark in prints], np.uint64)
+        self._mirrored = np.array([mark.mirrored for mark in prints], np.uint64)
+        thumbnails = np.frombuffer(b"".join(mark.thumbnail for mark in prints), np.uint8)
+        self._thumbnails = thumbnails.reshape(-1, _THUMBNAIL, _THUMBNAIL, 3).astype(np.int16)
+        self._limits = np.where(self._hashes == 0, FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
+
+    def resemble(self, places: Places, others: Places, factor: float) -> npt.NDArray[np.bool_]:
+        """Returns for each of the places whether it is a near-duplicate of one of the others.
+
+        `factor` multiplies the largest distances.
+        """
+        found = np.zeros(len(places), np.bool_)
+        h, m = self._hashes, self._mirrored
+        for start in range(0, len(others), _BLOCK):
+            block = others[start : start + _BLOCK]
+            for ours, theirs, step in ((h, h, 1), (h, m, -1), (m, h, -1)):
+                left = np.flatnonzero(~found)
+                distances = np.bitwise_count(ours[places[left], None] ^ theirs[None, block])
+                at, other = np.nonzero(distances <= HASH_DISTANCE * factor)
+                for offset in range(0, len(at), _PAIRS):
+                    near = left[at[offset : offset + _PAIRS]]
+                    a, b = places[near], block[other[offset : offset + _PAIRS]]
+                    difference = np.abs(self._thumbnails[a] - self._thumbnails[b][:, :, ::step]).mean(axis=(1, 2, 3))
+                    found[near[difference <= np.minimum(self._limits[a], self._limits[b]) * factor]] = True
+        return found
+
+    def levels(self, start: int, among: Places, factor: float) -> list[Places]:
+        """Returns the group of `start` by the distance from it: near-duplicates, their near-duplicates, and so on."""
+        levels, left = [np.array([start])], among[among != start]
+        while len(levels[-1]):
+            reached = self.resemble(left, levels[-1], factor)
+            levels.append(left[reached])
+            left = left[~reached]
+        return levels[:-1]
 
 
-def _group(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """Joins pairs to groups (union-find) and returns for each position the smallest position of its group."""
-    parent = list(range(count))
-
-    def leader(position: int) -> int:
-        while parent[position] != position:
-            parent[position] = parent[parent[position]]
-            position = parent[position]
-        return position
-
-    for a, b in pairs:
-        first, second = sorted((leader(a), leader(b)))
-        parent[second] = first
-    return [leader(position) for position in range(count)]
+def _groups(prints: _Prints, among: Places, factor: float) -> Iterator[Places]:
+    """Yields groups of near-duplicates, closed under resemblance. All pairs are compared."""
+    is_left = np.zeros(int(among.max(initial=-1)) + 1, np.bool_)
+    is_left[among] = True
+    for start in among:
+        if is_left[start]:
+            group = np.concatenate(prints.levels(int(start), np.flatnonzero(is_left), factor))
+            is_left[group] = False
+            yield group

@@ -59,7 +59,7 @@ def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]
         UsageError: There are no such images.
     """
     if config.exemplars.folder:
-        dataset = ImageDataset.open(user_path(config.exemplars.folder))
+        dataset = ImageDataset.open(user_path(config.exemplars.folder), is_divided=False)
         items = list(dataset.items)
     else:
         items = [*dataset.photos("explore"), *dataset.cutouts("explore"), *dataset.textures("explore")]

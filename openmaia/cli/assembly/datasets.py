@@ -34,8 +34,8 @@ def image_dataset(config: Config, say: Printer = lambda line: None) -> ImageData
             images = _huggingface_images(config.pictures, cache / "splits", say)
         case kind:
             raise unknown_value("pictures.kind", kind)
-    if images.left_out:
-        say(f"skipped images of {images.root}: {images.left_out}")
+    for remark in images.remarks:
+        say(remark)
     return images
 
 
