@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from openmaia.config.loading import FREE, is_file, load, restore, to_dict
 from openmaia.config.schema import Config, PicturesConfig
 from openmaia.core.errors import UsageError
+from openmaia.core.selection import pairs
 from openmaia.core.services import Backbone
 from openmaia.runs.files import safe
 
@@ -95,7 +96,7 @@ def configure(
         spec=spec,
         model=None if is_config or isinstance(model, str) else cast(Any, model),
         preprocess=None if isinstance(preprocess, Mapping) else preprocess,
-        images=None if _image_settings(images) != _GIVEN else images,
+        images=cast(Any, images) if _image_settings(images) == _GIVEN else None,
         backbone=None if backbone is None or isinstance(backbone, str | Mapping) else backbone,
         is_cached_by_content=not is_config
         or images is not None
@@ -130,7 +131,7 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
         # The digest keeps networks of one class with different weights apart in a run.
         network = f"python:{kind.__module__}.{kind.__qualname__}@{digest_of(model)[:12]}"
     name = safe(name.rpartition(":")[2])
-    layers = list(dict.fromkeys(part.partition("=")[0].strip() for part in spec.split(":") if "=" in part))
+    layers = list(dict.fromkeys(layer for layer, part in pairs(spec) if part))
     return {"name": name, "target.name": name, "target.network": network, "target.layers": layers}, False
 
 

@@ -12,6 +12,7 @@ from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.selection import pairs
 from openmaia.core.units import Unit
 from openmaia.runs import summary
 from openmaia.runs.records import Record
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import Preprocess
 
 UnitName = str | tuple[str, int] | Unit
-"""A unit of a run: `"layer4=122"`, `("layer4", 122)`, or a `Unit`."""
+"""A unit of a run: `"layer4=122"`, `"layer4/122"`, `("layer4", 122)`, or a `Unit`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -135,9 +136,10 @@ class LoadedRun:
         done = sorted(self.run.done())
         if isinstance(unit, Unit):
             return InvestigationId(unit=unit, replicate=replicate)
-        layer, index = unit.rpartition("=")[::2] if isinstance(unit, str) else unit
+        layer, index = pairs(unit.strip())[0] if isinstance(unit, str) else unit
         for each in done:
-            if (each.unit.layer, str(each.unit.index), each.replicate) == (layer, str(index), replicate):
+            names = (each.unit.layer, f"{each.unit.target}/{each.unit.layer}")
+            if layer in names and (str(each.unit.index), each.replicate) == (str(index).strip(), replicate):
                 return each
         known = ", ".join(dict.fromkeys(f"{each.unit.layer}={each.unit.index}" for each in done[:10]))
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Parses specifications of units, such as `layer4=122,210:layer3=5-31`, `layer4=random:20` or `all`."""
+"""Parses specifications of units, such as `layer4=122,210:layer3=5-31`, `layer4/122`, `layer4=random:20` or `all`."""
 
 import difflib
 import hashlib
@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from openmaia.core import tables
 from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
 from openmaia.core.units import NETWORK, OUTPUT, WHOLE, Scope, TargetInfo, Unit, unknown_layer
+
+_SLASHED = re.compile(
+    rf"(?P<layer>[^=]*[^=/\s])\s*/(?P<part>\s*(\d[\d,\s-]*|all|random(:.*)?)\s*)|\s*{OUTPUT}\s*/(?P<class>[^=]+)"
+)
+"""A layer and its units with a slash in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +34,10 @@ def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
 
     Args:
         spec: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or the
-            path of a JSON file {layer: [index, ...]}. `random:n` draws n units of each layer by a hash of the weights,
-            so that users cannot influence the choice. For the scope LAYER, a specification consists of names of layers,
-            such as `layer3:layer4`, or is `all`.
+            path of a JSON file {layer: [index, ...]} or of a table with the columns layer and unit. A slash may stand in
+            the place of the equals sign, and the name of the target before the layer: `layer4/122`, `net/layer4/122`.
+            `random:n` draws n units of each layer by a hash of the weights, so that users cannot influence the choice.
+            For the scope LAYER, a specification consists of names of layers, such as `layer3:layer4`, or is `all`.
         info: Description of the target, the network under study.
         scope: Whether units, layers or the network are investigated. For NETWORK, the specification is ignored.
 
@@ -93,25 +101,64 @@ def _layers(spec: str, info: TargetInfo) -> list[str]:
     return named
 
 
-def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
-    """Splits a specification into pairs of a layer and the text that names its units."""
-    if spec.endswith(".json"):
-        return _from_json(Path(spec), info)
-    if spec == "all" or re.fullmatch(r"random:\d{1,9}", spec):
-        return [(layer, spec) for layer in info.layers]
+def pairs(spec: str) -> list[tuple[str, str]]:
+    """Splits a specification into pairs of a layer and the text that names its units, which is empty if it has none.
+
+    The text is what follows an equals sign. Without one, it is what follows the last slash, if this is a number, `all` or
+    `random:n`, or if the layer is OUTPUT, whose units have names.
+    """
     pieces: list[str] = []
     for piece in spec.split(":"):
-        if "=" in piece or not pieces:
+        if "=" in piece or _SLASHED.fullmatch(piece) or not pieces:
             pieces.append(piece)
         else:
             pieces[-1] += ":" + piece
-    pairs = [piece.partition("=") for piece in pieces]
-    for layer, equals, _ in pairs:
-        if not equals:
+    return [_pair(piece) for piece in pieces]
+
+
+def _pair(piece: str) -> tuple[str, str]:
+    slashed = None if "=" in piece else _SLASHED.fullmatch(piece)
+    layer, part = (slashed["layer"] or OUTPUT, slashed["part"] or slashed["class"]) if slashed else piece.partition("=")[::2]
+    return layer.strip(), part
+
+
+def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
+    """Splits a specification into pairs of a layer and the text that names its units."""
+    if (path := user_path(spec)).suffix.lower() == ".json":
+        return _from_json(path, info)
+    if path.suffix.lower() in tables.SUFFIXES and "=" not in spec:
+        return _from_table(path)
+    if spec == "all" or re.fullmatch(r"random:\d{1,9}", spec):
+        return [(layer, spec) for layer in info.layers]
+    found = pairs(spec)
+    for layer, part in found:
+        if not part and "=" not in spec:
             raise UsageError(
-                f"units={spec!r}: {layer!r} has no '='; expected LAYER=INDICES, such as layer4=122,210-219"
+                f"units={spec!r}: {layer!r} names no unit; expected LAYER=INDICES, such as layer4=122,210-219, or LAYER/INDEX"
             )
-    return [(layer.strip(), part) for layer, _, part in pairs]
+    prefix = f"{info.name}/"
+    return [(layer if layer in info.layers else layer.removeprefix(prefix), part) for layer, part in found]
+
+
+def _from_table(path: Path) -> list[tuple[str, str]]:
+    """Reads a table with the columns layer and unit. Raises UsageError if it cannot be read or lacks one of them."""
+    try:
+        table = tables.read(path.read_bytes())
+        if missing := [name for name in ("layer", "unit") if name not in table.columns]:
+            has = ", ".join(table.columns) or "no header"
+            raise UsageError(f"unit list {path} lacks the column {' and '.join(missing)}; it has {has}")
+        return [(row["layer"], str(_index(path, number, row["unit"]))) for number, row in table.rows]
+    except OSError as error:
+        raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
+    except tables.UnreadableTable as error:
+        raise UsageError(f"unit list {path} {error.message}") from error
+
+
+def _index(path: Path, number: int, cell: str) -> int:
+    try:
+        return tables.index(cell)
+    except ValueError as error:
+        raise UsageError(f"unit list {path}, row {number}: {error}") from error
 
 
 def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
@@ -124,22 +171,26 @@ def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
         UsageError: The file cannot be read, or has another content.
     """
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(tables.text(path.read_bytes()))
     except OSError as error:
         raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except tables.UnreadableTable as error:
+        raise UsageError(f"unit list {path} {error.message}") from error
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"unit list {path} is not JSON: {error}") from error
     if isinstance(data, dict):
         named = cast(dict[str, Any], data)
         inner = named.get(info.name, named)
         if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
-            lists = cast(dict[str, list[int]], inner)
-            return [(layer, ",".join(map(str, indices))) for layer, indices in lists.items() if indices]
+            lists = cast(dict[str, list[float]], inner)
+            return [(layer, ",".join(str(int(index)) for index in indices)) for layer, indices in lists.items() if indices]
     raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
 
 
 def _is_index_list(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int for item in cast(list[Any], value))
+    return isinstance(value, list) and all(
+        type(item) is int or (isinstance(item, float) and item.is_integer()) for item in cast(list[Any], value)
+    )
 
 
 def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:

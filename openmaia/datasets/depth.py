@@ -61,10 +61,10 @@ def deep_values(image: Image.Image) -> Deep | None:
 def _declared(image: Image.Image) -> float | None:
     """Returns the value of white that a TIFF file says by its bits for each sample, or by its tag MaxSampleValue."""
     tags = cast(dict[int, Any], getattr(image, "tag_v2", {}))
-    bits, largest = tags.get(258, ()), tags.get(281)
+    bits, given = tags.get(258, ()), tags.get(281)
     if isinstance(bits, tuple) and bits and isinstance(bits[0], int) and 8 < bits[0] < 16:
         return float(2 ** bits[0] - 1)
-    largest = max(cast(tuple[Any, ...], largest)) if isinstance(largest, tuple) and largest else largest
+    largest = max(cast(tuple[int, ...], given)) if isinstance(given, tuple) and given else cast(object, given)
     return float(largest) if isinstance(largest, int) and 0 < largest < 65535 else None
 
 

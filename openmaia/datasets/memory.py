@@ -31,6 +31,9 @@ MOST = 100_000
 """Largest number of images that are read from an iterator, which may have no end."""
 
 
+_Path = str | os.PathLike[str]
+
+
 class IndexedImages(Protocol):
     """A list of images, or a dataset of PyTorch or Hugging Face whose items can be accessed by index."""
 
@@ -86,7 +89,7 @@ class MemoryImages:
             try:
                 _encoded(self.items[0], "images[0]")
             except UsageError as error:
-                raise UsageError(f"images[0]: {error}; expected {self.expected}") from error
+                raise UsageError(f"{error.message}; expected {self.expected}") from error
             except UnusableImage:
                 pass  # it is skipped like a later one
         return [self._source(number) for number in range(len(self.items))]
@@ -94,15 +97,16 @@ class MemoryImages:
     def _source(self, number: int) -> ImageSource:
         # A list of paths is read like a folder. Items of a dataset are not loaded here.
         item = self.items[number] if type(self.items) in (list, tuple) else None
-        return _file(item) if isinstance(item, str | os.PathLike) else ItemSource(self.items, number)
+        return _file(cast(_Path, item)) if isinstance(item, str | os.PathLike) else ItemSource(self.items, number)
 
 
 def _items(given: Any) -> IndexedImages:
     """Returns the items in an order that their indices follow. A label of pandas, for example, is no position."""
     if isinstance(given, Mapping):
         return _values(cast(Mapping[Any, Any], given))
+    kind = type(given).__name__
     if isinstance(given, str | bytes | bytearray | os.PathLike | Image.Image):
-        raise UsageError(f"images is one {type(given).__name__}; give a folder, or a list of images")
+        raise UsageError(f"images is one {kind}; give a folder, or a list of images")
     if hasattr(given, "columns") or hasattr(given, "column_names") and hasattr(given, "to_pylist"):
         return _column(given)
     if hasattr(given, "to_pylist"):  # Arrow, whose scalars are no Python objects
@@ -114,16 +118,16 @@ def _items(given: Any) -> IndexedImages:
     if hasattr(given, "__len__") and hasattr(given, "__getitem__"):
         return given
     if hasattr(given, "collate_fn"):
-        raise UsageError(f"images is a {type(given).__name__}, which gives batches; give its dataset (loader.dataset)")
+        raise UsageError(f"images is a {kind}, which gives batches; give its dataset (loader.dataset)")
     if not hasattr(given, "__iter__"):
         raise UsageError(
-            f"images is a {type(given).__name__}; expected a list or an iterator of files, images or arrays, a table with such "
+            f"images is a {kind}; expected a list or an iterator of files, images or arrays, a table with such "
             "a column, or a dataset with len() and indices"
         )
     items = list(islice(cast(Iterable[Any], given), MOST + 1))
     if len(items) > MOST:
         raise UsageError(
-            f"images is a {type(given).__name__} of more than {MOST:,} items; give a dataset with len() and indices, or a part "
+            f"images is a {kind} of more than {MOST:,} items; give a dataset with len() and indices, or a part "
             f"of it (itertools.islice(images, {MOST}))"
         )
     return items
@@ -169,7 +173,7 @@ def _stack(given: Any) -> IndexedImages:
     )
 
 
-def _file(item: "str | os.PathLike[str]") -> ImageSource:
+def _file(item: _Path) -> ImageSource:
     name = os.fspath(item) if isinstance(item, Path) else str(item)
     return RemoteFile(name) if is_url(name) else FileSource(user_path(name))
 
@@ -228,9 +232,9 @@ def _encoded(item: Any, name: str) -> bytes:
             )
         return _encoded(found[0], name)
     if isinstance(item, str | os.PathLike):
-        return _file(cast("str | os.PathLike[str]", item)).read()
+        return _file(cast(_Path, item)).read()
     if isinstance(item, bytes | bytearray | memoryview):
-        return bytes(item)
+        return bytes(cast(bytes, item))
     if isinstance(item, io.BytesIO):
         return item.getvalue()
     if isinstance(item, Image.Image):
@@ -270,8 +274,8 @@ def _array(item: Any, name: str) -> bytes:
     if values.dtype.kind in "ui" and low >= 0 and high <= 255:
         return _saved(Image.fromarray(np.ascontiguousarray(values.astype(np.uint8))), "PNG")
     raise UsageError(
-        f"{name} has values from {low:.3g} to {high:.3g}; expected pixels (integers from 0, or floats from 0 to 1), not inputs "
-        "of a network: give the dataset without its normalisation, and the transform as preprocess"
+        f"{name} has values from {low:.3g} to {high:.3g}; expected pixels, not inputs of a network (integers from 0, or floats "
+        "from 0 to 1): give the dataset without its normalisation, and the transform as preprocess"
     )
 
 

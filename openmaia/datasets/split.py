@@ -14,7 +14,7 @@ rules below apply. Crops, rotations and recoloured copies are not recognised as 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,17 +99,17 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
     by_print: dict[Fingerprint, list[str]] = {}
     for digest in sorted(fingerprints):
         by_print.setdefault(fingerprints[digest], []).append(digest)
-    digests = list(by_print.values())
+    digests: list[list[str]] = list(by_print.values())
     prints = _Prints(list(by_print))
     sizes = np.array([len(each) for each in digests])
     groups: list[tuple[list[str], Split]] = []
     for group in _groups(prints, np.arange(len(digests)), 1.0):
         is_large = len(group) > 1 and sizes[group].sum() > LARGEST_SHARE * len(fingerprints)
         blocks = _blocks(prints, group) if is_large else []
-        parts = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
-        first = _SPLITS.index(_split_of(digests[group.min()][0]))
+        parts: Iterable[Places] = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
+        first = _SPLITS.index(_split_of(digests[int(group.min())][0]))
         for number, part in enumerate(parts):
-            members = [digest for place in part for digest in digests[place]]
+            members = [digest for place in part for digest in digests[int(place)]]
             groups.append((members, _SPLITS[(first + number) % 2] if blocks else _split_of(min(members))))
     return {digest: split for members, split in _balanced(groups) for digest in members}
 

@@ -90,6 +90,8 @@ class ExemplarTeam:
                 are two passes over the dataset.
         """
         store: ExemplarStore = self._lead("open_store")
+        for remark in (*self._lead("dataset_remarks"), self._lead("remark")):
+            self._say(remark)
         missing = partial(self._lead, "missing", layers)
         compute_alone(store, missing, lambda left: self._compute(left, progress), self._say)
         return store

@@ -43,6 +43,10 @@ AHEAD = 64
 SHARD = 64
 """Number of images in a shard, the portion of work that is assigned to a worker."""
 
+EXCITING = 95
+"""Percentile of the activations on all images below which the weakest of a unit's top exemplars are said to excite it
+little. With 15 exemplars, 300 images reach it."""
+
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of processed images and the total number. Each image is counted once in each of the two passes
 over the images, so the total is twice the number of images."""
@@ -58,8 +62,8 @@ def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]
     Raises:
         UsageError: There are no such images.
     """
+    dataset = _source(config, dataset)
     if config.exemplars.folder:
-        dataset = ImageDataset.open(user_path(config.exemplars.folder), is_divided=False)
         items = list(dataset.items)
     else:
         items = [*dataset.photos("explore"), *dataset.cutouts("explore"), *dataset.textures("explore")]
@@ -72,6 +76,11 @@ def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]
             "images, and exemplars come from the other: give a folder with more images"
         )
     return chosen
+
+
+def _source(config: Config, dataset: ImageDataset) -> ImageDataset:
+    folder = config.exemplars.folder
+    return ImageDataset.open(user_path(folder), is_divided=False) if folder else dataset
 
 
 def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) -> ExemplarStore:
@@ -204,10 +213,28 @@ class ExemplarWorker:
     def __init__(self, config: Config, target: passes.Readable, dataset: ImageDataset):
         self._config = config
         self._reader = target
+        self._dataset = dataset
         self._items = exemplar_images(config, dataset)
         self._order = passes.Order([item.digest for item in self._items])
         self._state: _State | None = None
         self.store = open_store(config, self._reader.info(), self._items)
+
+    def dataset_remarks(self) -> list[str]:
+        """Returns what a user should know about the images, such as which were skipped; see `ImageDataset.remarks`."""
+        source = _source(self._config, self._dataset)
+        return list(dict.fromkeys([*self._dataset.remarks, *source.remarks]))
+
+    def remark(self) -> str:
+        """Returns how many images exemplars come from, as a sentence that warns if they are few."""
+        k, images = self._config.exemplars.k, len(self._items)
+        reached = max(100 * (1 - k / images), 0)
+        if reached >= EXCITING:
+            return f"exemplars: the {k} most exciting of {images:,} images"
+        return (
+            f"exemplars: the {k} most exciting of only {images} images, down to percentile {reached:.0f} of them: even images "
+            f"that excite a unit little are shown as its exemplars; give {k * 100 // (100 - EXCITING)} images or more for "
+            "exemplars (half of the pictures), or a smaller exemplars.k"
+        )
 
     def info(self) -> TargetInfo:
         """Returns properties of the target (network under study), such as its name and its layers."""

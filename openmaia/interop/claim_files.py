@@ -9,13 +9,13 @@ it. Tables in the formats of other projects, which `openmaia import-maia` reads,
 format of MILAN, which does not tell the method: its tables need the column `method`.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.tables import index, is_table
 from openmaia.core.units import TargetInfo, Unit, unknown_layer
 from openmaia.interop import reading
 from openmaia.interop.label_backbone import read_labels
@@ -45,7 +45,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
     """Reads the descriptions that one or several methods gave to units of a target (network).
 
     Args:
-        path: A table (.csv) in a format that is described at the top of this module, a labels.jsonl that `openmaia
+        path: A table (.csv, .tsv) in a format that is described at the top of this module, a labels.jsonl that `openmaia
             import-maia` wrote, or the folder of a labels.jsonl.
         info: The target. Each description must belong to one of its layers and units.
 
@@ -54,7 +54,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
             unknown layer or unit, has an empty description, or repeats the unit and the method of an earlier row.
     """
     file = user_path(path)
-    columns, rows = _table(file, path) if file.suffix == ".csv" else (set[str](), [])
+    columns, rows = _table(file, path) if is_table(file) else (set[str](), [])
     claims = list(_rows(path, rows, info) if columns.issuperset(REQUIRED) else _imported(path, columns, info))
     if not claims:
         raise UsageError(f"--claims {path} holds no description of a unit of {info.name}")
@@ -70,11 +70,12 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
     return claims
 
 
-def _table(file: Path, path: str) -> tuple[set[str], list[dict[str, str]]]:
+def _table(file: Path, path: str) -> tuple[set[str], list[tuple[int, dict[str, str]]]]:
     try:
-        columns, rows = reading.table(file)
+        table = reading.table(file)
     except Refused as error:
         raise UsageError(f"--claims {path} {error.message}") from error
+    columns = set(table.columns)
     has_text = bool(columns.intersection(TEXTS))
     if {"layer", "unit"} <= columns and has_text and not columns.intersection(("method", "similarity")):
         raise UsageError(
@@ -88,18 +89,20 @@ def _table(file: Path, path: str) -> tuple[set[str], list[dict[str, str]]]:
         raise UsageError(
             f"--claims {path} lacks a column description or labels, with what the methods say; it has {_listed(columns)}"
         )
-    return columns, rows
+    return columns, table.rows
 
 
 def _listed(columns: set[str]) -> str:
     return ", ".join(sorted(columns)) or "no header"
 
 
-def _rows(path: str, rows: list[dict[str, str]], info: TargetInfo) -> Iterator[TabledClaim]:
-    for number, row in enumerate(rows, start=2):
+def _rows(path: str, rows: list[tuple[int, dict[str, str]]], info: TargetInfo) -> Iterator[TabledClaim]:
+    for number, row in rows:
         place = f"--claims {path}, row {number}"
-        if not re.fullmatch(r"\d{1,9}", row["unit"]):
-            raise UsageError(f"{place}: unit {row['unit'][:20]!r} is no index; expected a whole number, such as 122")
+        try:
+            unit = index(row["unit"])
+        except ValueError as error:
+            raise UsageError(f"{place}: {error}") from error
         if not row["method"]:
             raise UsageError(f"{place}: the method is empty; give the name of the method that made the description")
         description, labels = _texts(row)
@@ -107,7 +110,7 @@ def _rows(path: str, rows: list[dict[str, str]], info: TargetInfo) -> Iterator[T
             raise UsageError(f"{place}: the description is empty; if the method says nothing, leave the row out")
         yield TabledClaim(
             method=row["method"],
-            unit=Unit(target=info.name, layer=row["layer"], index=int(row["unit"])),
+            unit=Unit(target=info.name, layer=row["layer"], index=unit),
             description=description,
             labels=labels,
             place=place,

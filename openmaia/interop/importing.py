@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from openmaia.core import tables
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
@@ -80,9 +81,9 @@ class Importer:
         for folder in layers:
             self._attempt(folder, lambda folder: self._import_layer(folder, progress))
         for path in files:
-            if path.suffix == ".json":
+            if path.suffix.lower() == ".json":
                 self._attempt(path, self._import_list)
-            elif path.suffix == ".csv":
+            elif path.suffix.lower() in tables.SUFFIXES:
                 self._attempt(path, self._import_table)
             elif path.suffix in PICKLED:
                 self._report.refused.append(f"{self._name(path)}: is a pickle, and pickles are never loaded")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Reply, Role
 from openmaia.core.paths import user_path
+from openmaia.core.tables import is_table
 from openmaia.interop import label_tables, labels, synthetic
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
@@ -81,7 +82,7 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
         StoreError: The labels.jsonl is damaged.
     """
     file = user_path(path)
-    if file.suffix != ".csv":
+    if not is_table(file):
         folder = file.parent if file.name == labels.NAME else file
         if not (folder / labels.NAME).is_file():
             raise UsageError(

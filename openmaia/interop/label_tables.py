@@ -1,15 +1,14 @@
-"""Reads the CSV tables in which other methods, such as MILAN, publish their labels of units."""
+"""Reads the tables in which other methods, such as MILAN, publish their labels of units."""
 
 import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from openmaia.core import tables
 from openmaia.interop import reading
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
-
-MAX_UNIT = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +64,18 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.
     """
-    columns, rows = reading.table(path)
-    known = next((each for each in FORMATS if each.columns <= columns), None)
+    table = reading.table(path)
+    known = next((each for each in FORMATS if each.columns <= set(table.columns)), None)
     if known is None:
         raise Refused("has no known format (by its header)")
     labels: dict[tuple[str, int, str], Label] = {}
-    for line, row in enumerate(rows, start=2):
+    for line, row in table.rows:
         try:
-            unit, score = _unit(row[known.unit]), _score(row.get(known.score, ""))
+            unit, score = tables.index(row[known.unit]), _score(row.get(known.score, ""))
         except ValueError as error:
             raise Refused(f"cannot be read as {known.method} in row {line} ({error})") from error
         names = tuple(dict.fromkeys(filter(None, (row[column] for column in known.labels))))
-        if not names or not 0 <= unit < MAX_UNIT:
+        if not names:
             continue
         layer = row[known.layer] if known.layer else layer_of(path)
         named = method or row.get("method", "") or known.method
@@ -111,13 +110,6 @@ def layer_of(path: Path) -> str:
     return re.split(r"[-_]", path.stem)[-1]
 
 
-def _unit(cell: str) -> int:
-    number = float(cell)
-    if not number.is_integer():
-        raise ValueError(f"unit {cell[:20]!r} is no whole number")
-    return int(number)
-
-
 def _score(cell: str) -> float | None:
-    number = float(cell) if cell else math.nan
+    number = float(cell.replace(",", ".")) if cell else math.nan
     return number if math.isfinite(number) else None

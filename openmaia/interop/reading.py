@@ -1,6 +1,5 @@
 """Reads files that other projects published as plain data, with limits on their size."""
 
-import csv
 import io
 import json
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from openmaia.core import tables
 from openmaia.core.errors import OpenMaiaError
 
 JSON_BYTES = 256_000_000
@@ -29,21 +29,27 @@ class Refused(OpenMaiaError):
 
 
 def text(path: Path, limit: int = JSON_BYTES) -> str:
-    """Reads a UTF-8 text file of at most `limit` bytes.
+    """Reads a text file of at most `limit` bytes, in UTF-8 or in UTF-16 with a byte order mark.
 
     Raises:
-        Refused: The file is missing, too large, not UTF-8, or not a regular file (reading a pipe could block forever).
+        Refused: The file is missing, too large, of another encoding, or not a regular file (reading a pipe could block
+            forever).
     """
+    try:
+        return tables.text(_bytes(path, limit))
+    except tables.UnreadableTable as error:
+        raise Refused(error.message) from error
+
+
+def _bytes(path: Path, limit: int) -> bytes:
     _check_regular(path)
     try:
         size = path.stat().st_size
         if size > limit:
             raise Refused(f"has {size:,} bytes, and at most {limit:,} are read")
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes()
     except OSError as error:
         raise Refused(f"cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
-        raise Refused("is not UTF-8 text") from error
 
 
 def json_data(path: Path) -> Any:
@@ -57,26 +63,12 @@ def json_data(path: Path) -> Any:
         raise Refused("is nested too deeply") from error
 
 
-def table(path: Path) -> tuple[set[str], list[dict[str, str]]]:
-    """Reads a CSV file with a header.
-
-    Returns:
-        The column names in lower case, and each row as a mapping from these names to cells. Missing cells are empty.
-
-    Raises:
-        Refused: The file cannot be read as CSV.
-    """
-    # strict, because an unclosed quote would otherwise make one cell of all rows below it.
-    reader = csv.DictReader(io.StringIO(text(path, CSV_BYTES), newline=""), restval="", strict=True)
+def table(path: Path) -> tables.Table:
+    """Reads a table with a header, see `core.tables.read`. Raises Refused if that is not possible."""
     try:
-        rows = [{_name(key): value.strip() for key, value in row.items() if isinstance(value, str)} for row in reader]
-        return {_name(name) for name in reader.fieldnames or ()}, rows
-    except csv.Error as error:
-        raise Refused(f"is no table ({error}; line {reader.line_num})") from error
-
-
-def _name(column: str | None) -> str:
-    return (column or "").strip().lower()
+        return tables.read(_bytes(path, CSV_BYTES))
+    except tables.UnreadableTable as error:
+        raise Refused(error.message) from error
 
 
 def numbers(path: Path) -> npt.NDArray[np.float64]:

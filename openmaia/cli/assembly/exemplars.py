@@ -42,4 +42,6 @@ def make(
         target: The target network, if it is loaded already.
         dataset: The dataset images, if they are loaded already.
     """
-    return compute_exemplars(worker(config, say, target, dataset), layers, progress, say)
+    made = worker(config, say, target, dataset)
+    say(made.remark())
+    return compute_exemplars(made, layers, progress, say)

@@ -8,7 +8,7 @@ from openmaia.cli.assembly import backbones, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import is_writable, nearest_existing, user_path
-from openmaia.core.selection import select
+from openmaia.core.selection import pairs, select
 from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
 from openmaia.runs.files import Files
 
@@ -37,7 +37,9 @@ def validate_units(config: Config) -> None:
     """
     scope = load_task(config.task.name).scope
     info = target_outline(config)
-    names_classes = OUTPUT in config.target.layers and any(part.isalpha() for part in config.units.partition("=")[2])
+    names_classes = OUTPUT in config.target.layers and any(
+        character.isalpha() for _, part in pairs(config.units) for character in part
+    )
     if info is not None and (info.classes or not names_classes):
         select(config.units, info, scope)
 
