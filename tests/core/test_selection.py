@@ -40,6 +40,48 @@ def test_selection_follows_the_spec(spec: str, expected: list[tuple[str, int]]):
     assert indices(spec) == expected
 
 
+@pytest.mark.parametrize(
+    ("slashed", "plain"),
+    [
+        ("layer4/122", "layer4=122"),
+        ("net/layer4/122", "layer4=122"),
+        ("layer4/122,210:layer3/5-8", "layer4=122,210:layer3=5-8"),
+        ("layer4/random:3:layer3=7", "layer4=random:3:layer3=7"),
+        (" layer3 / all ", "layer3=all"),
+        ("output/3", "output=3"),
+    ],
+)
+def test_slash_may_stand_for_the_equals_sign(slashed: str, plain: str):
+    assert indices(slashed) == indices(plain)
+    assert count(slashed, list(INFO.layers), "net") == count(plain, list(INFO.layers), "net")
+
+
+def test_output_may_be_named_behind_a_slash():
+    assert indices("output/tiger cat,Pig", CLASSES) == indices("output=tiger cat,Pig", CLASSES)
+
+
+@pytest.mark.parametrize(
+    "data", [b"layer;unit;note\nlayer4;122.0;x\nlayer3;5;\n", "layer\tunit\nlayer4\t122\nlayer3\t5\n".encode("utf-16")]
+)
+def test_table_lists_units(tmp_path: Path, data: bytes):
+    (tmp_path / "units.csv").write_bytes(data)
+    assert indices(str(tmp_path / "units.csv")) == [("layer4", 122), ("layer3", 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("unit\n3\n", "lacks the column layer"), ("layer,unit\nlayer4,x\n", "row 2: unit 'x'")]
+)
+def test_table_of_another_form_is_refused(tmp_path: Path, text: str, message: str):
+    (tmp_path / "units.csv").write_text(text)
+    assert message in refused(str(tmp_path / "units.csv"))
+
+
+@pytest.mark.parametrize("data", [b'\xef\xbb\xbf{"layer4": [122]}', '{"layer4": [122.0]}'.encode("utf-16")])
+def test_json_file_of_any_unicode_is_read(tmp_path: Path, data: bytes):
+    (tmp_path / "units.json").write_bytes(data)
+    assert indices(str(tmp_path / "units.json")) == [("layer4", 122)]
+
+
 def test_selected_units_have_the_name_of_the_target():
     (unit,) = select("layer3=1", INFO).units
     assert unit == Unit(target="net", layer="layer3", index=1)

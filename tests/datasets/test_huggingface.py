@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import datasets
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -141,6 +142,113 @@ def test_files_are_named_by_folder_file_or_pattern(tmp_path: Path, opened: Any):
     (folder / "notes.txt").write_text("no archive")
     for data, count in ((folder, 12), (folder / "0.tar", 5), (folder / "*.tar", 12), (folder / "[1-9].tar*", 7)):
         assert len(opened("webdataset", data).items) == count, data
+
+
+NAMES = ["birds [v2]", "a*b", "what?", "~tilde", "50% [a-z] #1", "blank space"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_folder_of_any_name_is_no_pattern(tmp_path: Path, opened: Any, kind: str, name: str):
+    assert len(opened(kind, write(tmp_path / name, kind)).items) == 12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_url_of_any_name_is_no_pattern(tmp_path: Path, opened: Any, name: str):
+    write_to_memory(write(tmp_path / "data", "imagefolder"), name)
+    assert len(opened("imagefolder", f"memory://{name}").items) == 12
+
+
+def test_pattern_may_lie_in_a_folder_of_any_name(tmp_path: Path, opened: Any):
+    folder = write(tmp_path / "birds [v2]", "webdataset")
+    assert len(opened("webdataset", folder / "[1-9].tar").items) == 7
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_formats_may_be_mixed_in_a_shard(tmp_path: Path, opened: Any, streaming: bool):
+    kinds = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP", "JPEG": "JPEG", "seg.tif": "TIFF"}
+    files: dict[str, bytes] = {}
+    for seed in range(10):
+        suffix, kind = list(kinds.items())[seed % len(kinds)]
+        files |= {f"{seed}.{suffix}": encoded(sample_image(seed), kind), f"{seed}.cls": b"3"}
+    write_tar(tmp_path / "a.tar", files)
+    overrides = ["pictures.streaming=true", "pictures.limit=9"] if streaming else []
+    dataset = opened("webdataset", tmp_path / "a.tar", *overrides)
+    assert (len(dataset.items), dataset.skipped) == (10, {})
+
+
+def test_samples_without_an_image_are_counted(tmp_path: Path, opened: Any):
+    images = {name: data for name, data in IMAGES.items() if name < "07"}
+    texts = {f"{seed:02}.txt": b"a caption" for seed in range(12)}
+    write_tar(tmp_path / "a.tar", {**images, **texts, "._00.jpg": b"of another system"})
+    dataset = opened("webdataset", tmp_path / "a.tar")
+    assert (len(dataset.items), dataset.skipped) == (7, {"without an image": 5})
+
+
+def test_sample_with_several_images_needs_a_choice(tmp_path: Path, opened: Any):
+    write_tar(tmp_path / "a.tar", {"0.jpg": IMAGES["00.jpg"], "0.mask.png": encoded(sample_image(99), "PNG")})
+    with pytest.raises(
+        UsageError, match="sample 0 has several images; choose one with pictures.column of jpg, mask.png"
+    ):
+        opened("webdataset", tmp_path / "a.tar")
+    assert len(opened("webdataset", tmp_path / "a.tar", "pictures.column=mask.png").items) == 1
+
+
+def test_archives_in_a_shard_are_read(tmp_path: Path, opened: Any):
+    write_tar(tmp_path / "inner.tar", IMAGES)
+    write_tar(tmp_path / "outer" / "a.tar", {"inner.tar": (tmp_path / "inner.tar").read_bytes()})
+    assert len(opened("webdataset", tmp_path / "outer").items) == 12
+
+
+def saved(folder: Path, *splits: str) -> Path:
+    files = datasets.Dataset.from_dict({"image": [{"bytes": data, "path": None} for data in IMAGES.values()]})
+    files = files.cast_column("image", datasets.Image())
+    made = datasets.DatasetDict({split: files for split in splits}) if splits else files
+    made.save_to_disk(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_folder_of_save_to_disk_is_read(tmp_path: Path, opened: Any, streaming: bool):
+    overrides = ["pictures.streaming=true", "pictures.limit=9"] if streaming else []
+    assert len(opened(saved(tmp_path / "saved [1]"), "", *overrides).items) == 12
+    assert len(opened("parquet", tmp_path / "saved [1]", *overrides).items) == 12
+
+
+def test_split_of_save_to_disk_is_chosen(tmp_path: Path, opened: Any):
+    folder = saved(tmp_path / "saved", "train", "test")
+    with pytest.raises(UsageError, match="has the splits train, test; choose one with pictures.split"):
+        opened(folder, "")
+    assert len(opened(folder, "", "pictures.split=test").items) == 12
+    assert len(opened(saved(tmp_path / "one", "train"), "").items) == 12
+
+
+def test_plain_folder_of_save_to_disk_has_a_remedy(tmp_path: Path):
+    with pytest.raises(UsageError, match="set pictures.kind=hf pictures.dataset="):
+        ImageDataset.open(saved(tmp_path / "saved"))
+
+
+@pytest.mark.parametrize("place", ["{}", "memory://incomplete"])
+def test_metadata_of_an_image_folder_hides_no_image(tmp_path: Path, opened: Any, place: str):
+    folder = write(tmp_path / "data", "imagefolder")
+    (folder / "0" / "metadata.csv").write_text("file_name,caption\n00.jpg,a\nlost.jpg,b\n")
+    write_to_memory(folder, "incomplete")
+    dataset = opened("imagefolder", place.format(folder))
+    assert (len(dataset.items), dataset.skipped) == (12, {"listed and missing": 1})
+
+
+def test_image_whose_name_is_that_of_a_split_hides_no_other(tmp_path: Path, opened: Any):
+    assert (
+        len(opened("imagefolder", write(tmp_path, "imagefolder", IMAGES | {"test.jpg": IMAGES["00.jpg"]})).items) == 13
+    )
+
+
+def test_splits_of_an_image_folder_are_its_folders(tmp_path: Path, opened: Any):
+    write(tmp_path / "train", "imagefolder")
+    write(tmp_path / "val", "imagefolder", dict(list(IMAGES.items())[:5]))
+    with pytest.raises(UsageError, match="has the splits train, validation; choose one with pictures.split"):
+        opened("imagefolder", tmp_path)
+    assert len(opened("imagefolder", tmp_path, "pictures.split=validation").items) == 5
 
 
 def test_bad_rows_are_counted_by_reason(tmp_path: Path, opened: Any):

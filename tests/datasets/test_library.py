@@ -4,7 +4,9 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.datasets import index
@@ -93,6 +95,56 @@ def test_metadata_of_other_programs_is_ignored(folder: Path, name: str, text: st
 def test_skipped_files_are_remembered(folder: Path):
     (folder / "bad.jpg").write_bytes(b"\xff\xd8\xffnothing")
     assert ImageDataset.open(folder).skipped == ImageDataset.open(folder).skipped == {"corrupt": 1}
+
+
+def test_copies_of_one_image_are_refused(tmp_path: Path):
+    pixels = np.asarray(sample_image(1)).astype(int)
+    for seed in range(30):
+        noise = np.random.default_rng(seed).integers(-3, 4, pixels.shape)
+        save(tmp_path / f"{seed}.png", Image.fromarray(np.clip(pixels + noise, 0, 255).astype(np.uint8)))
+    with pytest.raises(UsageError, match="holds 30 different images, and most of them are near-duplicates"):
+        ImageDataset.open(tmp_path)
+    assert len(ImageDataset.open(tmp_path, is_divided=False).items) == 30
+
+
+def test_few_images_of_a_split_are_said(folder: Path):
+    assert any("few images: " in remark for remark in ImageDataset.open(folder).remarks)
+    for seed in range(12, 60):
+        save(folder / f"{seed}.png", sample_image(seed, (32, 32)))
+    assert ImageDataset.open(folder).remarks == ()
+
+
+def test_skipped_files_are_named(folder: Path):
+    (folder / "bad.jpg").write_bytes(b"\xff\xd8\xffnothing")
+    (remark, *_) = ImageDataset.open(folder).remarks
+    assert "1 corrupt" in remark and "bad.jpg is corrupt" in remark
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
+def test_metadata_that_lists_some_images_hides_none(folder: Path, name: str):
+    rows = ("file_name,caption\n0.png,a\nlost.png,b\n", '{"file_name": "0.png"}\n{"file_name": "lost.png"}\n')
+    (folder / "class" / name).write_text(rows[name.endswith("l")])
+    dataset = ImageDataset.open(folder)
+    assert (len(dataset.items), dataset.skipped) == (12, {"listed and missing": 1})
+
+
+def test_links_of_a_hub_cache_are_followed(tmp_path: Path):
+    snapshot = tmp_path / "datasets--a--b" / "snapshots" / "1234" / "data"
+    snapshot.mkdir(parents=True)
+    for seed in range(4):
+        path = save(tmp_path / "datasets--a--b" / "blobs" / f"{seed}.png", sample_image(seed))
+        (snapshot / f"{seed}.png").symlink_to(path)
+    for folder in (snapshot, snapshot.parent, tmp_path / "datasets--a--b"):
+        dataset = ImageDataset.open(folder)
+        assert (len(dataset.items), dataset.skipped) == (4, {})
+
+
+def test_links_elsewhere_are_refused_with_a_way_on(tmp_path: Path):
+    path = save(tmp_path / "a.png", sample_image(1))
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "b.png").symlink_to(path)
+    with pytest.raises(UsageError, match="1 link out of the folder.* cp -rL FOLDER COPY"):
+        ImageDataset.open(tmp_path / "links")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from PIL import Image, ImageFilter, ImageOps
 
 from openmaia.core.images import digest
 from openmaia.core.services import Split
-from openmaia.datasets.split import Fingerprint, assign_splits, fingerprint
+from openmaia.datasets.split import COLOUR_DISTANCE, HASH_DISTANCE, Fingerprint, assign_splits, fingerprint
 from tests.helpers.images import encoded, sample_image
 
 
@@ -108,6 +108,55 @@ def test_smallest_digest_of_a_group_decides():
 def test_many_copies_of_one_image_cost_little():
     mark = fingerprint(Image.new("RGB", (50, 50), "white"))
     assert len(set(assign_splits({f"{number:064x}": mark for number in range(20_000)}).values())) == 1
+
+
+def view(position: int) -> Image.Image:
+    """A part of a wide picture: neighbours are near-duplicates, and distant ones are not."""
+    coarse = np.random.default_rng(5).integers(0, 256, (4, 20), np.uint8)
+    wide = Image.fromarray(coarse).resize((900, 96), Image.Resampling.BICUBIC)
+    return wide.crop((position, 0, position + 96, 96))
+
+
+FRAMES = [view(2 * number) for number in range(150)]
+
+
+def test_frames_of_a_film_are_in_both_splits():
+    halves = splits(FRAMES)
+    assert min(halves.count("explore"), halves.count("test")) > len(FRAMES) / 4
+    assert 0 < len(FRAMES) - len(halves) < len(FRAMES) / 4
+
+
+def test_no_frame_resembles_one_of_the_other_split():
+    prints = fingerprints(FRAMES)
+    halves = assign_splits(prints)
+    sides = [[mark for digest, mark in prints.items() if halves.get(digest) == side] for side in ("explore", "test")]
+
+    def is_near(one: Fingerprint, other: Fingerprint) -> bool:
+        a, b = (np.frombuffer(mark.thumbnail, np.uint8).astype(int) for mark in (one, other))
+        return (one.hash ^ other.hash).bit_count() <= HASH_DISTANCE and np.abs(a - b).mean() <= COLOUR_DISTANCE
+
+    assert not any(is_near(one, other) for one in sides[0] for other in sides[1])
+
+
+def test_several_films_are_not_cut():
+    films = [FRAMES[start : start + 12] for start in (0, 40, 80, 120)] + [samples(12)]
+    halves = assign_splits(fingerprints(image for film in films for image in film))
+    assert len(halves) == 60
+    assert all(len({halves[digest_of(image)] for image in film}) == 1 for film in films[:4])
+
+
+def test_alike_images_that_are_no_copies_are_divided():
+    base = np.asarray(sample_image(7, (96, 96)).convert("L")).astype(float)
+    own = [np.asarray(sample_image(100 + seed, (96, 96)).convert("L")) for seed in range(80)]
+    halves = splits(Image.fromarray((0.72 * base + 0.28 * each).astype(np.uint8)) for each in own)
+    assert min(halves.count("explore"), halves.count("test")) >= 8
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 6])
+def test_few_images_are_in_both_splits(count: int):
+    assert all(
+        set(splits(sample_image(10 * seed + n) for n in range(count))) == {"explore", "test"} for seed in range(20)
+    )
 
 
 def test_no_images_give_no_splits():
