@@ -32,8 +32,8 @@ class PicturesConfig:
     folder: str = ""
     """folder only: the folder of the images."""
     dataset: str = ""
-    """hf only: a dataset on the hub such as `uoft-cs/cifar10`, or one of `imagefolder`, `webdataset` (tar shards) and
-    `parquet`, which read the files of `pictures.data`."""
+    """hf only: a dataset on the hub such as `uoft-cs/cifar10`; a folder that `save_to_disk` wrote; or one of
+    `imagefolder`, `webdataset` (tar shards) and `parquet`, which read the files of `pictures.data`."""
     data: str = ""
     """hf only: a file, a folder, a pattern such as `shards/*.tar`, or a URL of one of these that fsspec reads, such as
     `s3://bucket/shards/*.tar` (needs the package s3fs). For a dataset on the hub: a path within it."""
@@ -42,10 +42,12 @@ class PicturesConfig:
     revision: str = ""
     """hf only: a commit, tag or branch of the dataset on the hub. Empty: the newest commit."""
     split: str = ""
-    """hf only: the split of the dataset, such as `train`. Empty: the only one. OpenMAIA divides the images of this
+    """hf only: the split of the dataset, such as `train`. Empty: the only one. The splits of an image folder are its
+    subfolders with these names. OpenMAIA divides the images of this
     split into its own two halves, one for investigations (explore split) and one for tests (test split)."""
     column: str = ""
-    """hf only: the column that holds the images. Empty: the only one."""
+    """hf only: the column that holds the images. Empty: the only one. For tar shards, the part of the files' names
+    behind the first dot, such as `jpg`; empty for images of any format, one in each sample."""
     streaming: bool = False
     """hf only: reads only the first 2 x `pictures.limit` rows, for a dataset that is too large to download. These rows
     are kept in the cache of Hugging Face datasets."""
@@ -153,7 +155,8 @@ class Config:
     """Name of the run directory."""
     units: str = MISSING
     """The units to investigate: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20` (of each layer), `all`,
-    or a JSON file."""
+    a JSON file {layer: [index, …]}, or a table (.csv, .tsv) with the columns layer and unit. `layer4/122` means the
+    same as `layer4=122`."""
     seed: int = 0
     """Seed of everything random."""
     replicates: int = 1

@@ -11,7 +11,12 @@ from openmaia.core.errors import UsageError
 from openmaia.datasets import metadata
 from openmaia.datasets.index import FILE as INDEX_FILE
 from openmaia.datasets.reading import (
-    MAX_BYTES, SkipReason, UnusableImage, UnusableSource, check_bytes, has_image_suffix,
+    MAX_BYTES,
+    SkipReason,
+    UnusableImage,
+    UnusableSource,
+    check_bytes,
+    has_image_suffix,
 )  # fmt: skip
 
 _METADATA_FILES = frozenset({INDEX_FILE, "split.json"})

@@ -15,21 +15,18 @@ from typing import Any, NamedTuple, cast
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.datasets import metadata, remote, shards
-from openmaia.datasets.folder import SAVED, FileSource, ImageFolder
-from openmaia.datasets.reading import SkipReason, UnusableImage, UnusableSource, check_bytes, has_image_suffix
-from openmaia.datasets.remote import RemoteFile, is_folder, is_url
+from openmaia.datasets import image_folder, metadata, remote, shards
+from openmaia.datasets.folder import SAVED, FileSource
+from openmaia.datasets.reading import SkipReason, UnusableImage, check_bytes, has_image_suffix
+from openmaia.datasets.remote import RemoteFile, is_url
 from openmaia.datasets.scanning import ImageSource
 
 _SUFFIXES = {"imagefolder": (), "webdataset": shards.ARCHIVES, "parquet": (".parquet", ".parq")}
 """Formats of files that are not on the hub, with the suffixes of the files in a folder that each reads."""
 
-_FOLDERS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test", "testing", "eval", "evaluation"),
-}
-"""Names of the folders in an image folder that hold its splits."""
+
+_TABLES = (*shards.ARCHIVES, ".parquet", ".arrow", ".zip", ".json", ".csv", ".md", ".py", ".jsonl", ".txt")
+"""Suffixes of files that make a folder a dataset of another format than an image folder, or describe one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,22 +154,17 @@ def _open(images: HuggingFaceImages) -> _Rows:
 
 def _is_image_folder(images: HuggingFaceImages) -> bool:
     """Returns whether the files of an image folder are read one by one. Those in archives are read by the library."""
-    if images.dataset not in _SUFFIXES and (is_url(images.dataset) or not user_path(images.dataset).is_dir()):
-        return False
-    if images.dataset in ("webdataset", "parquet") or (images.dataset == "imagefolder" and not images.data):
-        return False
-    if images.dataset != "imagefolder" and images.data:
-        return False
-    place = images.data or images.dataset
-    if _is_saved(place):
+    is_own = images.dataset not in _SUFFIXES
+    if is_own and (images.data or is_url(images.dataset) or not user_path(images.dataset).is_dir()):
+        return False  # on the hub
+    place = images.dataset if is_own else images.data
+    if images.dataset in ("webdataset", "parquet") or not place or _is_saved(place):
         return False
     names = [name.lower() for name in _found(images, place)]
-    if images.dataset == "imagefolder":
+    if not is_own:
         return not any(name.endswith((*shards.ARCHIVES, ".zip")) for name in names)
-    others = (*shards.ARCHIVES, ".parquet", ".arrow", ".zip", ".json", ".csv", ".md", ".py", ".jsonl", ".txt")
-    return any(map(has_image_suffix, names)) and all(
-        PurePosixPath(name).name in metadata.NAMES or not name.endswith(others) for name in names
-    )
+    others = (name for name in names if PurePosixPath(name).name not in metadata.NAMES)
+    return any(map(has_image_suffix, names)) and not any(name.endswith(_TABLES) for name in others)
 
 
 def _found(images: HuggingFaceImages, place: str) -> list[str]:
@@ -182,40 +174,12 @@ def _found(images: HuggingFaceImages, place: str) -> list[str]:
         raise UsageError(f"{images.root} {error.message}") from None
 
 
-def _files(images: HuggingFaceImages) -> tuple[ImageSource, ...]:
+def _files(images: HuggingFaceImages) -> list[ImageSource]:
     """Returns the files of an image folder. Raises UsageError if there are none, or if a split has to be chosen."""
-    place = images.data or images.dataset
-    if not is_url(place) and user_path(place).is_dir():
-        found = list(ImageFolder(user_path(place).absolute()).sources())
-    else:
-        names = _found(images, place)
-        missing = metadata.missing(names, remote.read) if is_folder(place) else []
-        found = [
-            *(RemoteFile(name) if is_url(name) else FileSource(Path(name)) for name in names if _is_no_metadata(name)),
-            *(UnusableSource(name, SkipReason.MISSING) for name in missing),
-        ]
-    root = place if is_url(place) else str(user_path(place).absolute())
-    by_split: dict[str, list[ImageSource]] = {}
-    for source in found:
-        by_split.setdefault(_split_of(source.name.removeprefix(remote.shown(root))), []).append(source)
-    names = [name for name in by_split if name]
-    if images.split and images.split not in (names or ["train"]):
-        raise UsageError(
-            f"{images.root} cannot be loaded: Unknown split \"{images.split}\"; it has {', '.join(names) or 'no folders of splits'}"
-        )
-    if len(names) > 1 and not images.split:
-        raise UsageError(f"{images.root} has the splits {', '.join(names)}; choose one with pictures.split")
-    return tuple(by_split[images.split] if images.split and names else found)
-
-
-def _is_no_metadata(name: str) -> bool:
-    return PurePosixPath(name).name not in metadata.NAMES
-
-
-def _split_of(path: str) -> str:
-    """Returns the split whose folder is the first one of a path in an image folder. Empty if there is none."""
-    parts = PurePosixPath(path.lstrip("/")).parts
-    return next((split for split, names in _FOLDERS.items() if len(parts) > 1 and parts[0].lower() in names), "")
+    try:
+        return image_folder.files(images.data or images.dataset, images.split)
+    except UsageError as error:
+        raise UsageError(f"{images.root} {error.message}") from None
 
 
 def _local_files(images: HuggingFaceImages) -> str:

@@ -13,9 +13,9 @@ from PIL import Image
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Split
 from openmaia.datasets import index
+from openmaia.datasets.depth import Samples
 from openmaia.datasets.folder import ImageFolder
 from openmaia.datasets.index import ImageKind, IndexEntry
-from openmaia.datasets.depth import Samples
 from openmaia.datasets.reading import SkipReason, read
 from openmaia.datasets.scanning import ImageSource, describe, scan
 from openmaia.datasets.split import assign_splits

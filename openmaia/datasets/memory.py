@@ -107,7 +107,7 @@ def _items(given: Any) -> IndexedImages:
     kind = type(given).__name__
     if isinstance(given, str | bytes | bytearray | os.PathLike | Image.Image):
         raise UsageError(f"images is one {kind}; give a folder, or a list of images")
-    if hasattr(given, "columns") or hasattr(given, "column_names") and hasattr(given, "to_pylist"):
+    if hasattr(given, "columns") or (hasattr(given, "column_names") and hasattr(given, "to_pylist")):
         return _column(given)
     if hasattr(given, "to_pylist"):  # Arrow, whose scalars are no Python objects
         return given.to_pylist()

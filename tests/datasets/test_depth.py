@@ -80,7 +80,10 @@ def test_colours_of_twelve_bits_in_sixteen_are_read(tmp_path: Path):
     for number, image in enumerate(pixels):
         (tmp_path / f"{number}.png").write_bytes(_deep_png(image.astype(np.uint16) * 16))
     items = ImageDataset.open(tmp_path).items
-    assert all(np.abs(np.asarray(item.load()).astype(int) - image).max() <= 1 for item, image in zip(items, pixels))
+    assert all(
+        np.abs(np.asarray(item.load()).astype(int) - image).max() <= 1
+        for item, image in zip(items, pixels, strict=True)
+    )
 
 
 def test_first_of_several_pages_is_said(tmp_path: Path):

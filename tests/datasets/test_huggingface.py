@@ -203,7 +203,7 @@ def test_archives_in_a_shard_are_read(tmp_path: Path, opened: Any):
 def saved(folder: Path, *splits: str) -> Path:
     files = datasets.Dataset.from_dict({"image": [{"bytes": data, "path": None} for data in IMAGES.values()]})
     files = files.cast_column("image", datasets.Image())
-    made = datasets.DatasetDict({split: files for split in splits}) if splits else files
+    made = datasets.DatasetDict(dict.fromkeys(splits, files)) if splits else files
     made.save_to_disk(str(folder))
     return folder
 

@@ -307,3 +307,10 @@ def test_a_layer_that_is_asked_for_later_joins_the_others(folder: Path, referenc
             (e.kind, e.activation, e.image.digest) for e in other.exemplars
         ]
         assert one.threshold == other.threshold
+
+
+@pytest.mark.parametrize(("k", "warning"), [(3, False), (40, True)])
+def test_number_of_images_of_exemplars_is_said(folder: Path, tmp_path: Path, k: int, warning: bool):
+    worker = exemplars.worker(config(folder, tmp_path, f"exemplars.k={k}"))
+    assert f"the {k} most exciting of " in worker.remark()
+    assert ("down to percentile" in worker.remark()) == warning
