@@ -2,7 +2,8 @@
 
 import copy
 import dataclasses
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import io
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS, TEST_GENERATOR
 from openmaia.config.schema import Config
 from openmaia.config.suggestions import suggestions
+from openmaia.core.documents import compose_yaml, parse_yaml
 from openmaia.core.errors import UsageError
 
 SWEEPS = "sweeps"
@@ -150,8 +152,23 @@ def _listed(source: str) -> list[str]:
         return [str(path.parent / cast(str, each)) for each in paths]
 
 
-_UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)
-"""Exceptions for what cannot be read as YAML. ValueError: it is not UTF-8, or has a number of thousands of digits."""
+UNREADABLE = (OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError)
+"""Exceptions of `read_yaml`, other than those of OmegaConf. The last three are raised for a value that does not have its
+explicit type, such as `!!timestamp 5`."""
+
+
+def read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
+    """Reads a YAML file whose size, nesting and aliases are bounded (`openmaia.core.documents`).
+
+    Returns:
+        The content as an object of OmegaConf, and the nodes of YAML, in which values are as they are written.
+
+    Raises:
+        One of UNREADABLE, or OmegaConfBaseException: The file is missing, no YAML, or beyond the bounds.
+    """
+    text = path.read_text("utf-8")
+    written = compose_yaml(text)
+    return OmegaConf.load(io.StringIO(text)), written
 
 
 def _overlay(source: str) -> DictConfig:
@@ -163,10 +180,10 @@ def _overlay(source: str) -> DictConfig:
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
         )
     try:
-        loaded, written = OmegaConf.load(path), yaml.compose(path.read_text("utf-8"))
+        loaded, written = read_yaml(path)
     except OmegaConfBaseException:  # some are ValueErrors; `_errors_of` translates them
         raise
-    except (*_UNREADABLE, OSError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
@@ -239,13 +256,14 @@ def _override(source: str) -> DictConfig:
         raise UsageError(f"{source!a} is not UTF-8, in which configs are stored; rename the file or folder") from None
     key, _, value = source.partition("=")
     try:
+        written = compose_yaml(value)  # first, because it bounds what aliases stand for
         overlay = OmegaConf.from_dotlist([source])
-        if {key, key.rpartition(".")[0]} & _text_keys() and (written := yaml.compose(value)) is not None:
+        if {key, key.rpartition(".")[0]} & _text_keys() and written is not None:
             OmegaConf.update(overlay, key, _text(written), merge=False)
         return overlay
     except OmegaConfBaseException:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
 
 
@@ -390,3 +408,34 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequenc
 
     a, b = (_values(OmegaConf.create(values)) for values in (one, other))
     return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and is_compared(key))
+
+
+def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the keys of a stored config that the results of its run depend on, by dotted name.
+
+    These are all keys but `name` and those that say where a run is executed. Keys with their default are left out: a
+    version of OpenMAIA with a new key would otherwise take all earlier results for those of another config.
+
+    Args:
+        values: The content of a config.yaml, as it is written: interpolations and secrets are not resolved.
+        without: Further keys to leave out.
+    """
+    skipped = {"name", *MACHINE_SECTIONS, *MACHINE_KEYS, *without}
+    return {
+        key: value
+        for key, value in _flat(values)
+        if key not in skipped and key.split(".")[0] not in skipped and value != _written_defaults().get(key)
+    }
+
+
+@cache
+def _written_defaults() -> dict[str, Any]:
+    return dict(_flat(parse_yaml(OmegaConf.to_yaml(_schema()))))
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -8,6 +8,7 @@ import yaml
 
 from openmaia.config.loading import FREE, SWEEPS, is_file, to_dict
 from openmaia.config.schema import Config
+from openmaia.core.documents import compose_yaml
 
 DEFAULT, OVERRIDE = "default", "override"
 COLUMN = 40
@@ -29,7 +30,7 @@ def origins(sources: Sequence[str]) -> dict[str, str]:
             key = source.partition("=")[0]
             found[next((free for free in FREE if key.startswith(f"{free}.")), key)] = OVERRIDE
             continue
-        root = yaml.compose(Path(source).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        root = compose_yaml(Path(source).read_bytes())
         found |= {key: f"{source}:{line}" for key, line in _lines(root) if key != SWEEPS}
     return found
 

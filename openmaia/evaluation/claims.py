@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from openmaia.core.errors import UsageError
@@ -31,6 +31,8 @@ class Claim:
     """The method that made the claim: AGENT or the name of a baseline."""
     description: str = ""
     labels: tuple[str, ...] = ()
+    basis: str = field(default="", compare=False)
+    """Digest of all that a test of the claim depends on (`Run.basis`). Empty if the claim is not one of a run."""
 
     def __post_init__(self) -> None:
         for text in (self.description, *self.labels):
@@ -63,7 +65,7 @@ class Claim:
 
 def read_claims(run: Run) -> list[Claim]:
     """Reads the claims (descriptions with labels) of all finished investigations of a run."""
-    return [_claim(row) for row in run.headers()]
+    return [_claim(run, row) for row in run.headers()]
 
 
 def read_claim(run: Run, investigation: InvestigationId) -> Claim:
@@ -71,16 +73,17 @@ def read_claim(run: Run, investigation: InvestigationId) -> Claim:
     row = run.summary(investigation)
     if row is None:
         raise UsageError(f"{investigation.unit} (replicate {investigation.replicate}) has no record to evaluate")
-    return _claim(row)
+    return _claim(run, row)
 
 
-def _claim(row: dict[str, Any]) -> Claim:
+def _claim(run: Run, row: dict[str, Any]) -> Claim:
     investigation = InvestigationId.of_row(row)
     return Claim(
         unit=investigation.unit,
         replicate=investigation.replicate,
         description=row["description"],
         labels=tuple(row["labels"]),
+        basis=run.basis(row),
     )
 
 

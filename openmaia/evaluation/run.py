@@ -1,6 +1,7 @@
 """Tests and scores the descriptions of a run's finished investigations."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, replace
 
 from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.analysis.reliability import has_reliability, measure_reliability, write_reliability
@@ -128,13 +129,15 @@ def prepare_run(
     trials = list(measure_random_words(_without_random_words(run, layers, design), services, design, reference))
     # The first description is written last, because its file says that those of its layer are complete.
     for trial in reversed(trials):
-        run.write_artifact(RANDOM_WORDS, trial.claim.investigation, to_parquet(trial))
+        row = asdict(trial.claim.unit) | asdict(trial.claim) | {"drawn": ""}
+        claim = replace(trial.claim, basis=run.basis(row))
+        run.write_artifact(RANDOM_WORDS, claim.investigation, to_parquet(replace(trial, claim=claim)))
     return reference
 
 
 def _without_random_words(run: Run, layers: Collection[str], design: EvaluationDesign) -> set[str]:
     """Returns those of the layers whose random words, the control, have to be measured."""
-    measured = {each.unit.layer for each in run.artifacts(RANDOM_WORDS) if each.replicate == 0}
+    measured = {each.unit.layer for each in run.belonging(RANDOM_WORDS) if each.replicate == 0}
     return {*layers} - measured if design.random_words else set()
 
 
@@ -150,7 +153,7 @@ def untested_claims(run: Run) -> list[Claim]:
     A claim has to be tested if it has no scores and no stored trial. A trial consists of the test images and the units'
     responses to them.
     """
-    tried = run.artifacts(TRIALS)
+    tried = run.belonging(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 
 
@@ -161,7 +164,7 @@ def score_trials(run: Run, claims: Sequence[Claim]) -> None:
     compare the unit with others of its layer. Then the p-values of all evaluated descriptions of the run are computed
     again, because they depend on each other.
     """
-    stored = run.artifacts(TRIALS) | run.evaluated()
+    stored = run.belonging(TRIALS) | run.evaluated()
     for target, layer in sorted({(each.unit.target, each.unit.layer) for each in stored}):
         trials = StoredTrials(run, (each for each in stored if (each.unit.target, each.unit.layer) == (target, layer)))
         wanted = [claim.investigation for claim in claims if (claim.unit.target, claim.unit.layer) == (target, layer)]

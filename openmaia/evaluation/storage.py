@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.errors import StoreError
+from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
@@ -24,34 +25,35 @@ from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables
 from openmaia.runs.files import naming
 from openmaia.runs.records import dumps
+from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 from openmaia.runs.summary import wrong_score
 
-VERSION = 5
+VERSION = 6
 
-_COLUMNS = [
-    ("role", pa.string()),
-    ("label", pa.string()),
-    ("prompt", pa.string()),
-    ("digest", pa.string()),
-    ("sources", pa.list_(pa.string())),
-    ("missing_terms", pa.list_(pa.string())),
-    ("shows", pa.bool_()),
-    ("verified_by", pa.string()),
-    ("activation", pa.float64()),
-    ("responses", pa.binary()),
-    ("data", pa.binary()),
-]
-_SCHEMA = pa.schema(_COLUMNS)
-
-_HEADER: dict[str, Any] = {
-    **dict.fromkeys(("claim", "trial", "detection"), dict),
-    **dict.fromkeys(("location", "scale"), str),
-    "overlap": (dict, type(None)),
+_TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
+_COLUMNS = {
+    **dict.fromkeys(("role", "label", "prompt", "digest"), _TEXT),
+    **dict.fromkeys(("sources", "missing_terms"), _TEXTS),
+    "shows": pa.bool_(),
+    "verified_by": _TEXT,
+    "activation": pa.float64(),
+    **dict.fromkeys(("responses", "data"), pa.binary()),
 }
-"""Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict."""
+_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "shows") for name, kind in _COLUMNS.items()])
 
-WITHOUT_IMAGES = tuple(name for name, _ in _COLUMNS if name != "data")
+_TRIAL = ("outcome", "cause", "writer", "protocol", "generator", "standard")
+_HEADER: dict[str, Any] = {
+    "claim": Claim,
+    "trial": dict[str, str],
+    "detection": dict[str, Any],
+    **dict.fromkeys(("location", "scale"), str),
+    "overlap": PromptOverlap | None,
+}
+"""Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict, and `compared`:
+the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
+
+WITHOUT_IMAGES = tuple(name for name in _COLUMNS if name != "data")
 
 
 def to_parquet(result: Trial | Evaluation) -> bytes:
@@ -68,9 +70,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
     header: dict[str, Any] = {
         "version": VERSION,
         "claim": asdict(trial.claim),
-        "trial": {
-            name: getattr(trial, name) for name in ("outcome", "cause", "writer", "protocol", "generator", "standard")
-        },
+        "trial": {name: getattr(trial, name) for name in _TRIAL},
         "location": _encode(trial.location),
         "scale": _encode(trial.scale),
         "detection": dict(trial.detection),
@@ -78,6 +78,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
     }
     if isinstance(result, Evaluation):
         header["scores"] = result.scores
+        header["compared"] = [other.claim.basis for other in (*result.others, *result.words)]
     return tables.dump(rows, _SCHEMA, header)
 
 
@@ -87,11 +88,19 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
     Raises:
         StoreError: The file is damaged or of another version.
     """
-    rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES)
+    return _trial(*_load(data, images))
+
+
+def _load(data: bytes, images: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES, _SCHEMA)
     check_header(header)
+    return rows, header
+
+
+def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
     try:
         matrix = [np.frombuffer(row.pop("responses"), np.float16) for row in rows]
-        return Trial(
+        trial = Trial(
             claim=_claim(header),
             stimuli=tuple(_stimulus(row) for row in rows),
             matrix=np.stack(matrix) if matrix else np.zeros((0, 0), np.float16),
@@ -103,6 +112,9 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"an evaluation that lacks something: {error!r}") from error
+    if trial.stimuli and trial.claim.unit.index >= trial.matrix.shape[1]:
+        raise StoreError(f"an evaluation of unit {trial.claim.unit.index} with {trial.matrix.shape[1]} responses")
+    return trial
 
 
 def check_header(header: dict[str, Any]) -> None:
@@ -113,26 +125,28 @@ def check_header(header: dict[str, Any]) -> None:
     """
     if header.get("version") != VERSION:
         raise StoreError(
-            f"an evaluation of version {header.get('version')}; this OpenMAIA reads version {VERSION}; "
+            f"an evaluation of version {str(header.get('version'))[:40]}; this OpenMAIA reads version {VERSION}; "
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
-    expected = _HEADER | ({"scores": dict} if "scores" in header else {})
-    for key, kind in expected.items():
-        if key not in header or not isinstance(header[key], kind):
-            raise StoreError(f"an evaluation that lacks {key!r}, or has it with another type than OpenMAIA writes")
-    if "scores" in header and (key := wrong_score(header["scores"])) is not None:
-        raise StoreError(
-            f"an evaluation that lacks the score {key!r}, or has it with another type than OpenMAIA writes"
-        )
-    _claim(header)
+    for key, hint in _HEADER.items():
+        place = mistyped(header[key], hint) if key in header else ""
+        if place is not None:
+            raise StoreError(
+                f"an evaluation that lacks {key + place!r}, or has it with another type than OpenMAIA writes"
+            )
+    if header["trial"].keys() != {*_TRIAL}:
+        raise StoreError("an evaluation that lacks a key of 'trial'")
+    if "scores" not in header:
+        return
+    scores = header["scores"]
+    if not isinstance(scores, dict) or (key := wrong_score(cast("dict[str, Any]", scores))) is not None:
+        wrong = f"the score {key!r}" if isinstance(scores, dict) else "'scores'"
+        raise StoreError(f"an evaluation that lacks {wrong}, or has it with another type than OpenMAIA writes")
 
 
 def _claim(header: dict[str, Any]) -> Claim:
     stored = header["claim"]
-    try:
-        return Claim(**stored | {"unit": Unit(**stored["unit"]), "labels": tuple(stored["labels"])})
-    except (KeyError, TypeError, UsageError) as error:  # UsageError: a label that is no text
-        raise StoreError(f"an evaluation of a description that cannot be read: {error}") from error
+    return Claim(**stored | {"unit": Unit(**stored["unit"]), "labels": tuple(stored["labels"])})
 
 
 def _stimulus(row: dict[str, Any]) -> Stimulus:
@@ -179,17 +193,28 @@ class StoredTrials:
         Raises:
             StoreError: The file is missing or damaged.
         """
-        data = self._run.artifact(EVALUATION, investigation)
-        kind = EVALUATION if data else TRIALS
+        evaluation = self._run.artifact(EVALUATION, investigation)
+        try:
+            return self._read(EVALUATION, investigation, evaluation or b"", images)
+        except StoreError:
+            trial = self._run.artifact(TRIALS, investigation)  # after the evaluation of another description
+            if trial is None and evaluation is not None:
+                raise
+        return self._read(TRIALS, investigation, trial or b"", images)
+
+    def _read(self, kind: str, investigation: InvestigationId, data: bytes, images: bool) -> Trial:
         with naming(self._run.artifact_path(kind, investigation)):
-            return read_trial(data or self._run.artifact(TRIALS, investigation) or b"", images=images)
+            rows, header = _load(data, images)
+            if reason := self._run.misfit(kind, investigation, header):
+                raise StoreError(reason)
+            return _trial(rows, header)
 
     def _words(self, layer: str) -> tuple[Trial, ...]:
-        """Reads the trials of random words of a layer, without damaged ones."""
+        """Reads the trials of random words of a layer, without damaged ones and those with another config."""
         trials: list[Trial] = []
         for each in sorted(each for each in self._run.artifacts(RANDOM_WORDS) if each.unit.layer == layer):
             with suppress(StoreError):
-                trials.append(read_trial(self._run.artifact(RANDOM_WORDS, each) or b"", images=False))
+                trials.append(self._read(RANDOM_WORDS, each, self._run.artifact(RANDOM_WORDS, each) or b"", False))
         return tuple(trials)
 
     @cached_property
@@ -203,21 +228,19 @@ class StoredTrials:
     def outdated(self) -> list[InvestigationId]:
         """Returns the evaluated investigations whose scores have to be computed again.
 
-        Scores are outdated in two cases. Either they compare the unit with other trials than those that `partners`
-        selects now, for example because trials were added. Or they use no trials of random words, although the layer
-        has some now.
+        Scores are outdated if they compare the unit with other trials than those that `partners` selects now, or with
+        other trials of random words. Trials were added, for example, or the description of a unit is another one now.
         """
-        claims = {claim.investigation: claim for claim in self._outcomes}
-        scores = self._run.scores(self._investigations)
+        headers = ((claim, self._run.evaluation_header(claim.investigation)) for claim in self._outcomes)
         return [
-            investigation
-            for investigation, stored in sorted(scores.items())
-            if (claim := claims.get(investigation)) is not None
-            and (
-                stored.get("others") != [other.unit.index for other in partners(claim, self._tested)]
-                or (stored.get("auc_words") is None and bool(self.words(claim.unit.layer)))
-            )
+            claim.investigation
+            for claim, header in headers
+            if header is not None and header.get("compared") != self._compared(claim)
         ]
+
+    def _compared(self, claim: Claim) -> list[str]:
+        words = [trial.claim for trial in self.words(claim.unit.layer)]
+        return [each.basis for each in (*partners(claim, self._tested), *words)]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluation (a trial and the trials it is compared with) of each investigation.
@@ -245,8 +268,10 @@ class StoredTrials:
 def evaluation_stamp(run: Run, resamples: int) -> str:
     """Returns a cache key for results that are computed from the evaluations of a run.
 
-    It is a hash of the file format's VERSION, of the number of bootstrap resamples, and of the names and sizes of two
-    kinds of files: the evaluations, and the tests of random words, which are a control.
+    It is a hash of the file format's VERSION, of the number of bootstrap resamples, of the evaluations, and of the tests
+    of random words, which are a control. Evaluations of other descriptions than those of the records do not enter it.
     """
-    sizes = [run.files.sizes(folder) for folder in (EVALUATION, RANDOM_WORDS)]
-    return hashlib.sha256(dumps([VERSION, resamples, *sizes]).encode()).hexdigest()
+    headers = {each: run.evaluation_header(each) for each in sorted(run.artifacts(EVALUATION))}
+    evaluations = [[each.path, fingerprint(header)] for each, header in headers.items() if header is not None]
+    words = sorted(each.path for each in run.belonging(RANDOM_WORDS))
+    return hashlib.sha256(dumps([VERSION, resamples, evaluations, words]).encode()).hexdigest()

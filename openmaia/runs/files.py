@@ -1,7 +1,6 @@
 """Files below one root, on a local disk or an object store. Writing is atomic: no incomplete file is ever visible."""
 
 import copy
-import json
 import os
 import shutil
 import stat
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 
@@ -243,8 +243,8 @@ class Files:
         """
         data = self.read(name)
         try:
-            return None if data is None else json.loads(data)
-        except (ValueError, RecursionError) as error:
+            return None if data is None else parse_json(data)
+        except ValueError as error:
             raise StoreError(f"{self.path(name)} is damaged ({error}); {remedy}") from error
 
     @contextmanager

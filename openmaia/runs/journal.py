@@ -59,6 +59,8 @@ class FolderJournal:
     """The run directory."""
     folder: str
     """The folder with the turns, relative to the run directory."""
+    owner: str = ""
+    """Names the investigation. It is stored with each turn: a turn of another investigation counts as damaged."""
 
     def turns(self) -> list[Turn]:
         """Returns the completed turns up to the first one that is missing or damaged."""
@@ -68,7 +70,7 @@ class FolderJournal:
             if data is None:
                 break
             try:
-                turn = read_turn(data)
+                turn = read_turn(data, self.owner)
             except StoreError:
                 break
             if turn.index != index:
@@ -94,7 +96,7 @@ class FolderJournal:
         for name in self.files.names(self.folder):
             if name > self._name(turn.index):
                 self.files.delete(name)
-        self.files.write(self._name(turn.index), write_turn(turn))
+        self.files.write(self._name(turn.index), write_turn(turn, self.owner))
 
     def clear(self) -> None:
         """Deletes the folder with all turns."""

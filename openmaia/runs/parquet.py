@@ -5,56 +5,68 @@ are in files of their own, the journal.
 """
 
 import json
+import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from typing import Any, Literal, cast
+from functools import cache
+from typing import Any, Literal, cast, get_type_hints
 
 import pyarrow as pa
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
+from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.evidence import Confirmation, confirmation_of, evidence_of, plain
+from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
-from openmaia.runs.summary import summary
+from openmaia.runs.summary import prompts_digest, summary, wrong_key
 
+_Activation = dict[str, float | bool] | None
 _Quality = Literal["exact", "webp"]
 
 
+_OPTIONAL = frozenset(("text", "image", "mask", "result", "error"))
+"""Fields that may be null. A file in which another one is null is refused, because it has another schema."""
+
+
+def _field(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=name in _OPTIONAL)
+
+
 def _struct(fields: Mapping[str, pa.DataType]) -> pa.StructType:
-    return pa.struct(list(fields.items()))
+    return pa.struct([_field(*each) for each in fields.items()])
 
 
-_TEXT, _INT, _FLOAT, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+def _list(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", kind, nullable=False))
+
+
+_TEXT, _INT, _FLOAT, _TEXTS = pa.string(), pa.int64(), pa.float64(), _list(pa.string())
 _PART = _struct({"text": _TEXT, "image": _TEXT})
 _ENTRY = _struct({"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT, "hypothesis": _TEXT})
 _CALL = _struct(
     {"ordinal": _INT}
     | dict.fromkeys(("name", "arguments", "arguments_digest", "result", "error"), _TEXT)
-    | {"entries": pa.list_(_ENTRY), "shown": pa.list_(_PART), "asked": _TEXTS}
-    | {"activations": pa.list_(_FLOAT), "seconds": _FLOAT}
+    | {"entries": _list(_ENTRY), "shown": _list(_PART), "asked": _TEXTS}
+    | {"activations": _list(_FLOAT), "seconds": _FLOAT}
 )
 _IMAGE = _struct({"digest": _TEXT, "data": pa.binary(), "sources": _TEXTS, "recipe": _TEXT})
 _USAGE = _struct({"service": _TEXT, "requests": _INT, "seconds": _FLOAT, "gpu_seconds": _FLOAT})
-_SCHEMA = pa.schema(
-    {
-        "index": _INT,
-        "reply": _TEXT,
-        "reasoning": _TEXT,
-        "code": _TEXT,
-        "hypotheses": _TEXTS,
-        "forgiven": _TEXTS,
-        "status": _TEXT,
-    }
-    | {"calls": pa.list_(_CALL), "observation": pa.list_(_PART), "output_digest": _TEXT}
+_COLUMNS = (
+    {"index": _INT, "reply": _TEXT, "reasoning": _TEXT, "code": _TEXT, "hypotheses": _TEXTS, "forgiven": _TEXTS, "status": _TEXT}
+    | {"calls": _list(_CALL), "observation": _list(_PART), "output_digest": _TEXT}
     | dict.fromkeys(("prompt_tokens", "cached_tokens", "generated_tokens"), _INT)
     | {"left_out": _TEXT, "backbone_seconds": _FLOAT, "experiment_seconds": _FLOAT}
-    | {"spent": pa.list_(_USAGE), "images": pa.list_(_IMAGE)}
+    | {"spent": _list(_USAGE), "images": _list(_IMAGE)}
 )
+_SCHEMA = pa.schema([_field(*each) for each in _COLUMNS.items()])
 
 _CONFIRMATION = -1
 """Value of the column `index` in the row with the images of `Record.confirmation`. In all other rows, the column holds
@@ -68,6 +80,13 @@ _INCOMPLETE = (IndexError, KeyError, TypeError, ValueError)
 """Exceptions that are raised if a record is built from incomplete values."""
 
 
+_BLANK = {_TEXT: "", _INT: 0, _FLOAT: 0.0}
+"""Values of the other columns in the row with the images of `Record.confirmation`, by type; lists are empty."""
+
+_LATEST = 253_402_300_799.0
+"""The end of the year 9999, in seconds since 1970. Python has no later dates."""
+
+
 class RecordedImage(EncodedImage):
     """An image that was read from a record. Its digest is that of the original pixels, even if its data are lossy."""
 
@@ -76,25 +95,41 @@ class RecordedImage(EncodedImage):
         self.__dict__["digest"] = digest
 
 
-def write_turn(turn: Turn) -> bytes:
+def write_turn(turn: Turn, owner: str = "") -> bytes:
     """Converts a turn of a running investigation to the content of its file: a CRC-32, followed by Parquet.
 
     The images are lossless, so that the turn can be replayed exactly.
+
+    Args:
+        turn: The turn.
+        owner: Names the investigation and its run. It is stored with the turn.
     """
-    data = tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION})
+    data = tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION, "owner": owner})
     return zlib.crc32(data).to_bytes(_CRC) + data
 
 
-def read_turn(data: bytes) -> Turn:
-    """Reads a turn that `write_turn` converted. Raises StoreError if it is damaged or of another version."""
+def read_turn(data: bytes, owner: str = "") -> Turn:
+    """Reads a turn that `write_turn` converted.
+
+    Raises:
+        StoreError: It is damaged, of another version, or of another owner.
+    """
     if int.from_bytes(data[:_CRC]) != zlib.crc32(data[_CRC:]):
         raise StoreError("a turn is damaged: its checksum does not match")
-    rows, header = tables.load(data[_CRC:])
+    rows, header = tables.load(data[_CRC:], "a turn", schema=_SCHEMA)
     check_version(header)
-    try:
+    if header.get("owner") != owner:
+        raise StoreError(f"a turn belongs to another investigation than {owner!r}")
+    with _complete("a turn"):
         return _turn(rows[0])
+
+
+@contextmanager
+def _complete(what: str) -> Generator[None]:
+    try:
+        yield
     except _INCOMPLETE as error:
-        raise StoreError(f"a turn is incomplete: {error!r}") from error
+        raise StoreError(f"{what} is incomplete: {error!r}") from error
 
 
 def write_record(record: Record) -> bytes:
@@ -112,8 +147,8 @@ def write_record(record: Record) -> bytes:
 def _confirmation_rows(confirmation: Confirmation | None) -> list[dict[str, Any]]:
     if confirmation is None:
         return []
-    images = _images(confirmation.images, "webp")
-    return [dict.fromkeys(_SCHEMA.names) | {"index": _CONFIRMATION, "images": images}]
+    blank: dict[str, Any] = {name: _BLANK.get(kind, []) for name, kind in _COLUMNS.items()}
+    return [blank | {"index": _CONFIRMATION, "images": _images(confirmation.images, "webp")}]
 
 
 def read_record(data: bytes) -> Record:
@@ -122,12 +157,39 @@ def read_record(data: bytes) -> Record:
     Raises:
         StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
     """
-    rows, header = tables.load(data)
-    check_version(header)
-    try:
+    rows, header = tables.load(data, "a record", schema=_SCHEMA)
+    check_record(header)
+    with _complete("a record"):
         return _record(rows, header)
-    except _INCOMPLETE as error:
-        raise StoreError(f"a record is incomplete: {error!r}") from error
+
+
+def check_record(header: dict[str, Any], investigation: InvestigationId | None = None) -> dict[str, Any]:
+    """Returns the summary of an investigation from the header of its record's file.
+
+    Args:
+        header: The header.
+        investigation: The investigation to whose record the file's name belongs; None if the file has any name.
+
+    Raises:
+        StoreError: The header has another version, lacks something, or belongs to another investigation.
+    """
+    check_version(header)
+    row: Any = header.get("summary")
+    if not isinstance(row, dict):
+        raise StoreError("a record without a summary")
+    if (key := wrong_key(cast(dict[str, Any], row))) is not None:
+        raise StoreError(f"the summary of a record lacks {key!r}, or has it with another type than OpenMAIA writes")
+    found = InvestigationId.of_row(row)
+    if investigation not in (None, found):
+        raise StoreError(f"the record of {found.unit} (replicate {found.replicate}) under the name of another")
+    identity = {"unit": asdict(found.unit)} | {key: row[key] for key in _SAME}
+    if different := [key for key, value in identity.items() if header.get(key) != value]:
+        raise StoreError(f"a record whose {different[0]} differs from that of its summary")
+    return row
+
+
+_SAME = ("replicate", "stop", "cause", "description", "labels", "backbone", "sandbox")
+"""Keys of the summary that are also keys of the header."""
 
 
 def drawn_prompts(data: bytes) -> list[str]:
@@ -144,25 +206,33 @@ def drawn_prompts(data: bytes) -> list[str]:
     Raises:
         StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
     """
-    rows, header = tables.load(data, "a record", ["calls.list.element.asked"])
-    check_version(header)
-    try:
-        asked = [prompt for row in rows for call in row["calls"] or () for prompt in call["asked"] or ()]
+    rows, header = tables.load(data, "a record", ["calls.list.element.asked"], _SCHEMA)
+    row = check_record(header)
+    with _complete("a record"):
+        asked = [prompt for row in rows for call in row["calls"] for prompt in call["asked"]]
         confirmation: dict[str, Any] = header["confirmation"] or {"samples": []}
-        return asked + [sample["prompt"] for sample in confirmation["samples"]]
-    except _INCOMPLETE as error:
-        raise StoreError(f"a record is incomplete: {error!r}") from error
+        asked += [sample["prompt"] for sample in confirmation["samples"]]
+    if prompts_digest(asked) != row["drawn"]:
+        raise StoreError("a record whose turns are not those of its summary")
+    return asked
 
 
 def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
-    known = {field.name for field in fields(Record)}
+    for key, hint in _header_hints().items():
+        stored = header[key] | {"images": {}} if key == "confirmation" and header[key] else header[key]
+        if (place := mistyped(stored, hint, finite=False)) is not None:
+            raise ValueError(f"{key}{place} has another type than OpenMAIA writes")
     values: dict[str, Any] = {
-        key: tuple(cast(list[Any], value)) if isinstance(value, list) else value
-        for key, value in header.items()
-        if key in known
+        key: tuple(cast(list[Any], header[key])) if isinstance(header[key], list) else header[key]
+        for key in _header_hints()
     }
+    if not 0 <= values["started"] <= _LATEST:
+        raise ValueError(f"started is {values['started']}")
     values["unit"], values["stop"] = Unit(**header["unit"]), Stop(header["stop"])
-    values["turns"] = hydrated([_turn(row) for row in rows if row["index"] != _CONFIRMATION])
+    turns = [_turn(row) for row in rows if row["index"] != _CONFIRMATION]
+    if [turn.index for turn in turns] != list(range(len(turns))):
+        raise ValueError("its turns are not numbered from 0")
+    values["turns"] = hydrated(turns)
     values["evidence"] = evidence_of(header["evidence"])
     if values["confirmation"] is not None:
         images = _images_of([image for row in rows if row["index"] == _CONFIRMATION for image in row["images"]])
@@ -170,10 +240,18 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     return Record(**values)
 
 
+@cache
+def _header_hints() -> dict[str, Any]:
+    """Returns the types of the fields of a record that are in the header of its file."""
+    return {name: hint for name, hint in get_type_hints(Record).items() if name != "turns"}
+
+
 def check_version(header: dict[str, Any]) -> None:
     """Raises StoreError if the header of a stored record or turn has another version than this program writes."""
     if header.get("version") != VERSION:
-        raise StoreError(f"a record has version {header.get('version')}; this OpenMAIA reads version {VERSION}")
+        raise StoreError(
+            f"a record has version {str(header.get('version'))[:40]}; this OpenMAIA reads version {VERSION}"
+        )
 
 
 def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
@@ -242,7 +320,9 @@ def _turn(row: dict[str, Any]) -> Turn:
     def call(row: dict[str, Any]) -> ToolCall:
         values = {key: value for key, value in row.items() if key != "activations"}
         # One JSON text for all activations of the call: a turn may have hundreds, and each text costs a call of the parser.
-        activations = json.loads(f"[{','.join(entry['activation'] for entry in row['entries'])}]")
+        activations = parse_json(f"[{','.join(entry['activation'] for entry in row['entries'])}]")
+        if mistyped(activations, list[_Activation], finite=False) is not None:
+            raise ValueError(f"an activation of call {row['ordinal']} is no dictionary of numbers")
         values["entries"] = tuple(
             ImageEntry(**entry | {"activation": activation})
             for entry, activation in zip(row["entries"], activations, strict=True)
@@ -250,6 +330,10 @@ def _turn(row: dict[str, Any]) -> Turn:
         values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])
         return ToolCall(**values)
 
+    durations = [row["backbone_seconds"], row["experiment_seconds"], *(call["seconds"] for call in row["calls"])]
+    durations += [usage[key] for usage in row["spent"] for key in ("seconds", "gpu_seconds")]
+    if not all(map(math.isfinite, durations)):
+        raise ValueError(f"turn {row['index']} has a time that is no number")
     values = dict(row)
     values["calls"] = tuple(map(call, row["calls"]))
     values["observation"] = tuple(map(part, row["observation"]))

@@ -20,14 +20,12 @@ from openmaia.runs.files import Files, naming, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import is_held
-from openmaia.runs.parquet import check_version, drawn_prompts, read_record, write_record
+from openmaia.runs.parquet import check_record, drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
-from openmaia.runs.results import EVALUATION, EVALUATIONS, RANDOM_WORDS, TRIALS, RunResults
+from openmaia.runs.results import EVALUATION, EVALUATIONS, EXTENSIBLE, RANDOM_WORDS, TRIALS, RunResults, record_name
 
 SUMMARY = "summary.parquet"
 """A table of all finished investigations of a run. It is absent while a command works on the run."""
-EXTENSIBLE = ("units", "replicates", "target.layers")
-"""Config keys that can be changed to add investigations to a run."""
 TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
 """Folders of a run with tests of its descriptions, which depend on the section `evaluate` of the config."""
 
@@ -160,7 +158,7 @@ class Run(RunResults):
         """
         for group in self._plan():
             done = set(self.investigations.names(f"records/{safe(group[0])}/{safe(group[1])}"))
-            yield from (each for each in _members(*group) if _record_name(each) not in done)
+            yield from (each for each in _members(*group) if record_name(each) not in done)
 
     def pending(self) -> list[InvestigationId]:
         """Returns the planned investigations that are not finished (have no record), in the order of the plan."""
@@ -191,7 +189,7 @@ class Run(RunResults):
         Its journal (the turns stored so far) and the message of an earlier failure are deleted afterwards.
         """
         investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
-        self.investigations.write(_record_name(investigation), write_record(record))
+        self.investigations.write(record_name(investigation), write_record(record))
         self.investigations.delete(f"failures/{investigation.path}.json")
         with suppress(OSError):  # a journal that cannot be deleted does no harm, because the record counts
             self.journal(investigation).clear()
@@ -226,10 +224,13 @@ class Run(RunResults):
     def record(self, investigation: InvestigationId) -> Record:
         """Reads the record of an investigation. Raises UsageError if there is none, and StoreError if it is damaged."""
         with naming(self.record_path(investigation)):
-            return read_record(self._record_file(investigation))
+            record = read_record(self._record_file(investigation))
+            if (record.unit, record.replicate) != (investigation.unit, investigation.replicate):
+                raise StoreError(f"it is the record of {record.unit} (replicate {record.replicate})")
+            return record
 
     def _record_file(self, investigation: InvestigationId) -> bytes:
-        data = self.investigations.read(_record_name(investigation))
+        data = self.investigations.read(record_name(investigation))
         if data is None:
             raise UsageError(
                 f"{self.investigations.root} has no record of {investigation.unit} (replicate {investigation.replicate})"
@@ -260,7 +261,7 @@ class Run(RunResults):
 
     def record_path(self, investigation: InvestigationId) -> str:
         """Returns the full path of an investigation's record, for messages."""
-        return self.investigations.path(_record_name(investigation))
+        return self.investigations.path(record_name(investigation))
 
     def done(self) -> set[InvestigationId]:
         """Returns the finished investigations, those with a record."""
@@ -268,33 +269,22 @@ class Run(RunResults):
 
     def is_done(self, investigation: InvestigationId) -> bool:
         """Returns whether an investigation is finished, that is, has a record."""
-        return self.investigations.exists(_record_name(investigation))
+        return self.investigations.exists(record_name(investigation))
 
     def headers(self) -> list[dict[str, Any]]:
         """Returns a summary of each finished investigation, with its answer, its end, counts and costs.
 
         `openmaia.runs.summary.summary` explains the keys. The summaries are read from the footers of the records, so
-        that turns and images are not loaded. Damaged records are left out; `openmaia.evaluation.damage` lists them.
+        that turns and images are not loaded. Damaged records, and those under the name of another investigation, are
+        left out; `openmaia.evaluation.damage` lists them.
         """
         return list(self._headers())
 
     def _headers(self) -> Iterator[dict[str, Any]]:
-        for name in filter(InvestigationId.of_path, self.investigations.names("records")):
-            with suppress(StoreError):
-                yield check_record(tables.header(self.investigations, name))
-
-    def summary(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns a summary of an investigation, with its answer, its end, counts and costs.
-
-        `openmaia.runs.summary.summary` explains the keys. Returns None if the investigation is not finished or its
-        record is damaged.
-        """
-        if not self.is_done(investigation):
-            return None
-        try:
-            return check_record(tables.header(self.investigations, _record_name(investigation)))
-        except StoreError:
-            return None
+        for name in self.investigations.names("records"):
+            if investigation := InvestigationId.of_path(name):
+                with suppress(StoreError):
+                    yield check_record(tables.header(self.investigations, name), investigation)
 
     def write_summary(self, verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None) -> None:
         """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
@@ -321,7 +311,10 @@ class Run(RunResults):
 
         It is empty before the first turn is completed.
         """
-        return FolderJournal(self.investigations, f"journal/{investigation.path}")
+        # The section `evaluate` may still change while investigations run: no agent sees it.
+        identity = RunResults(self.investigations).identity("evaluate")
+        owner = f"{investigation.unit} #{investigation.replicate} with {identity[:32]}"
+        return FolderJournal(self.investigations, f"journal/{investigation.path}", owner)
 
     def turns_begun(self) -> Counter[InvestigationId]:
         """Counts the completed turns in the journal of each investigation. Those without a journal are left out."""
@@ -374,20 +367,6 @@ class Run(RunResults):
         return is_held(self.investigations)
 
 
-def check_record(header: tables.TableRow) -> tables.TableRow:
-    """Returns the summary from the header of a record's file.
-
-    Raises StoreError if the header has another version or no summary, or if the summary lacks a key or has a value of a
-    wrong type.
-    """
-    check_version(header)
-    if not isinstance(header.get("summary"), dict):
-        raise StoreError("a record without a summary")
-    if (key := summary.wrong_key(header["summary"])) is not None:
-        raise StoreError(f"the summary of a record lacks {key!r}, or has it with another type than OpenMAIA writes")
-    return header["summary"]
-
-
 def _is_group(group: tuple[Any, Any, Any, Any]) -> bool:
     """Returns whether values from plan.json are a target, a layer, a replicate and a list of indices of units."""
     target, layer, replicate, indices = group
@@ -398,7 +377,3 @@ def _is_group(group: tuple[Any, Any, Any, Any]) -> bool:
 def _members(target: str, layer: str, replicate: int, indices: Sequence[int]) -> Iterator[InvestigationId]:
     for index in indices:
         yield InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=replicate)
-
-
-def _record_name(investigation: InvestigationId) -> str:
-    return f"records/{investigation.path}.parquet"

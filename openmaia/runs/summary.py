@@ -1,13 +1,16 @@
 """The summary table: one row per finished investigation, derived from its record and its evaluation."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, cast
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from openmaia.config.machine import POOLS
-from openmaia.runs.records import Record, dumps
+from openmaia.core.services import ServiceUsage
+from openmaia.core.typed import mistyped
+from openmaia.runs.records import Record, Stop, dumps
 from openmaia.runs.tables import TableRow
 
 _COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
@@ -37,45 +40,54 @@ SCHEMA = pa.schema(
 """Columns of summary.parquet, a table with a row for each finished investigation. The columns after `confirm_auc` are
 null until the run is evaluated."""
 
-_KINDS = {
-    **dict.fromkeys("target layer stop cause description backbone sandbox evidence".split(), str),
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys("target layer stop cause description backbone sandbox evidence drawn".split(), str),
     **dict.fromkeys("index replicate turns messages experiments tracebacks sent_back".split(), int),
     **dict.fromkeys("tokens prompt_tokens cached_tokens generated_tokens".split(), int),
-    "seconds": int | float,
+    "seconds": float,
+    "stop": Stop,
     "converged": int | None,
-    "confirm_auc": int | float | None,
-    "labels": list,
-    "tools": dict,
-    "spent": dict,
+    "confirm_auc": float | None,
+    "labels": list[str],
+    "tools": dict[str, int],
+    "spent": dict[str, ServiceUsage],
 }
 """Keys of the result of `summary` as JSON, with their types."""
 
-_SCORE_KINDS = {
+
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """The types of an item of the score `controls`."""
+
+    auc: float
+    low: float
+    high: float
+    n: tuple[int, int]
+    prompts: tuple[int, int]
+
+
+_SCORE_KINDS: dict[str, Any] = {
     **dict.fromkeys("outcome cause protocol writer generator method standard".split(), str),
-    **dict.fromkeys("others n verified_by".split(), list),
-    **dict.fromkeys("auc_by_label controls".split(), dict),
-    "detection": (dict, type(None)),
     **dict.fromkeys(("failed_images", "units"), int),
-    "worst_label": str | None,
     **dict.fromkeys(
         "overlap_exact overlap_words positive neutral shown auc difference d z_positive z_neutral z_difference auc_worst "
         "auc_unrelated auc_random mad clarity rank top1 top5 chance auc_other auc_words auc_against".split(),
-        int | float | None,
+        float | None,
     ),
+    "others": list[int],
+    "verified_by": list[str],
+    "worst_label": str | None,
+    "n": tuple[int, int],
+    "auc_by_label": dict[str, float | None],
+    "controls": dict[str, _Control],
+    "detection": dict[str, float | str | None] | None,
 }
-"""The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.values`), with their types."""
+"""The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.scores`), with their types."""
 
-_ITEM_KINDS = {
-    "others": int,
-    "verified_by": str,
-    "auc_by_label": int | float | None,
-    "detection": int | float | str | None,
-    "controls": dict,
-}
-"""Types of the items of those scores that are lists or dicts."""
 
-_CONTROL_KINDS = {**dict.fromkeys("auc low high".split(), int | float), **dict.fromkeys("n prompts".split(), list)}
-"""Keys of each item of `controls`, with their types."""
+def prompts_digest(prompts: Sequence[str]) -> str:
+    """Returns a digest of the texts that an investigation sent to models (`Record.drawn_prompts`)."""
+    return hashlib.sha256(dumps(list(prompts)).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def summary(record: Record) -> TableRow:
@@ -87,7 +99,8 @@ def summary(record: Record) -> TableRow:
         `turns`: the number of turns. `experiments`, `tracebacks`: the number of turns with code, and of those whose
         code raised an exception. `prompt_tokens`, `cached_tokens`, `generated_tokens`: sums over the turns. `tools`:
         `Record.tool_calls`. `sent_back`, `evidence`: `Evidence.sent_back` and `Evidence.state`. `confirm_auc`:
-        `Confirmation.auc` over all labels, None if there is none. The other keys are fields and properties of `Record`
+        `Confirmation.auc` over all labels, None if there is none. `drawn`: `prompts_digest` of the prompts that the
+        agent used, which a test of its answer may not use. The other keys are fields and properties of `Record`
         or, for `target`, `layer` and `index`, of `Unit`.
     """
     return {
@@ -116,6 +129,7 @@ def summary(record: Record) -> TableRow:
         "sandbox": record.sandbox,
         "evidence": record.evidence.state,
         "confirm_auc": record.confirmation.auc() if record.confirmation else None,
+        "drawn": prompts_digest(record.drawn_prompts()),
     }
 
 
@@ -125,17 +139,7 @@ def wrong_key(row: TableRow) -> str | None:
     Returns:
         The first key that is missing or whose value has a wrong type. None if there is no such key.
     """
-    if (key := _wrong_kind(row, _KINDS)) is not None:
-        return key
-    if not all(isinstance(label, str) for label in row["labels"]):
-        return "labels"
-    if not all(isinstance(count, int) for count in row["tools"].values()):
-        return "tools"
-    for usage in row["spent"].values():
-        costs = cast(TableRow, usage) if isinstance(usage, dict) else {}
-        if costs.keys() != _COST.keys() or not all(isinstance(cost, int | float) for cost in costs.values()):
-            return "spent"
-    return None
+    return _wrong_kind(row, _KINDS, finite=True)
 
 
 def wrong_score(scores: dict[str, Any]) -> str | None:
@@ -144,27 +148,13 @@ def wrong_score(scores: dict[str, Any]) -> str | None:
     Returns:
         The first key that is missing or whose value, or an item of it, has a wrong type. None if there is no such key.
     """
-    if (key := _wrong_kind({"units": 0} | scores, _SCORE_KINDS)) is not None:  # only tested descriptions have `units`
-        return key
-    for key, kind in _ITEM_KINDS.items():
-        items = scores[key].values() if isinstance(scores[key], dict) else scores[key] or ()
-        if not all(isinstance(item, kind) for item in items):
-            return key
-    if not _is_pair(scores["n"]):
-        return "n"
-    for control in scores["controls"].values():
-        if _wrong_kind(control, _CONTROL_KINDS) or not (_is_pair(control["n"]) and _is_pair(control["prompts"])):
-            return "controls"
-    return None
+    # Only tested descriptions have `units`. A network whose outputs are no numbers has scores that are none.
+    return _wrong_kind({"units": 0} | scores, _SCORE_KINDS, finite=False)
 
 
-def _is_pair(counts: list[Any]) -> bool:
-    """Returns whether a list holds the two numbers of positive and of control images, or of their prompts."""
-    return len(counts) == 2 and all(isinstance(count, int) for count in counts)
-
-
-def _wrong_kind(values: TableRow, kinds: Mapping[str, Any]) -> str | None:
-    return next((key for key in kinds if key not in values or not isinstance(values[key], kinds[key])), None)
+def _wrong_kind(values: TableRow, kinds: Mapping[str, Any], *, finite: bool) -> str | None:
+    wrong = (key for key in kinds if key not in values or mistyped(values[key], kinds[key], finite=finite) is not None)
+    return next(wrong, None)
 
 
 def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
 from openmaia.runs.files import Files
 
@@ -17,6 +19,9 @@ TableRow = dict[str, Any]
 
 HEADER = b"openmaia"
 """Key under which a Parquet file stores its header, a JSON object, in its metadata."""
+
+LARGEST = 8 * 2**30
+"""Largest size in bytes of the unpacked pages of a file that is read as a whole, and its largest number of rows."""
 
 DAMAGED = (OSError, pa.ArrowException, ValueError)
 """Exceptions that pyarrow raises for a damaged file. Text that is not UTF-8 raises ValueError."""
@@ -75,13 +80,17 @@ def _writer(into: Any, schema: pa.Schema, header: TableRow | None, **options: An
             writer.add_key_value_metadata({HEADER.decode(): json.dumps(header, ensure_ascii=False)})
 
 
-def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None) -> tuple[list[TableRow], TableRow]:
+def load(
+    data: bytes, name: str = "a file", columns: Sequence[str] | None = None, schema: pa.Schema | None = None
+) -> tuple[list[TableRow], TableRow]:
     """Reads a Parquet file.
 
     Args:
         data: Content of the file.
         name: Name of the file for messages.
         columns: The columns to read. None for all.
+        schema: The schema with which the file was written. A file with other columns or types is refused. None: the
+            file may have any.
 
     Returns:
         The rows, and the header: the JSON object that was stored in the file's metadata when it was written.
@@ -92,10 +101,37 @@ def load(data: bytes, name: str = "a file", columns: Sequence[str] | None = None
     try:
         # Threads of pyarrow that still run when the interpreter exits can abort it, and records are small.
         file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
+        _check_size(file.metadata)
+        if schema is not None:
+            _check_schema(file.schema_arrow, _as_read(schema))
         table: pa.Table = file.read(columns=None if columns is None else list(columns), use_threads=False)
         return table.to_pylist(), _header(table.schema.metadata, name)
     except DAMAGED as error:
         raise StoreError(f"{name} is a damaged Parquet file: {error}") from error
+
+
+def _check_size(metadata: Any) -> None:
+    """Raises ValueError if the pages of a file would take more than LARGEST in memory: compression can hide that."""
+    size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if size > LARGEST or metadata.num_rows > LARGEST:
+        raise ValueError(f"it unpacks to {size:,} bytes in {metadata.num_rows:,} rows, which is too much to be true")
+
+
+def _check_schema(found: pa.Schema, expected: pa.Schema) -> None:
+    """Raises ValueError that names the first column which is missing or unknown, or has another type."""
+    for name in (*expected.names, *found.names):
+        if name not in found.names:
+            raise ValueError(f"it lacks the column {name!r}")
+        if name not in expected.names or found.names.count(name) > 1:
+            raise ValueError(f"it has a column {name!r}, which OpenMAIA does not write")
+        if not found.field(name).equals(expected.field(name)):
+            raise ValueError(f"its column {name!r} has another type than OpenMAIA writes")
+
+
+@cache
+def _as_read(schema: pa.Schema) -> pa.Schema:
+    """Returns the schema that a file has which was written with `schema`: Parquet has names of its own for some parts."""
+    return pq.read_schema(pa.BufferReader(dump([], schema)))
 
 
 def header(files: Files, name: str) -> TableRow:
@@ -159,8 +195,10 @@ def _header(metadata: dict[bytes, bytes] | None, name: str) -> TableRow:
     if not metadata or HEADER not in metadata:
         raise StoreError(f"{name} was not written by this OpenMAIA")
     try:
-        loaded: Any = json.loads(metadata[HEADER])
-    except (ValueError, RecursionError) as error:
+        loaded: Any = parse_json(metadata[HEADER])
+        if b"\\u" in metadata[HEADER]:  # JSON can name half of a character, which no file and no terminal can hold
+            json.dumps(loaded, ensure_ascii=False).encode()
+    except ValueError as error:
         raise StoreError(f"{name} has a damaged header: {error}") from error
     if not isinstance(loaded, dict):
         raise StoreError(f"{name} has a damaged header: it is no JSON object")

@@ -4,13 +4,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
-from openmaia.runs import evidence
+from openmaia.runs import evidence, tables
 from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn
+from openmaia.runs.run import EVALUATION, InvestigationId, Run
 
 UNIT = Unit(target="net", layer="layer4", index=7)
 
@@ -148,3 +151,21 @@ def comparable(record: Record) -> dict[str, Any]:
             for turn in record.turns
         ],
     }
+
+
+def bound(run: Run, investigation: InvestigationId, data: bytes) -> bytes:
+    """The file of an evaluation as one of the answer that the run's record of an investigation holds."""
+    rows, header = tables.load(data)
+    row = run.summary(investigation)
+    assert row is not None
+    unit = {key: row[key] for key in ("target", "layer", "index")}
+    answer = {key: row[key] for key in ("replicate", "description", "labels")}
+    header["claim"] |= {"unit": unit, "basis": run.basis(row)} | answer
+    return tables.dump(rows, pq.read_schema(pa.BufferReader(data)).remove_metadata(), header)
+
+
+def store_evaluation(run: Run, investigation: InvestigationId, data: bytes) -> None:
+    """Stores an evaluation as that of the answer in the run's record, which is written if the run has none."""
+    if not run.is_done(investigation):
+        run.publish(record(investigation.unit, replicate=investigation.replicate, turns=()))
+    run.write_artifact(EVALUATION, investigation, bound(run, investigation, data))

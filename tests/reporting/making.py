@@ -20,7 +20,8 @@ from openmaia.evaluation.scores import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps
-from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from openmaia.runs.run import InvestigationId, Run
+from tests.helpers.samples import store_evaluation
 
 HOSTILE = "</script><script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">{{ 7*7 }}"
 
@@ -180,8 +181,8 @@ def run(
     made.set_plan(units, 1)
     for unit in units[:answers]:
         made.publish(record(unit, config, text=text))
-        made.write_artifact(
-            EVALUATION, InvestigationId(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 1.0)
+        store_evaluation(
+            made, InvestigationId(unit=unit, replicate=0), evaluation(unit, text, best=9.0 if unit.index else 1.0)
         )
     made.publish(record(units[answers], config, text=text, stop=Stop.LIMIT))
     made.fail(

@@ -234,7 +234,7 @@ def test_damaged_record_is_a_row_that_says_so(tmp_path: Path):
     made.files.write(name, data[:4] + bytes(400) + data[404:])
     for _ in range(2):
         index = write_report([made])
-        assert f"cannot be shown: {made.files.path(name)}: a file is a damaged Parquet" in table(index)[1][0][2]
+        assert f"cannot be shown: {made.files.path(name)}: a record is a damaged Parquet" in table(index)[1][0][2]
     assert "damaged Parquet file" in Page(unit_pages(made)[0].read_text()).text
 
 

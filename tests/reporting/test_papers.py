@@ -15,7 +15,8 @@ from openmaia.reporting.browser import write_report
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.figures.papers.measured import measured, network, share, tool_set
 from openmaia.reporting.figures.papers.paper_figures import PaperFigure, paper_figures
-from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from openmaia.runs.run import InvestigationId, Run
+from tests.helpers.samples import store_evaluation
 from tests.reporting.making import HOSTILE, Page, evaluation, record, run
 
 NAMES = ["figure-2a", "figure-2b", "figure-2c", "table-a3", "table-a5"]
@@ -31,7 +32,7 @@ def resnet(tmp_path_factory: pytest.TempPathFactory) -> Run:
     for index in (0, 1):
         unit = Unit(target="resnet152", layer="layer4", index=index)
         made.publish(record(unit, config))
-        made.write_artifact(EVALUATION, InvestigationId(unit=unit, replicate=0), evaluation(unit))
+        store_evaluation(made, InvestigationId(unit=unit, replicate=0), evaluation(unit))
     return made
 
 

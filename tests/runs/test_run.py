@@ -21,7 +21,7 @@ from openmaia.runs.lease import take
 from openmaia.runs.records import Stop
 from openmaia.runs.run import EVALUATION, Run
 from openmaia.runs.state import state
-from tests.helpers.samples import HOSTILE_NAMES, UNIT, record, turn
+from tests.helpers.samples import HOSTILE_NAMES, UNIT, record, store_evaluation, turn
 
 UNITS = [replace(UNIT, index=index) for index in (7, 3, 10)]
 PLAN = [InvestigationId(unit=unit, replicate=0) for unit in UNITS]
@@ -250,7 +250,7 @@ def test_hostile_names_stay_below_the_run(tmp_path: Path, name: str):
 def evaluate(run: Run, investigation: InvestigationId) -> None:
     """Writes the evaluation of an abstention."""
     trial = Trial(claim=Claim(unit=investigation.unit, labels=()), outcome="abstained")
-    run.write_artifact(EVALUATION, investigation, to_parquet(Evaluation(trial=trial, others=())))
+    store_evaluation(run, investigation, to_parquet(Evaluation(trial=trial, others=())))
 
 
 def summary(run: Run) -> Any:

@@ -24,10 +24,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from openmaia.config.loading import UNREADABLE, read_yaml
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Rendering
 from openmaia.core.messages import AnswerFormat
@@ -253,10 +253,10 @@ def _settings(path: Path) -> _TaskFile:
     if not path.is_file():
         return _TaskFile()
     try:
-        given = OmegaConf.load(path)
+        given, _ = read_yaml(path)
         settings: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(_TaskFile), given))
-    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
-        raise UsageError(f"{path}: {str(error).splitlines()[0]}") from error
+    except (*UNREADABLE, OmegaConfBaseException) as error:
+        raise UsageError(f"{path}: {str(error).partition(chr(10))[0]}") from error
     for choice in OmegaConf.select(given, "answer.choices") or ():
         if isinstance(choice, (bool, float)):
             raise UsageError(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import jsonpatch
-import yaml
 
+from openmaia.core.documents import parse_yaml_documents
 from openmaia.core.errors import UsageError
 
 Document = dict[str, Any]
@@ -52,8 +52,8 @@ def _read(folder: Path) -> Document:
 
 def _load(path: Path) -> list[Any]:
     try:
-        return list(yaml.safe_load_all(path.read_text()))
-    except (OSError, yaml.YAMLError) as error:
+        return parse_yaml_documents(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 

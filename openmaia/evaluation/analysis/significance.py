@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from openmaia.core.errors import StoreError
+from openmaia.core.typed import mistyped
 from openmaia.evaluation.analysis import permutation
 from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
@@ -23,7 +23,7 @@ from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
 from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
 from openmaia.evaluation.trials import Trial
 from openmaia.runs import tables
-from openmaia.runs.results import SIGNIFICANCE
+from openmaia.runs.results import SIGNIFICANCE, SIGNIFICANCE_SCHEMA, fingerprint
 from openmaia.runs.run import Run
 
 OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random words"
@@ -31,14 +31,6 @@ OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random wor
 
 NO_UNIT = -1
 """Stands for the index of the described unit if a description consists of random words and belongs to no unit."""
-
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("target", "layer")),
-        *((name, pa.int64()) for name in ("index", "replicate")),
-        *((name, pa.float64()) for name in ("p", "q")),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,29 +178,27 @@ def write_significance(run: Run) -> None:
     """
     stored = StoredTrials(run)
     result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
+    evaluated = {claim: run.evaluation_header(claim.investigation) for claim in result.p}
     rows = [
         {
             "target": claim.unit.target,
             "layer": claim.unit.layer,
             "index": claim.unit.index,
             "replicate": claim.replicate,
-            "p": p,
+            "p": result.p[claim],
             "q": result.q[claim],
+            "evaluation": fingerprint(header),
         }
-        for claim, p in result.p.items()
+        for claim, header in evaluated.items()
+        if header is not None
     ]
     header = {"stamp": evaluation_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
-    run.files.write(SIGNIFICANCE, tables.dump(rows, _SCHEMA, header))
+    run.files.write(SIGNIFICANCE, tables.dump(rows, SIGNIFICANCE_SCHEMA, header))
 
 
 def is_current(run: Run) -> bool:
     """Returns whether the p-values of a run are stored, and no evaluation was added or changed after that."""
-    data = run.files.read(SIGNIFICANCE)
-    try:
-        header = {} if data is None else tables.load(data, run.files.path(SIGNIFICANCE))[1]
-    except StoreError:
-        return False
-    return header.get("stamp") == evaluation_stamp(run, 0)
+    return bool(_header(run))
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
@@ -217,15 +207,18 @@ def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
     Wrong descriptions are those of other units, and random words.
 
     Returns:
-        The stored value of `Significance.supported`; empty if the file is missing or damaged.
+        The stored value of `Significance.supported`; empty if the file is missing or damaged, or older than the run's
+        evaluations.
     """
-    stored = _header(run).get("supported", {})
-    return {name: (share, low, high) for name, (share, low, high) in stored.items()}
+    return {name: (share, low, high) for name, (share, low, high) in _header(run).get("supported", {}).items()}
 
 
 def _header(run: Run) -> dict[str, Any]:
-    """Returns what is stored beside the p-values; empty without the file, or if it is damaged."""
+    """Returns what is stored beside the p-values; empty without the file, or if it is damaged or outdated."""
+    data = run.files.read(SIGNIFICANCE)
     try:
-        return tables.header(run.files, SIGNIFICANCE) if run.files.exists(SIGNIFICANCE) else {}
+        header = {} if data is None else tables.load(data, SIGNIFICANCE, schema=SIGNIFICANCE_SCHEMA)[1]
     except StoreError:
         return {}  # the next evaluation writes the file again
+    is_readable = mistyped(header.get("supported"), dict[str, tuple[float, float, float]]) is None
+    return header if is_readable and header.get("stamp") == evaluation_stamp(run, 0) else {}

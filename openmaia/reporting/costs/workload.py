@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from openmaia.config.loading import differing_keys, to_dict
+from openmaia.config.loading import UNREADABLE, differing_keys, read_yaml, to_dict
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
@@ -65,7 +66,7 @@ def from_rates(path: str = "", seed: int = 0) -> Workload:
     table: Any = OmegaConf.create((importlib.resources.files(__package__ or "") / "rates.yaml").read_text("utf-8"))
     OmegaConf.set_struct(table, True)
     try:
-        own: Any = OmegaConf.load(path) if path else {"about": table.about}
+        own: Any = read_yaml(Path(path))[0] if path else {"about": table.about}
         if "about" not in own:
             raise ValueError("about is missing; say where the figures come from")
         rates: Any = OmegaConf.to_container(OmegaConf.merge(table, own))
@@ -79,7 +80,7 @@ def from_rates(path: str = "", seed: int = 0) -> Workload:
         if any(type(number) is not int or number < 1 for number in batches):
             raise ValueError(f"max_batch: {batches}; expected whole numbers above 0")
         return _drawn(rates, np.random.default_rng(seed))
-    except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError, ValueError) as error:
+    except (*UNREADABLE, OmegaConfBaseException) as error:
         raise UsageError(f"--rates {path} cannot be used: {' '.join(str(error).split())}") from error
 
 

@@ -18,8 +18,9 @@ from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.reporting.figures.papers.ablations import ablation_csv
 from openmaia.runs.files import Files
-from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY
+from tests.helpers.samples import store_evaluation
 
 CONFIG = [str(REPOSITORY / "configs/closed-form.yaml")]
 
@@ -39,8 +40,8 @@ def evaluated(folder: Path, positive: dict[int, float], abstained: tuple[int, ..
             matrix = np.zeros((4, 9), np.float16)
             matrix[:, index] = answers
             trial = Trial(claim=claim, outcome="tested", stimuli=stimuli, matrix=matrix)
-        run.write_artifact(
-            EVALUATION, InvestigationId(unit=claim.unit, replicate=0), to_parquet(Evaluation(trial=trial, others=()))
+        store_evaluation(
+            run, InvestigationId(unit=claim.unit, replicate=0), to_parquet(Evaluation(trial=trial, others=()))
         )
     return run
 

@@ -12,7 +12,8 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, PooledMean, constant, group_mean
 from openmaia.evaluation.analysis.comparison import compare_runs, paired_difference, signed_rank_p
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.runs.run import EVALUATION, InvestigationId, Run
+from openmaia.runs.run import InvestigationId, Run
+from tests.helpers.samples import store_evaluation
 from tests.reporting.making import evaluation, record, run
 
 RESAMPLES = 200
@@ -78,7 +79,7 @@ def test_every_pair_of_runs_is_comparedand_units_in_one_alone_are_counted(pair: 
 def test_difference_is_positive_for_a_better_first_run(pair: tuple[Run, Run], tmp_path: Path):
     good, bad = pair[0], run(tmp_path)
     for at in range(2):
-        bad.write_artifact(EVALUATION, InvestigationId(unit=unit(at), replicate=0), evaluation(unit(at), best=-9.0))
+        store_evaluation(bad, InvestigationId(unit=unit(at), replicate=0), evaluation(unit(at), best=-9.0))
     (found,) = compare_runs([(good, "a"), (bad, "b")], RESAMPLES)
     assert next(one for one in found.differences if one.measure == "auc").difference.mean > 0
 
@@ -143,5 +144,5 @@ def test_activations_agree_with_run_scores(pair: tuple[Run, Run]):
 def test_activations_are_cached_until_an_evaluation_changes(tmp_path: Path):
     made = run(tmp_path)
     assert repr(run_scores(made, RESAMPLES).activations) == repr(run_scores(made, RESAMPLES).activations)
-    made.write_artifact(EVALUATION, InvestigationId(unit=unit(2), replicate=0), evaluation(unit(2)))
+    store_evaluation(made, InvestigationId(unit=unit(2), replicate=0), evaluation(unit(2)))
     assert run_scores(made, RESAMPLES).activations.units == {"layer4": [0, 1, 2]}

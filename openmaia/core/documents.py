@@ -1,0 +1,152 @@
+"""Reads JSON and YAML that anybody may have written: size, nesting and the expansion of YAML aliases are bounded."""
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import yaml
+
+MAX_JSON = 256 * 2**20
+"""Largest JSON document in bytes (in characters, if it is given as a text)."""
+
+MAX_YAML = 4 * 2**20
+"""Largest YAML document in bytes (in characters, if it is given as a text)."""
+
+MAX_DEPTH = 100
+"""Deepest nesting of lists and mappings. Code that copies or prints a document calls itself at each level."""
+
+MAX_NODES = 50_000
+"""Largest number of values in a YAML document, in which each alias counts as all that it stands for."""
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Parses a JSON document.
+
+    Raises:
+        ValueError: It is no JSON, too large or too deeply nested.
+    """
+    if len(data) > MAX_JSON:
+        raise ValueError(f"it has {len(data):,} bytes, and at most {MAX_JSON:,} are read")
+    try:
+        value: Any = json.loads(data)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    brackets = (b"[", b"{") if isinstance(data, bytes) else ("[", "{")
+    if sum(data.count(cast(Any, bracket)) for bracket in brackets) > MAX_DEPTH and _is_deep(value):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for each in level for item in _items(each)]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: Any) -> Sequence[Any]:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [part for part in cast("Sequence[Any]", parts) if isinstance(part, (dict, list))]
+
+
+class _Loader(yaml.SafeLoader):
+    """The loader of PyYAML for plain values, which refuses deep nesting before it has scanned all of it."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ValueError(_TOO_DEEP)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def parse_yaml(data: bytes | str) -> Any:
+    """Parses a YAML document; None if it is empty.
+
+    Raises:
+        ValueError: It is no YAML, too large, too deeply nested, or its aliases stand for too much.
+    """
+    documents = parse_yaml_documents(data)
+    if len(documents) > 1:
+        raise ValueError(f"it holds {len(documents)} documents, and one is expected")
+    return documents[0] if documents else None
+
+
+def parse_yaml_documents(data: bytes | str) -> list[Any]:
+    """Parses all documents of a YAML file. Raises ValueError as `parse_yaml`."""
+    with _loading(data) as loader:
+        return [loader.construct_document(node) for node in _nodes(loader)]
+
+
+def compose_yaml(data: bytes | str) -> yaml.Node | None:
+    """Returns the nodes of a YAML document, whose values are as they are written; None if it is empty.
+
+    Raises:
+        ValueError: As `parse_yaml`.
+    """
+    with _loading(data) as loader:
+        return next(_nodes(loader), None)
+
+
+@contextmanager
+def _loading(data: bytes | str) -> Generator[_Loader]:
+    if len(data) > MAX_YAML:
+        raise ValueError(f"it has {len(data):,} bytes, and at most {MAX_YAML:,} are read")
+    try:
+        loader = _Loader(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+        try:
+            yield loader
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        # PyYAML raises the others for a value that does not have its explicit type, such as `!!timestamp 5`.
+        raise ValueError(" ".join(str(error).split())) from error
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def _nodes(loader: _Loader) -> Iterator[yaml.Node]:
+    while loader.check_node():
+        node: Any = loader.get_node()
+        _check_expansion(node)
+        yield node
+
+
+def _check_expansion(root: yaml.Node) -> None:
+    """Raises ValueError if a document is too deep, or too large with its aliases written out."""
+    sizes: dict[int, tuple[int, int]] = {}
+    _measure(root, sizes, set())
+    if sizes[id(root)][0] > MAX_NODES:
+        raise ValueError(f"it holds more than {MAX_NODES:,} values, if its aliases are written out")
+
+
+def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
+    """Returns the number of values that a node stands for, and how deep they are nested."""
+    if (known := sizes.get(id(node))) is not None:
+        return known
+    if id(node) in above:
+        raise ValueError("an alias stands for something that contains it")
+    if len(above) > MAX_DEPTH:
+        raise ValueError(_TOO_DEEP)
+    above.add(id(node))
+    parts: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        parts = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        parts = node.value
+    measured = [_measure(part, sizes, above) for part in parts]
+    above.discard(id(node))
+    depth = 1 + max((depth for _, depth in measured), default=0)
+    if depth > MAX_DEPTH:
+        raise ValueError(_TOO_DEEP)
+    sizes[id(node)] = 1 + sum(size for size, _ in measured), depth
+    return sizes[id(node)]
